@@ -1,4 +1,4 @@
-"""SEND_MESSAGE_V2 frames prepared once and patched per message, for a lean load generator.
+"""Frames of sends, prepared once and patched per message, and of transactions' ends.
 
 Built from the description of the protocol and not with trocket's codec: the load generator must
 share neither the broker's bugs nor its speed.
@@ -11,10 +11,18 @@ from __future__ import annotations
 import json
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 SEND_MESSAGE_V2 = 310
+END_TRANSACTION = 37
 JAVA = 0
+ONEWAY = 2
+PREPARED = 4
+"""A send's sysFlag that makes its message a half message."""
+COMMIT = 8
+"""commitOrRollback of an end."""
 SUSPEND = 0x2
 SUBSCRIPTION = 0x4
 """Bits of a pull's sysFlag. Source: common/sysflag/PullSysFlag.java."""
@@ -37,25 +45,32 @@ _JSON_CODE = b'"code":'
 
 
 def build_frame(
-    code: int, ext_fields: dict[str, str], body: bytes, *, opaque: int, serialize_type: int
+    code: int,
+    ext_fields: dict[str, str],
+    body: bytes,
+    *,
+    opaque: int,
+    serialize_type: int,
+    flag: int = 0,
 ) -> bytes:
     """One whole request frame as the Java client of 5.5.0 writes it, members in the order given.
 
     Args:
       serialize_type: 0 JSON, 1 ROCKETMQ.
+      flag: ONEWAY, or 0.
     """
     if serialize_type == ROCKETMQ_TYPE:
         fields = b"".join(
             struct.pack(">h", len(key)) + key.encode() + _INT.pack(len(raw)) + raw
             for key, raw in ((key, value.encode()) for key, value in ext_fields.items())
         )
-        header = _BINARY_HEAD.pack(code, JAVA, CLIENT_VERSION, opaque, 0, 0)
+        header = _BINARY_HEAD.pack(code, JAVA, CLIENT_VERSION, opaque, flag, 0)
         header += _INT.pack(len(fields)) + fields
     else:
         members = {
             "code": code,
             "extFields": ext_fields,
-            "flag": 0,
+            "flag": flag,
             "language": "JAVA",
             "opaque": opaque,
             "serializeTypeCurrentRPC": "JSON",
@@ -115,6 +130,20 @@ def pull_fields(
     }  # fmt: skip
 
 
+class Taken(NamedTuple):
+    """The answers in received bytes.
+
+    Attributes:
+      opaques: of the successful ones.
+      refused: the number of those with SYSTEM_BUSY.
+      frames: requests that follow the answers, to be sent next.
+    """
+
+    opaques: list[int]
+    refused: int
+    frames: bytes
+
+
 @dataclass(slots=True)
 class SendTemplate:
     """One frame per queue; `next_frames` patches the opaque and the unique key of each copy.
@@ -137,23 +166,33 @@ class SendTemplate:
         born_timestamp_ms: int,
         broker: str,
         serialize_type: int,
+        group: str = "benchmark_producer",
+        in_transaction: bool = False,
     ) -> SendTemplate:
         """Templates for queues 0 to queue_count - 1 (at most 10) of a topic.
 
         A send as the official benchmark makes it: no keys, no tags.
+
+        Args:
+          in_transaction: the messages are half messages.
         """
+        properties = f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02"
+        sys_flag = 0
+        if in_transaction:
+            properties += f"TRAN_MSG\x01true\x02PGROUP\x01{group}\x02"
+            sys_flag = PREPARED
         assert 1 <= queue_count <= 10, "queue ids of one digit keep all frames the same size"
         frames = [
             build_frame(
                 SEND_MESSAGE_V2,
                 send_fields(
-                    "benchmark_producer",
+                    group,
                     topic,
                     queue,
-                    f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02",
+                    properties,
                     born_timestamp_ms=born_timestamp_ms,
                 )
-                | {"n": broker},
+                | {"f": str(sys_flag), "n": broker},
                 body,
                 opaque=OPAQUE_FIRST,
                 serialize_type=serialize_type,
@@ -194,6 +233,10 @@ class SendTemplate:
         self.opaque_next = first + count
         return buffer
 
+    def take(self, incoming: bytearray) -> Taken:
+        """Remove the complete answers from the start of `incoming`. Raises: BadAnswerError."""
+        return Taken(*take_answers(incoming), b"")
+
 
 SYSTEM_BUSY = 2
 """The code with which Apache's flow control refuses requests that waited over 200 ms."""
@@ -206,8 +249,13 @@ class BadAnswerError(Exception):
 _ANSWER_HEAD = struct.Struct(">iihBhi")  # length, mark, code, language, version, opaque
 
 
-def take_answers(buffer: bytearray) -> tuple[list[int], int]:
+def take_answers(
+    buffer: bytearray, on_success: Callable[[bytes], None] | None = None
+) -> tuple[list[int], int]:
     """Remove the complete answers from the start of `buffer`.
+
+    Args:
+      on_success: called with each whole frame whose code is 0.
 
     Returns: the opaques of answers with code 0, and the number of answers with SYSTEM_BUSY.
     Raises: BadAnswerError: an answer has another code.
@@ -225,6 +273,8 @@ def take_answers(buffer: bytearray) -> tuple[list[int], int]:
             code, opaque = _json_answer(buffer, at)
         if code == 0:
             opaques.append(opaque)
+            if on_success is not None:
+                on_success(bytes(buffer[at : at + 4 + length]))
         elif code == SYSTEM_BUSY:
             refused += 1
         else:

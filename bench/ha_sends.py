@@ -74,7 +74,9 @@ def make_master(peer: str, mode: str, folder: Path) -> Cluster:
     if peer == "trocket":
         return TrocketPair(folder, broker_keys=keys)
     version = peer.removeprefix("apache-")
-    return ApacheCluster(version, folder, broker_java=APACHE_HEAP, broker_keys=keys)
+    return ApacheCluster(
+        version, folder, broker_java=APACHE_HEAP, broker_keys=keys, is_measured=True
+    )
 
 
 def make_slave(peer: str, master: Cluster, folder: Path) -> Slave:
@@ -87,7 +89,9 @@ def make_slave(peer: str, master: Cluster, folder: Path) -> Slave:
     if peer == "trocket":
         return TrocketBroker(folder, store=folder / "store", broker_keys=keys)
     version = peer.removeprefix("apache-")
-    return ApacheCluster(version, folder, broker_java=APACHE_HEAP, broker_keys=keys)
+    return ApacheCluster(
+        version, folder, broker_java=APACHE_HEAP, broker_keys=keys, is_measured=True
+    )
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def make_cluster(peer: str, folder: Path, **of_apache: Any) -> Cluster:
     """
     if peer == "trocket":
         return TrocketCluster(folder)
-    return ApacheCluster(peer.removeprefix("apache-"), folder, **of_apache)
+    return ApacheCluster(peer.removeprefix("apache-"), folder, is_measured=True, **of_apache)
 
 
 @contextmanager

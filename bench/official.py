@@ -1,288 +1,273 @@
-"""The official Java benchmark on Apache's and trocket's broker, alternating, with the ratios.
+"""The official Java benchmark on Apache's and trocket's broker: steady state, and first minute.
 
-Workloads of rocketmq-example: Producer alone, Producer with Consumer, BatchProducer,
-TransactionProducer, and Producer with a delay level. `WORKLOADS` has their threads and sizes;
-everything else, such as 20 consuming threads and the ROCKETMQ header, is the programs' default.
-Each run has a fresh broker on an empty folder with default settings (async flush; Apache's JVM with
-a heap of 2 GB). Runs alternate A B A B, so that a slow minute of the machine affects both.
+Each workload has a fresh broker of each kind on an empty folder with default settings (async
+flush; Apache's JVM with a heap of 2 GB), and fresh benchmark programs for each. One after the other
+is warmed until the rates of three windows of 10 s agree within 5 %; the first minute is measured on
+the way. All stay alive. In each round each is measured in turn, while the others are stopped by
+SIGSTOP; ratios are of the values of one round. `official_load.WORKLOADS` has threads and sizes.
 
     python -m trocket.bench.official
-    python -m trocket.bench.official --peers apache-5.5.0 --rounds 1 --seconds 10
-    python -m trocket.bench.official --workload batches --workload transactions
+    python -m trocket.bench.official --workloads producer,batch --rounds 3 --windows 3 --json
+    python -m trocket.bench.official --pure-beside --into docs/performance.md
+    python -m trocket.bench.official --only ours --workloads batch
+    python -m trocket.bench.official --saved one.json --saved two.json --into docs/performance.md
 """
 
 from __future__ import annotations
 
-import json
-import statistics
+import os
+import platform
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
+import psutil
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from trocket.bench.kit import chosen, make_cluster, resident_mb, running
-from trocket.bench.official_lines import WINDOW_S, ReportLine, parse_report, windows_between
-from trocket.common.terminal import table
-from trocket.interop.maven import JAVA_OPENS, fetch_jars
-from trocket.interop.peer import Cluster
-from trocket.interop.process import LineProcess, PeerError
-from trocket.interop.usage import anonymous_bytes, cpu_seconds
-
-EXAMPLE_VERSION = "5.5.0"
-PACKAGE = "org.apache.rocketmq.example.benchmark"
-CLIENT_JAVA = ("-Xms1g", "-Xmx1g")
-BROKER_JAVA = ("-Xms2g", "-Xmx2g")
-NAMESRV_JAVA = ("-Xms512m", "-Xmx512m")
-REPORT_INTERVAL_MS = 1000
-IDLE_S = 2.0
-CONSUMER_START_TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True)
-class Workload:
-    """The sending program, and whether the Consumer runs at the same time."""
-
-    program: str
-    options: tuple[str, ...]
-    is_consumed: bool = False
-
-
-WORKLOADS = {
-    "producer": Workload("Producer", ("-w", "64", "-s", "128")),
-    "producer and consumer": Workload("Producer", ("-w", "64", "-s", "128"), is_consumed=True),
-    "batches": Workload("BatchProducer", ("-w", "16", "-b", "32", "-s", "128")),
-    "transactions": Workload("TransactionProducer", ("-w", "32")),
-    "delayed": Workload("Producer", ("-w", "64", "-s", "128", "-d", "true", "-e", "1")),
-}
-
-
-@dataclass(frozen=True)
-class Run:
-    """The figures of one run.
-
-    `cpu_us` is the broker process's CPU per message sent; memory is of broker and name server
-    together, in MB; `anonymous_mb` leaves out mapped file pages. `consume_per_s` and
-    `store_to_consumer_ms` are None without a consumer.
-    """
-
-    peer: str
-    workload: str
-    send_per_s: float
-    consume_per_s: float | None
-    send_ms: float
-    store_to_consumer_ms: float | None
-    failed: int
-    cpu_us: float
-    start_s: float
-    idle_mb: float
-    resident_mb: float
-    anonymous_mb: float
-
-
-METRICS = (
-    ("send_per_s", "sent msg/s"),
-    ("consume_per_s", "consumed msg/s"),
-    ("send_ms", "ms per send"),
-    ("store_to_consumer_ms", "ms store to consumer"),
-    ("cpu_us", "broker CPU µs/msg"),
-    ("start_s", "start s"),
-    ("idle_mb", "idle RSS MB"),
-    ("resident_mb", "RSS MB after"),
-    ("anonymous_mb", "of it not files MB"),
-    ("failed", "failed"),
+from trocket.bench.kit import chosen
+from trocket.bench.official_figures import Report, WorkloadResult
+from trocket.bench.official_lines import WINDOW_S
+from trocket.bench.official_load import (
+    EXAMPLE_VERSION,
+    SETTLE_S,
+    WORKLOADS,
+    BrokerUnderLoad,
+    Contender,
+    Workload,
 )
+from trocket.bench.official_report import notes, tables, write_into
+from trocket.bench.python_build import broker_python
+from trocket.interop.process import PeerError
+
+ROOT = Path(__file__).resolve().parent.parent
+WARM_UP_LIMIT_S = 300.0
+"""Rates that do not agree by then, on a machine that others use, will not do so soon."""
+
+PURE = "TROCKET_PURE=1"
+"""Makes a broker run without trocket's C extension."""
+
+TOOL_TIMEOUT_S = 20.0
 
 
-class Program:
-    """One of the benchmark programs, with the time at which each of its reports arrived."""
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure.
 
-    def __init__(self, name: str, namesrv_address: str, folder: Path, options: list[str]) -> None:
-        self.reports: list[tuple[float, ReportLine]] = []
-        jars = fetch_jars(EXAMPLE_VERSION, "example")
-        command = ["java", *CLIENT_JAVA, *JAVA_OPENS, f"-Duser.home={folder}"]
-        command += ["-cp", f"{jars}/*", f"{PACKAGE}.{name}", "-n", namesrv_address]
-        command += ["-ri", str(REPORT_INTERVAL_MS), *options]
-        self.process = LineProcess(command, folder=folder, name=name, on_line=self._on_line)
+    Attributes:
+      windows: in each round, of 10 s.
+    """
 
-    def _on_line(self, line: str) -> None:
-        report = parse_report(line)
-        if report is not None:
-            self.reports.append((time.monotonic(), report))
+    rounds: int
+    windows: int
+    warm_up_limit_s: float
 
-    def windows(self, start_s: float, end_s: float) -> list[ReportLine]:
-        """The reports of the measured time. Raises: PeerError: there are none."""
-        windows = windows_between(self.reports, start_s=start_s, end_s=end_s)
-        if not windows:
-            name = self.process.name
-            raise PeerError(f"{name} reported nothing in time\n{self.process.tail()}")
-        return windows
+    def __str__(self) -> str:
+        return (
+            f"{self.rounds} rounds of {self.windows} windows of {WINDOW_S:.0f} s, {SETTLE_S:.0f} s"
+            f" after each resume not counted, at most {self.warm_up_limit_s:.0f} s of warm-up"
+        )
 
 
-@contextmanager
-def running_program(
-    name: str, cluster: Cluster, folder: Path, options: list[str]
-) -> Iterator[Program]:
-    """A benchmark program, killed at the end of the block, as it never exits."""
-    program = Program(name, cluster.namesrv_address, folder, options)
+def contenders(only: str, apache: str, environments: Sequence[str]) -> list[Contender]:
+    """The brokers to be measured, the reference of the ratios first.
+
+    Args:
+      only: "ours", "apache", or "" for both.
+      apache: its version.
+      environments: NAME=VALUE, each for one more broker of ours; several variables for one broker
+        are separated by commas.
+    Raises: typer.BadParameter: one of them is malformed.
+    """
+    if only not in ("", "ours", "apache"):
+        raise typer.BadParameter(f"--only is ours or apache, not {only!r}")
+    found: list[Contender] = []
+    if only != "ours":
+        found.append(Contender(f"apache-{apache}", f"apache-{apache}"))
+    if only != "apache":
+        found.append(Contender("trocket", "trocket"))
+        for text in environments:
+            pairs = [pair.partition("=") for pair in text.split(",")]
+            if not all(name and equals for name, equals, _ in pairs):
+                raise typer.BadParameter(f"--ours-env is NAME=VALUE, not {text!r}")
+            variables = {name: value for name, _, value in pairs}
+            found.append(Contender(f"trocket {text}", "trocket", variables))
+    return found
+
+
+def run_workload(
+    name: str,
+    workload: Workload,
+    brokers: Sequence[Contender],
+    plan: Plan,
+    on_step: Callable[[str], None],
+) -> WorkloadResult:
+    """One workload on all brokers; an error ends it early, and is in the result.
+
+    Args:
+      on_step: called with a text when a step begins.
+    """
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder, ExitStack() as stack:
+        result = WorkloadResult(workload=name, brokers=[])
+        loads: list[BrokerUnderLoad] = []
+        try:
+            for number, contender in enumerate(brokers):
+                on_step(f"{name}: warming {contender.name}")
+                own = Path(folder) / str(number)
+                load = stack.enter_context(BrokerUnderLoad(contender, workload, own))
+                loads.append(load)
+                result.brokers.append(load.result)
+                load.start()
+                load.warm_up(limit_s=plan.warm_up_limit_s)
+                load.suspend()
+            for number in range(plan.rounds):
+                for load in loads:
+                    on_step(f"{name}: round {number + 1} of {plan.rounds}, {load.result.broker}")
+                    load.resume()
+                    load.measure_round(windows=plan.windows)
+                    load.suspend()
+            for load in loads:
+                load.measure_memory()
+                load.check_log()
+        except PeerError as error:
+            result.error = str(error)
+    return result
+
+
+def facts(brokers: Sequence[Contender], plan: Plan) -> dict[str, str]:
+    """What a reader needs to judge the figures."""
+    python = {
+        f"Python of {each.name}": str(broker_python(each.environment))
+        for each in brokers
+        if each.peer == "trocket"
+    }
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "code": _printed("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
+        "machine": f"{os.cpu_count()} cores, {_cpu_model()}, "
+        f"{psutil.virtual_memory().total / 1e9:.0f} GB, {platform.system()} {platform.release()}",
+        "load average before": ", ".join(f"{load:.1f}" for load in os.getloadavg()),
+        **python,
+        "Java": _printed("java", "-version").partition("\n")[0],
+        "benchmark programs": f"rocketmq-example {EXAMPLE_VERSION}",
+        "plan": str(plan),
+    }
+
+
+def _printed(*command: str) -> str:
+    """The output of a tool, or "unknown"."""
     try:
-        yield program
-    finally:
-        program.process.kill()
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return (done.stdout or done.stderr).strip()
 
 
-def run_once(peer: str, workload: str, folder: Path, *, warm_up_s: float, seconds: float) -> Run:
-    """One run on an empty folder.
-
-    Raises: PeerError: a process did not start, or the benchmark reported nothing.
-    """
-    cluster = make_cluster(
-        peer, folder / "cluster", broker_java=BROKER_JAVA, namesrv_java=NAMESRV_JAVA
-    )
-    before_s = time.monotonic()
-    with running(cluster):
-        start_s = time.monotonic() - before_s
-        time.sleep(IDLE_S)
-        idle_mb = resident_mb(*cluster.pids)
-        if not WORKLOADS[workload].is_consumed:
-            return _measure(cluster, workload, folder, start_s, idle_mb, warm_up_s, seconds, None)
-        with running_program("Consumer", cluster, folder / "consumer", []) as consumer:
-            consumer.process.wait_line(
-                lambda line: "Consumer Started" in line, timeout_s=CONSUMER_START_TIMEOUT_S
-            )
-            return _measure(
-                cluster, workload, folder, start_s, idle_mb, warm_up_s, seconds, consumer
-            )
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
 
 
-def _measure(
-    cluster: Cluster,
-    workload: str,
-    folder: Path,
-    start_s: float,
-    idle_mb: float,
-    warm_up_s: float,
-    seconds: float,
-    consumer: Program | None,
-) -> Run:
-    kind = WORKLOADS[workload]
-    with running_program(
-        kind.program, cluster, folder / "producer", list(kind.options)
-    ) as producer:
-        broker = cluster.pids[0]
-        time.sleep(warm_up_s)
-        cpu_from_s, from_s = cpu_seconds(broker), time.monotonic()
-        time.sleep(seconds)
-        cpu_to_s, to_s = cpu_seconds(broker), time.monotonic()
-        after_mb = resident_mb(*cluster.pids)
-        anonymous_mb = sum(map(anonymous_bytes, cluster.pids)) / 1e6
-        # The report of the last window may be printed shortly after the window's end.
-        time.sleep(1.0)
-    sends = producer.windows(from_s, to_s + 1.0)
-    send_per_s = statistics.fmean(one.rate_per_s for one in sends)
-    takes = None if consumer is None else consumer.windows(from_s, to_s + 1.0)
-    return Run(
-        peer=cluster.label,
-        workload=workload,
-        send_per_s=send_per_s,
-        consume_per_s=None if takes is None else statistics.fmean(t.rate_per_s for t in takes),
-        send_ms=statistics.fmean(one.average_ms for one in sends),
-        store_to_consumer_ms=None
-        if takes is None
-        else statistics.fmean(take.average_ms for take in takes),
-        failed=sends[-1].failed + (0 if takes is None else takes[-1].failed),
-        cpu_us=(cpu_to_s - cpu_from_s) / (send_per_s * (to_s - from_s)) * 1e6,
-        start_s=start_s,
-        idle_mb=idle_mb,
-        resident_mb=after_mb,
-        anonymous_mb=anonymous_mb,
+def merged(reports: Sequence[Report]) -> Report:
+    """Reports of several runs as one; facts that differ have all values."""
+    found: dict[str, list[str]] = {}
+    for report in reports:
+        for name, value in report.facts.items():
+            values = found.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return Report(
+        facts={name: "; ".join(values) for name, values in found.items()},
+        workloads=[result for report in reports for result in report.workloads],
     )
 
 
-def medians(runs: list[Run], peer: str, workload: str) -> dict[str, float]:
-    """The median of each metric over the rounds; metrics that were not measured are left out."""
-    mine = [asdict(run) for run in runs if run.peer == peer and run.workload == workload]
-    values = {name: [run[name] for run in mine if run[name] is not None] for name, _ in METRICS}
-    return {name: statistics.median(found) for name, found in values.items() if found}
+def measure(workloads: dict[str, Workload], brokers: Sequence[Contender], plan: Plan) -> Report:
+    """A whole run, with its progress on standard error."""
+    report = Report(facts=facts(brokers, plan), workloads=[])
+    steps = len(workloads) * len(brokers) * (1 + plan.rounds)
+    with Progress(console=Console(file=sys.stderr)) as progress:
+        task = progress.add_task("starting", total=steps)
+        for number, (name, workload) in enumerate(workloads.items()):
+            base = number * len(brokers) * (1 + plan.rounds)
+            progress.update(task, completed=base - 1)
 
+            def on_step(text: str) -> None:
+                progress.update(task, advance=1, description=text)
 
-def summarize(runs: list[Run], peers: list[str]) -> list[dict[str, object]]:
-    """Per workload and metric: each peer's median, and the ratio of the last to the first peer.
-
-    The ratio is left out with one peer, and where the first one's median is 0.
-    """
-    rows: list[dict[str, object]] = []
-    for workload in dict.fromkeys(run.workload for run in runs):
-        found = {peer: medians(runs, peer, workload) for peer in peers}
-        for name, title in METRICS:
-            if not all(name in of for of in found.values()):
-                continue
-            row: dict[str, object] = {"workload": workload, "metric": title}
-            row.update({peer: found[peer][name] for peer in peers})
-            reference = found[peers[0]][name]
-            if len(peers) > 1 and reference != 0:
-                row["ratio"] = found[peers[-1]][name] / reference
-            rows.append(row)
-    return rows
-
-
-def _cell(value: object) -> str:
-    if not isinstance(value, int | float):
-        return "" if value is None else str(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def report(runs: list[Run], peers: list[str]) -> Table:
-    """The summary as a table."""
-    rounds = len(runs) // (len(peers) * len({run.workload for run in runs}))
-    headings = ("workload", "metric", *peers, "ratio")
-    rows = []
-    for row in summarize(runs, peers):
-        cells = [row["workload"], row["metric"], *(row[peer] for peer in peers), row.get("ratio")]
-        rows.append([*map(_cell, cells)])
-    return table(headings, rows, title=f"medians of {rounds} rounds")
+            result = run_workload(name, workload, brokers, plan, on_step)
+            report.workloads.append(result)
+            for line in notes([result]):
+                progress.console.print(line, highlight=False)
+        progress.update(task, completed=steps)
+    return report
 
 
 def main(
-    seconds: Annotated[float, typer.Option(min=WINDOW_S, help="Measure for this time.")] = 20.0,
-    warm_up: Annotated[float, typer.Option(help="Warm up for this time.")] = 20.0,
-    rounds: Annotated[int, typer.Option(min=1, help="Run each this often.")] = 3,
-    peers: Annotated[
-        str, typer.Option(help="Run these in order; the ratio is of the last to the first.")
-    ] = "apache-5.5.0,trocket",
-    workload: Annotated[
-        list[str] | None, typer.Option(help="Run only this workload (repeatable).")
+    workloads: Annotated[str, typer.Option(help="Run these only, separated by commas.")] = ",".join(
+        WORKLOADS
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Measure each broker this often.")] = 3,
+    windows: Annotated[int, typer.Option(min=1, help="Windows of 10 s in each round.")] = 3,
+    warm_up_limit: Annotated[
+        float, typer.Option(min=WINDOW_S, help="Warm each broker up for at most this time, in s.")
+    ] = WARM_UP_LIMIT_S,
+    apache: Annotated[str, typer.Option(help="Apache's version.")] = "5.5.0",
+    only: Annotated[str, typer.Option(help="Run one kind only: ours or apache.")] = "",
+    ours_env: Annotated[
+        list[str] | None,
+        typer.Option(help="Run one more broker of ours with NAME=VALUE (repeatable)."),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    pure_beside: Annotated[
+        bool, typer.Option("--pure-beside", help=f"The same as --ours-env {PURE}.")
+    ] = False,
+    saved: Annotated[
+        list[Path] | None,
+        typer.Option(help="Print results saved by --json instead of measuring (repeatable)."),
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Also replace the results in this document.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Run the official benchmark against each peer in turn and print medians and ratios."""
-    names = peers.split(",")
-    workloads = chosen(workload, WORKLOADS, "--workload")
-    total = rounds * len(workloads) * len(names)
-    runs: list[Run] = []
-    with Progress(console=Console(file=sys.stderr)) as progress:
-        task = progress.add_task("starting", total=total)
-        for number in range(rounds):
-            for each in workloads:
-                for peer in names:
-                    what = f"round {number + 1} of {rounds}: {each} on {peer}"
-                    progress.update(task, description=what)
-                    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-                        run = run_once(peer, each, Path(folder), warm_up_s=warm_up, seconds=seconds)
-                    runs.append(run)
-                    progress.advance(task)
-    if json_:
-        print(json.dumps({"summary": summarize(runs, names), "runs": list(map(asdict, runs))}))
+    """Run the official benchmark on Apache's broker and ours in turn, and print the ratios."""
+    if saved:
+        report = merged([msgspec.json.decode(path.read_bytes(), type=Report) for path in saved])
     else:
-        Console().print(report(runs, names))
+        variants = [*(ours_env or ()), *([PURE] if pure_beside else [])]
+        report = measure(
+            chosen(workloads.split(","), WORKLOADS, "--workloads"),
+            contenders(only, apache, variants),
+            Plan(rounds, windows, warm_up_limit),
+        )
+    if json_:
+        print(msgspec.json.encode(report).decode())
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 200)
+        for name, value in report.facts.items():
+            console.print(f"{name}: {value}", highlight=False, markup=False)
+        for each in tables(report):
+            console.print(each)
+        for line in notes(report.workloads):
+            console.print(line, highlight=False, markup=False)
+    if into is not None:
+        write_into(into, report)
+    if any(result.error for result in report.workloads):
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

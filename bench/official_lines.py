@@ -7,6 +7,7 @@ BatchProducer.java, TransactionProducer.java; lines printed by 5.5.0.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -36,15 +37,19 @@ _CONSUMER = re.compile(
 
 @dataclass(frozen=True)
 class ReportLine:
-    """One periodic line: messages per second, the mean time in ms and the failures so far.
+    """One periodic line: messages per second, the mean time in ms, and failures.
 
     Of batches the messages are counted, not the calls. The time is that of a send (of a batch, of a
     transaction with its end) for a producer, and from store to consumer for a consumer.
+
+    Attributes:
+      failed: since the start of the program, or with `fails_of_window` in the last 10 seconds.
     """
 
     rate_per_s: int
     average_ms: float
     failed: int
+    fails_of_window: bool = False
 
 
 def parse_report(line: str) -> ReportLine | None:
@@ -59,10 +64,10 @@ def parse_report(line: str) -> ReportLine | None:
     match = _TRANSACTION_PRODUCER.search(line)
     if match is not None:
         failed = int(match[3]) + int(match[4]) + int(match[5])
-        return ReportLine(int(match[1]), float(match[2]), failed)
+        return ReportLine(int(match[1]), float(match[2]), failed, fails_of_window=True)
     match = _CONSUMER.search(line)
     if match is not None:
-        return ReportLine(int(match[1]), float(match[3]), int(match[4]))
+        return ReportLine(int(match[1]), float(match[3]), int(match[4]), fails_of_window=True)
     return None
 
 
@@ -82,3 +87,28 @@ def windows_between(
             chosen.insert(0, report)
             latest_s = arrived_s - WINDOW_S + WINDOW_SLACK_S
     return chosen
+
+
+def mean_ms(windows: list[ReportLine]) -> float | None:
+    """The mean time of all messages of some windows; None: there are none.
+
+    A window without a message has a rate of 0 and no mean.
+    """
+    counted = [one for one in windows if one.rate_per_s and math.isfinite(one.average_ms)]
+    total = sum(one.rate_per_s for one in counted)
+    return sum(one.rate_per_s * one.average_ms for one in counted) / total if total else None
+
+
+def failed_between(reports: list[tuple[float, ReportLine]], *, start_s: float, end_s: float) -> int:
+    """The failures that a program counted between two times, in whole windows.
+
+    Args:
+      reports: as for `windows_between`.
+    """
+    windows = windows_between(reports, start_s=start_s, end_s=end_s)
+    if not windows:
+        return 0
+    if windows[-1].fails_of_window:
+        return sum(one.failed for one in windows)
+    before = [report.failed for arrived_s, report in reports if arrived_s < start_s]
+    return windows[-1].failed - (before[-1] if before else 0)

@@ -1,26 +1,52 @@
-"""Cost of a pull for a broker in a separate process: prepared PULL_MESSAGE frames, closed loop."""
+"""Cost of pulls for a broker in a separate process: prepared frames, plain sockets.
+
+Cases: pulls of 32 x 1 KiB that find their messages, with 1 and 16 in flight on one connection; and
+1,024 queues with a held pull each, which sends wake: the work of the broker when the official
+Producer and Consumer run on a topic of 1,024 queues.
+
+    python -m trocket.bench.pulls --pin
+    python -m trocket.bench.pulls --pin --case wakes --beside ../before    # another checkout
+
+`--beside` alternates between two brokers, see `bench/wire.py`.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 import socket
+import statistics
 import struct
+import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+from rich.console import Console
 
 from trocket.bench.frames import (
     OPAQUE_FIRST,
     ROCKETMQ_TYPE,
+    UNIQUE_MARK,
     SendTemplate,
     build_frame,
     pull_fields,
+    send_fields,
     take_answers,
 )
-from trocket.bench.kit import running, socket_address
+from trocket.bench.kit import chosen, running, socket_address
+from trocket.bench.wire import checkout_cluster, pin_to_cores
+from trocket.common.terminal import table
+from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 
+SEND_MESSAGE_V2 = 310
 PULL_MESSAGE = 11
+UPDATE_AND_CREATE_TOPIC = 17
 HEARTBEAT = 34
 
 TOPIC = "PullBench"
@@ -29,7 +55,20 @@ ANSWER_TIMEOUT_S = 10.0
 QUEUE_COUNT = 4
 """Records of the queues alternate in the log, so each record of a pull is a separate buffer."""
 
+WAKES_TOPIC = "WakesBench"
+WAKES_QUEUE_COUNT = 1024
+"""As many as BenchmarkTest has, the topic of the official benchmark."""
+
+WAKES_BURST = 10
+"""Sends to different queues that arrive together, as a busy broker gets them of 64 threads."""
+
+WAKES_BODY_SIZE = 128
+COMMIT_AND_SUSPEND = 1 | 2
+"""The sysFlag of a push consumer's pulls. Source: common/sysflag/PullSysFlag.java."""
+
 _ANSWER_HEAD = struct.Struct(">iih")
+_ANSWER_START = struct.Struct(">iihBhi")  # length, mark, code, language, version, opaque
+_INT = struct.Struct(">i")
 
 
 def fill(peer: socket.socket, body_size: int, messages: int) -> None:
@@ -49,52 +88,15 @@ def fill(peer: socket.socket, body_size: int, messages: int) -> None:
         peer.sendall(template.next_frames(burst))
         left -= burst
         while burst:
-            data = peer.recv(1 << 18)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            incoming += data
+            incoming += _received(peer)
             burst -= len(take_answers(incoming)[0])
 
 
-def pull_cpu_us(
-    folder: Path, *, body_size: int, count: int, in_flight: int, seconds: float
-) -> tuple[float, float]:
-    """CPU of the broker's process per pull, and pulls per second on one connection.
+class Load(Protocol):
+    """A closed loop of requests to one broker."""
 
-    Args:
-      folder: for the broker's files.
-      count: messages of each pull; every answer is checked to be SUCCESS and of full size.
-      in_flight: pulls asked for before the first is answered, as a client with several queues does.
-
-    Returns: (microseconds, pulls per second).
-
-    Raises: PeerError, OSError: the broker ended. ValueError: an answer was not what it should be.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with running(TrocketCluster(folder)) as cluster:
-        address = socket_address(cluster.broker_address)
-        with socket.create_connection(address, timeout=ANSWER_TIMEOUT_S) as peer:
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            rounds = 50
-            fill(peer, body_size, rounds * count * QUEUE_COUNT)
-            frames = [
-                build_frame(
-                    PULL_MESSAGE,
-                    pull_fields(GROUP, TOPIC, queue_id, number * count, count=count),
-                    b"",
-                    opaque=OPAQUE_FIRST,
-                    serialize_type=ROCKETMQ_TYPE,
-                )
-                for number in range(rounds)
-                for queue_id in range(QUEUE_COUNT)
-            ]
-            load = _Pulls(peer, frames, count * body_size, in_flight)
-            load.run(seconds / 4)
-            cpu_s, start_s = cpu_seconds(cluster.pids[0]), time.perf_counter()
-            pulls = load.run(seconds)
-            took_s = time.perf_counter() - start_s
-            cpu_s = cpu_seconds(cluster.pids[0]) - cpu_s
-    return cpu_s / pulls * 1e6, pulls / took_s
+    def run(self, seconds: float) -> int:
+        """Load the broker for `seconds`, and return the number of completed requests."""
 
 
 class _Pulls:
@@ -107,32 +109,323 @@ class _Pulls:
         self._frames = itertools.cycle(frames)
         self._size_min = size_min
         self._incoming = bytearray()
-        self._ask(in_flight)
+        self._in_flight = in_flight
+
+    @classmethod
+    def of_full_queues(
+        cls, peer: socket.socket, *, body_size: int, count: int, in_flight: int
+    ) -> _Pulls:
+        """Fill the queues, and pull their messages again and again.
+
+        Args:
+          count: messages of each pull; every answer is checked to be SUCCESS and of full size.
+          in_flight: pulls asked for before the first is answered, as a client with several queues
+            does.
+        """
+        rounds = 50
+        fill(peer, body_size, rounds * count * QUEUE_COUNT)
+        frames = [
+            build_frame(
+                PULL_MESSAGE,
+                pull_fields(GROUP, TOPIC, queue_id, number * count, count=count),
+                b"",
+                opaque=OPAQUE_FIRST,
+                serialize_type=ROCKETMQ_TYPE,
+            )
+            for number in range(rounds)
+            for queue_id in range(QUEUE_COUNT)
+        ]
+        return cls(peer, frames, count * body_size, in_flight)
 
     def _ask(self, count: int) -> None:
         self._peer.sendall(b"".join(itertools.islice(self._frames, count)))
 
     def run(self, seconds: float) -> int:
-        """Pull for `seconds`, and return the number of answers."""
+        """Pull for `seconds`, and return the number of answers. Nothing stays in flight."""
         pulls, end_s = 0, time.perf_counter() + seconds
-        incoming = self._incoming
-        while time.perf_counter() < end_s:
-            data = self._peer.recv(1 << 20)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            incoming += data
+        incoming, missing = self._incoming, self._in_flight
+        self._ask(missing)
+        while missing:
+            incoming += _received(self._peer)
             done = at = 0
             while len(incoming) - at >= _ANSWER_HEAD.size:
                 length, _, code = _ANSWER_HEAD.unpack_from(incoming, at)
                 if at + 4 + length > len(incoming):
                     break
                 if code != 0 or length < self._size_min:
-                    text = bytes(incoming[at : at + 200])
-                    raise ValueError(f"code {code}, {length} bytes: {text!r}")
+                    raise _bad_answer(code, length, incoming, at)
                 at += 4 + length
                 done += 1
-            if done:
-                del incoming[:at]
+            del incoming[:at]
+            pulls += done
+            if time.perf_counter() < end_s:
                 self._ask(done)
-                pulls += done
+            else:
+                missing -= done
         return pulls
+
+
+class _Wakes:
+    """Sends that wake held pulls, one per queue, on a connection for each kind.
+
+    In every step some queues get a message each; when all sends and all woken pulls are answered,
+    the consumer pulls these queues again, and the next step begins.
+
+    Args:
+      producer, consumer: connected to the broker.
+      queue_count: of the topic.
+    """
+
+    def __init__(
+        self, producer: socket.socket, consumer: socket.socket, queue_count: int = WAKES_QUEUE_COUNT
+    ) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._offsets = [0] * queue_count
+        # Neighbours of a step are far from each other, as queues are with many sending threads.
+        self._queues = itertools.cycle(number * 389 % queue_count for number in range(queue_count))
+        self._sends = [_send_parts(queue_id) for queue_id in range(queue_count)]
+        self._sent = 0
+        _exchange(consumer, _new_topic(queue_count))
+        _exchange(consumer, _heartbeat())
+        consumer.sendall(b"".join(self._pull(queue_id) for queue_id in range(queue_count)))
+        # The pulls are held without an answer: this heartbeat's says that all were received.
+        _exchange(consumer, _heartbeat())
+
+    def _pull(self, queue_id: int) -> bytes:
+        """The next pull of a queue, as the Java client of 5.5.0 writes it."""
+        offset = str(self._offsets[queue_id])
+        fields = {
+            "consumerGroup": GROUP, "topic": WAKES_TOPIC, "queueId": str(queue_id),
+            "queueOffset": offset, "maxMsgNums": "32", "sysFlag": str(COMMIT_AND_SUSPEND),
+            "commitOffset": offset, "suspendTimeoutMillis": "600000", "subVersion": "1",
+            "expressionType": "TAG", "maxMsgBytes": "2147483647", "bname": "broker-a",
+        }  # fmt: skip
+        return build_frame(PULL_MESSAGE, fields, b"", opaque=queue_id, serialize_type=ROCKETMQ_TYPE)
+
+    def run(self, seconds: float) -> int:
+        """Send and pull for `seconds`, and return the number of messages. All pulls stay held."""
+        end_s = time.perf_counter() + seconds
+        first = self._sent
+        while time.perf_counter() < end_s:
+            queues = list(itertools.islice(self._queues, WAKES_BURST))
+            frames = []
+            for queue_id in queues:
+                before, after = self._sends[queue_id]
+                frames.append(b"%b%08X%b" % (before, self._sent, after))
+                self._sent += 1
+            self._producer.sendall(b"".join(frames))
+            _answers(self._producer, len(queues), 0)
+            for queue_id in _answers(self._consumer, len(queues), WAKES_BODY_SIZE):
+                self._offsets[queue_id] += 1
+            self._consumer.sendall(b"".join(map(self._pull, queues)))
+        return self._sent - first
+
+
+def _send_parts(queue_id: int) -> tuple[bytes, bytes]:
+    """The frame of a send, before and after the variable part of its unique key."""
+    frame = build_frame(
+        SEND_MESSAGE_V2,
+        send_fields(
+            "benchmark_producer",
+            WAKES_TOPIC,
+            queue_id,
+            f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02",
+            queue_count=str(WAKES_QUEUE_COUNT),
+        )
+        | {"n": "broker-a"},
+        bytes(WAKES_BODY_SIZE),
+        opaque=queue_id,
+        serialize_type=ROCKETMQ_TYPE,
+    )
+    at = frame.index(UNIQUE_MARK.encode()) + len(UNIQUE_MARK)
+    return frame[: at - 8], frame[at:]
+
+
+def _new_topic(queue_count: int) -> bytes:
+    fields = {
+        "topic": WAKES_TOPIC, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
+        "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0", "order": "false",
+    }  # fmt: skip
+    return build_frame(
+        UPDATE_AND_CREATE_TOPIC, fields, b"", opaque=OPAQUE_FIRST, serialize_type=ROCKETMQ_TYPE
+    )
+
+
+def _heartbeat() -> bytes:
+    subscription = {
+        "topic": WAKES_TOPIC, "subString": "*", "subVersion": 1, "expressionType": "TAG",
+        "classFilterMode": False, "codeSet": [], "tagsSet": [],
+    }  # fmt: skip
+    consumer = {
+        "groupName": GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [subscription],
+        "unitMode": False,
+    }  # fmt: skip
+    body = json.dumps({"clientID": "bench", "producerDataSet": [], "consumerDataSet": [consumer]})
+    return build_frame(
+        HEARTBEAT, {}, body.encode(), opaque=OPAQUE_FIRST, serialize_type=ROCKETMQ_TYPE
+    )
+
+
+def _exchange(peer: socket.socket, frame: bytes) -> None:
+    """Send a request and wait for its answer, which must be SUCCESS."""
+    peer.sendall(frame)
+    _answers(peer, 1, 0)
+
+
+def _answers(peer: socket.socket, count: int, size_min: int) -> list[int]:
+    """Receive exactly `count` answers, and return their opaques.
+
+    Args:
+      size_min: bytes of an answer at least.
+    Raises: ConnectionError: the broker closed the connection. ValueError: an answer is not SUCCESS,
+      or too small.
+    """
+    incoming, at = bytearray(), 0
+    opaques: list[int] = []
+    while len(opaques) < count:
+        incoming += _received(peer)
+        while len(incoming) - at >= _ANSWER_START.size:
+            length, mark, code, _, _, opaque = _ANSWER_START.unpack_from(incoming, at)
+            if at + 4 + length > len(incoming):
+                break
+            if mark >> 24 == ROCKETMQ_TYPE:  # otherwise the broker's notification of the group
+                if code != 0 or length < size_min:
+                    raise _bad_answer(code, length, incoming, at)
+                opaques.append(opaque)
+            at += 4 + length
+    if len(opaques) != count or at != len(incoming):
+        raise ValueError(f"{len(opaques)} answers instead of {count}")
+    return opaques
+
+
+def _received(peer: socket.socket) -> bytes:
+    data = peer.recv(1 << 20)
+    if not data:
+        raise ConnectionError("the broker closed the connection")
+    return data
+
+
+def _bad_answer(code: int, length: int, incoming: bytearray, at: int) -> ValueError:
+    return ValueError(f"code {code}, {length} bytes: {bytes(incoming[at : at + 200])!r}")
+
+
+def connect(cluster: Cluster) -> socket.socket:
+    """A new connection to a running broker."""
+    address = socket_address(cluster.broker_address)
+    peer = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return peer
+
+
+def pull_cpu_us(
+    folder: Path, *, body_size: int, count: int, in_flight: int, seconds: float
+) -> tuple[float, float]:
+    """CPU of the broker's process per pull, and pulls per second on one connection.
+
+    Args:
+      folder: for the broker's files.
+      count, in_flight: see `_Pulls.of_full_queues`.
+
+    Returns: (microseconds, pulls per second).
+
+    Raises: PeerError, OSError: the broker ended. ValueError: an answer was not what it should be.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with running(TrocketCluster(folder)) as cluster, connect(cluster) as peer:
+        load = _Pulls.of_full_queues(peer, body_size=body_size, count=count, in_flight=in_flight)
+        load.run(seconds / 4)
+        start_s = time.perf_counter()
+        cpu_us, pulls = cost_us(cluster, load, seconds)
+        return cpu_us, pulls / (time.perf_counter() - start_s)
+
+
+def cost_us(cluster: Cluster, load: Load, seconds: float) -> tuple[float, int]:
+    """CPU of the broker per request of a load in microseconds, and the number of requests."""
+    before_s = cpu_seconds(cluster.pids[0])
+    count = load.run(seconds)
+    return (cpu_seconds(cluster.pids[0]) - before_s) / count * 1e6, count
+
+
+def _full_queues(cluster: Cluster, stack: ExitStack, in_flight: int) -> Load:
+    peer = stack.enter_context(connect(cluster))
+    return _Pulls.of_full_queues(peer, body_size=1024, count=32, in_flight=in_flight)
+
+
+def _wakes(cluster: Cluster, stack: ExitStack) -> Load:
+    return _Wakes(stack.enter_context(connect(cluster)), stack.enter_context(connect(cluster)))
+
+
+LOADS: dict[str, Callable[[Cluster, ExitStack], Load]] = {
+    "wakes": _wakes,
+    "pull-1": lambda cluster, stack: _full_queues(cluster, stack, 1),
+    "pull-16": lambda cluster, stack: _full_queues(cluster, stack, 16),
+}
+
+
+def measure(
+    clusters: list[Cluster], make: Callable[[Cluster, ExitStack], Load], rounds: int, seconds: float
+) -> list[list[float]]:
+    """CPU in microseconds per request, of each round and cluster.
+
+    The clusters alternate, and the first to begin changes with each round.
+    """
+    with ExitStack() as stack:
+        loads = [make(cluster, stack) for cluster in clusters]
+        for load in loads:
+            load.run(seconds / 2)
+        costs: list[list[float]] = []
+        for number in range(rounds):
+            each = [0.0] * len(clusters)
+            order = range(len(clusters))
+            for at in order if number % 2 == 0 else reversed(order):
+                each[at], _ = cost_us(clusters[at], loads[at], seconds)
+            costs.append(each)
+        return costs
+
+
+def rows_of(name: str, costs: list[list[float]]) -> list[str]:
+    """A row of the table: the median of the rounds; beside another checkout also the ratios."""
+    row = [name]
+    for side in zip(*costs, strict=True):
+        row += [f"{statistics.median(side):.1f}", f"{min(side):.1f} … {max(side):.1f}"]
+    if len(costs[0]) > 1:
+        ratios = [each[0] / each[1] for each in costs]
+        row += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
+    return row
+
+
+def main(
+    case: Annotated[
+        list[str] | None, typer.Option(help="Run wakes, pull-1 or pull-16; all by default.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Measure each round for this time.")] = 3.0,
+    rounds: Annotated[int, typer.Option(help="Measure each case this often.", min=1)] = 5,
+    pin: Annotated[
+        bool, typer.Option(help="Pin the broker to one core, the generator to the others.")
+    ] = False,
+    beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
+) -> None:
+    """Pull from a broker process, and print its CPU per pull or message."""
+    loads = chosen(case, LOADS, "--case")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder, ExitStack() as stack:
+        clusters: list[Cluster] = [TrocketCluster(Path(folder, "first"))]
+        if beside is not None:
+            clusters.append(checkout_cluster(beside, Path(folder, "beside")))
+        for cluster in clusters:
+            stack.enter_context(running(cluster))
+        if pin:
+            pin_to_cores(*(cluster.pids[0] for cluster in clusters))
+        for name, make in loads.items():
+            rows.append(rows_of(name, measure(clusters, make, rounds, seconds)))
+    columns = ["case", "CPU µs", "least … most"]
+    if beside is not None:
+        columns += ["beside", "least … most", "ratio", "least", "most"]
+    Console().print(table(columns, rows, title=f"{rounds} rounds of {seconds:g} s"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

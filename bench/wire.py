@@ -1,12 +1,15 @@
-"""Rate and cost of sends to a broker over loopback: SEND_MESSAGE_V2, 128 bytes.
+"""Rate and cost of sends and transactions to a broker over loopback.
 
 The broker runs in its own process with its real store (async flush); this process is the load
 generator: plain sockets, prepared frames, one send per burst of answers. Cases: 1, 64 and 1024
-requests in flight on one connection, and 64 connections with one in flight each.
+requests in flight on one connection, and 64 connections with one in flight each. The workload
+"sends" are SEND_MESSAGE_V2 of 128 bytes, "transactions" half messages of 2,048 bytes as in the
+official benchmark, each committed when it is answered; a transaction counts as one message.
 
     python -m trocket.bench.wire --pin
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
+    python -m trocket.bench.wire --pin --workload transactions
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -26,7 +29,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
@@ -38,8 +41,9 @@ from trocket.bench.frames import (
     OPAQUE_FIRST,
     ROCKETMQ_TYPE,
     SendTemplate,
-    take_answers,
+    Taken,
 )
+from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
@@ -71,6 +75,20 @@ CASES = (
 )
 
 
+class Requests(Protocol):
+    """The requests of a workload, such as `SendTemplate`."""
+
+    @property
+    def opaque_next(self) -> int:
+        """The opaque of the next request."""
+
+    def next_frames(self, count: int) -> bytearray:
+        """`count` requests with consecutive opaques."""
+
+    def take(self, incoming: bytearray) -> Taken:
+        """Remove the complete answers from the start of `incoming`. Raises: BadAnswerError."""
+
+
 @dataclass(frozen=True)
 class CaseResult:
     """The figures of one case; the generator's CPU shows whether it was the bottleneck."""
@@ -90,7 +108,7 @@ class CaseResult:
 class _Connection:
     """A closed loop: as many requests go out as answers came in."""
 
-    def __init__(self, address: tuple[str, int], template: SendTemplate) -> None:
+    def __init__(self, address: tuple[str, int], template: Requests) -> None:
         self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
@@ -112,12 +130,18 @@ class _Connection:
         return True
 
     def receive(self) -> tuple[list[int], int]:
-        """Receive answers; see `take_answers`. Raises: ConnectionError, BadAnswerError."""
+        """Receive answers; the requests that follow them become unsent.
+
+        Returns: as `take_answers`.
+        Raises: ConnectionError, BadAnswerError.
+        """
         data = self.socket.recv(RECEIVE_SIZE_BYTES)
         if not data:
             raise ConnectionError("the broker closed the connection")
         self._incoming += data
-        return take_answers(self._incoming)
+        opaques, refused, frames = self._template.take(self._incoming)
+        self._outgoing += frames
+        return opaques, refused
 
 
 class Load:
@@ -132,7 +156,7 @@ class Load:
         self,
         addresses: Sequence[tuple[str, int]],
         case: Case,
-        template: SendTemplate,
+        template: Requests,
         *,
         spin: bool = False,
     ) -> None:
@@ -209,7 +233,7 @@ class Load:
 def measure(
     cluster: Cluster,
     case: Case,
-    template: SendTemplate,
+    template: Requests,
     *,
     warm_up_s: float,
     seconds: float,
@@ -293,12 +317,15 @@ def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
 
 
 def compare(
-    clusters: tuple[Cluster, Cluster], run: Callable[[Cluster, Case], CaseResult], rounds: int
+    clusters: tuple[Cluster, Cluster],
+    run: Callable[[Cluster, Case], CaseResult],
+    rounds: int,
+    cases: Sequence[Case] = CASES,
 ) -> list[tuple[CaseResult, CaseResult]]:
     """Measure two running clusters by turns, the first to begin changing with each round."""
     pairs = []
     for number in range(rounds):
-        for case in CASES:
+        for case in cases:
             order = clusters if number % 2 == 0 else clusters[::-1]
             outcomes = {id(cluster): run(cluster, case) for cluster in order}
             pairs.append((outcomes[id(clusters[0])], outcomes[id(clusters[1])]))
@@ -308,8 +335,8 @@ def compare(
 def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Table:
     """Ours by theirs: the median of the rounds, and the least and the greatest."""
     rows = []
-    for case in CASES:
-        both = [(ours, theirs) for ours, theirs in pairs if ours.case == case.name]
+    for name in dict.fromkeys(ours.case for ours, _ in pairs):
+        both = [(ours, theirs) for ours, theirs in pairs if ours.case == name]
         cpu = [ours.broker_cpu_us / theirs.broker_cpu_us for ours, theirs in both]
         rate = [ours.messages_per_s / theirs.messages_per_s for ours, theirs in both]
         cells = [
@@ -318,9 +345,25 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
         ]
         for ratios in (cpu, rate):
             cells += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
-        rows.append([case.name, *cells])
+        rows.append([name, *cells])
     columns = ("case", "CPU µs", "beside", "ratio", "least", "most", "rate ratio", "least", "most")
     return table(columns, rows, title=title)
+
+
+def requests_of(workload: str, serialize_type: int) -> Requests:
+    """The requests of a workload, "sends" or "transactions"."""
+    in_transaction = workload == "transactions"
+    template = SendTemplate.for_topic(
+        "WireBench",
+        queue_count=QUEUE_COUNT,
+        body=bytes(48 + number % 10 for number in range(2048 if in_transaction else 128)),
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        broker="broker-a",
+        serialize_type=serialize_type,
+        group=GROUP if in_transaction else "benchmark_producer",
+        in_transaction=in_transaction,
+    )
+    return TransactionTemplate(template, "WireBench", "broker-a") if in_transaction else template
 
 
 def main(
@@ -334,18 +377,16 @@ def main(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
     rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
+    workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
+    case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
 ) -> None:
-    """Send SEND_MESSAGE_V2 of 128 bytes to a broker process, and print rates and CPU."""
+    """Send messages or transactions to a broker process, and print rates and CPU."""
     if header not in ("rocketmq", "json"):
         raise typer.BadParameter("--header is rocketmq or json")
-    template = SendTemplate.for_topic(
-        "WireBench",
-        queue_count=QUEUE_COUNT,
-        body=bytes(48 + number % 10 for number in range(128)),
-        born_timestamp_ms=time.time_ns() // 1_000_000,
-        broker="broker-a",
-        serialize_type=ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE,
-    )
+    if workload not in ("sends", "transactions"):
+        raise typer.BadParameter("--workload is sends or transactions")
+    cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
+    template = requests_of(workload, ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE)
 
     def run(cluster: Cluster, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
@@ -366,17 +407,23 @@ def main(
             if pin:
                 pin_to_cores(*(cluster.pids[0] for cluster in clusters))
             if len(clusters) == 2:
-                pairs = compare(clusters, run, rounds)
+                pairs = compare(clusters, run, rounds, cases)
             else:
-                outcomes = [run(first, case) for case in CASES]
+                outcomes = [run(first, one) for one in cases]
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
         else:
             Console().print(report_ratios(pairs, f"{rounds} rounds of {seconds:g} s"))
         return
-    facts = {"against": against, "header": header, "pinned": pin, "seconds": seconds}
-    title = f"{against}, {header} header, {seconds:g} s each"
+    facts = {
+        "workload": workload,
+        "against": against,
+        "header": header,
+        "pinned": pin,
+        "seconds": seconds,
+    }
+    title = f"{workload}, {against}, {header} header, {seconds:g} s each"
     kit.show(outcomes, COLUMNS, as_json=json_, title=title, facts=facts)
 
 

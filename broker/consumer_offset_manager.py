@@ -39,6 +39,11 @@ OffsetTable = dict[str, dict[int, int]]
 """Offset by queue id, by topic@group."""
 
 
+def key_of(topic: str, group: str) -> str:
+    """The key of a topic and a group in the tables."""
+    return f"{topic}{SEPARATOR}{group}"
+
+
 class ConsumerOffsetManager:
     """The table of consumer offsets. Not thread-safe: used from the broker's one trio run.
 
@@ -71,7 +76,10 @@ class ConsumerOffsetManager:
           queue_id: of the topic, >= 0, checked by the caller.
           offset: the next queue offset to consume; less than before is allowed (a reset).
         """
-        key = f"{topic}@{group}"
+        self.commit_by_key(key_of(topic, group), queue_id, offset)
+
+    def commit_by_key(self, key: str, queue_id: int, offset: int) -> None:
+        """`commit_offset` by the `key_of` topic and group."""
         table = self.offset_table.get(key)
         if table is None:
             table = self.offset_table[key] = {}
@@ -119,9 +127,8 @@ class ConsumerOffsetManager:
         table = self.offset_table.get(f"{topic}@{group}")
         return -1 if table is None else table.get(queue_id, -1)
 
-    def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Record the offset of a group's last pull; the arguments are those of `commit_offset`."""
-        key = f"{topic}@{group}"
+    def commit_pull_by_key(self, key: str, queue_id: int, offset: int) -> None:
+        """Record the offset of a group's last pull; the arguments are those of `commit_by_key`."""
         table = self.pull_offset_table.get(key)
         if table is None:
             table = self.pull_offset_table[key] = {}

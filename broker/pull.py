@@ -18,39 +18,52 @@ Selector = frozenset[int] | Expression
 """The filter of a pull: tags codes, or an expression over the messages' properties."""
 
 
+class PullTerms(msgspec.Struct, frozen=True, eq=False):
+    """The part of a pull that further pulls of the same client repeat.
+
+    Attributes:
+      group: consumer group.
+      topic: the topic.
+      offset_key: of both in the tables of consumer offsets.
+      count_max, size_max: messages and bytes of an answer at most.
+    """
+
+    group: str
+    topic: str
+    offset_key: str
+    count_max: int
+    size_max: int
+
+
 class Pull(msgspec.Struct, frozen=True, eq=False):
     """One pull. A msgspec.Struct because its construction takes a third of a dataclass's time.
 
     Attributes:
       channel: the connection of the request, which gets the answer.
       opaque, serialize_type: of the request, for its answer.
-      group: consumer group.
-      topic, queue_id, queue_offset: the first message wanted.
-      count_max, size_max: messages and bytes of the answer at most.
+      terms: group, topic and limits.
+      queue_id, queue_offset: the first message wanted.
       selector: None: all messages are wanted.
     """
 
     channel: Channel
     opaque: int
     serialize_type: int
-    group: str
-    topic: str
+    terms: PullTerms
     queue_id: int
     queue_offset: int
-    count_max: int
-    size_max: int
     selector: Selector | None
 
     @property
     def place(self) -> tuple[str, int]:
         """Topic and queue id."""
-        return self.topic, self.queue_id
+        return self.terms.topic, self.queue_id
 
     def moved_to(self, queue_offset: int) -> Pull:
         """The same pull, from another offset on."""
         return Pull(
-            self.channel, self.opaque, self.serialize_type, self.group, self.topic, self.queue_id,
-            queue_offset, self.count_max, self.size_max, self.selector,
+            self.channel, self.opaque, self.serialize_type, self.terms, self.queue_id,
+            queue_offset, self.selector,
         )  # fmt: skip
 
     def answer(

@@ -20,6 +20,7 @@ from ..common.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.hosts import host_text
+from ..remoting.memory_limit import default_budget
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import encode_offset_id
@@ -34,15 +35,19 @@ from .client_channel_info import ClientChannel
 from .config import BrokerConfig
 from .consumer_offset_manager import ConsumerOffsetManager
 from .due_task import DueTask
+from .half_message_cache import CachedHalf, HalfMessageCache, cache_size
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
 from .open_transactions import OpenTransactions
 from .producer_manager import ProducerManager
 from .transactions import (
+    OP_PROPERTIES,
+    OP_TAGS_CODE,
     TRANSACTION_GROUP,
     check_times,
     ended_offsets,
     immunity_ms,
     is_op_message,
+    op_body,
     op_message,
     parked_half,
     question,
@@ -101,6 +106,7 @@ class TransactionService:
 
     Attributes:
       open: the table of open transactions.
+      cache: half messages that were stored lately.
       parked: the number of transactions parked since the start.
     """
 
@@ -117,6 +123,7 @@ class TransactionService:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self.open = OpenTransactions()
+        self.cache = HalfMessageCache(cache_size(config.remoting_bytes_max or default_budget()))
         self.parked = 0
         self._config = config
         self._address = address
@@ -127,9 +134,12 @@ class TransactionService:
         self._puts = puts
         self._on_messages = on_messages
         self._task = DueTask(self._work, failing="transactions are checked later", retry_s=RETRY_S)
+        # The time for which the task sleeps; it is woken for half messages that are due earlier.
+        self._sleeps_until_ms = math.inf
         self._asked = 0
         # Collected during a turn, until its commit:
         self._new: list[tuple[int, int]] = []
+        self._new_usual: list[CachedHalf] = []
         self._ending: dict[int, None] = {}
 
     def wake(self) -> None:
@@ -141,6 +151,12 @@ class TransactionService:
     def put_half(self, queue_offset: int, properties: bytes) -> None:
         """Record an appended half message, which is open once the turn is committed."""
         self._new.append((queue_offset, self._store.now_ms + self._wait_ms(properties)))
+
+    def put_usual_half(self, half: CachedHalf) -> None:
+        """`put_half` for a half message without an immunity time, which is then cached."""
+        due_ms = self._store.now_ms + self._config.transaction_time_out
+        self._new.append((half.queue_offset, due_ms))
+        self._new_usual.append(half)
 
     def can_end(self, queue_offset: int) -> int | None:
         """The newest copy of the open transaction at an offset; None: it has ended."""
@@ -158,8 +174,15 @@ class TransactionService:
     def before_commit(self) -> None:
         """Append the turn's op message."""
         if self._ending:
-            refusal, _, _ = self._puts.put(
-                op_message(self._ending, self._address.store_host, self._store.now_ms)
+            refusal, _, _ = self._store.put_message(
+                TRANS_OP_HALF_TOPIC,
+                0,
+                op_body(self._ending),
+                OP_PROPERTIES,
+                born_timestamp_ms=self._store.now_ms,
+                born_host=self._address.store_host,
+                store_host=self._address.store_host,
+                tags_code=OP_TAGS_CODE,
             )
             if refusal is not None:
                 # Committed messages stay; their producers are checked and commit again.
@@ -177,9 +200,12 @@ class TransactionService:
                 self.open.end(offset)
             for offset, due_ms in self._new:
                 self.open.open(offset, due_ms, op_mark)
-            if self._new:
+            for half in self._new_usual:
+                self.cache.add(half)
+            if self._new and min(due_ms for _, due_ms in self._new) < self._sleeps_until_ms:
                 self._task.wake()
         self._new.clear()
+        self._new_usual.clear()
         self._ending.clear()
 
     @property
@@ -269,6 +295,7 @@ class TransactionService:
 
     def _left_s(self) -> float:
         due_ms = self.open.next_due_ms()
+        self._sleeps_until_ms = math.inf if due_ms is None else due_ms
         return math.inf if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
 
     def _check_slice(self) -> None:

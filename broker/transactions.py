@@ -23,12 +23,16 @@ again at each round.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
+from ..common.java_hash import tags_code
 from ..common.message_properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
+    UNIQUE_KEY_HEAD,
     find_property,
 )
 from ..common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -39,7 +43,7 @@ from ..remoting.sys_flag import (
     TRANSACTION_NOT_TYPE,
     reset_transaction_value,
 )
-from .admission import real_place
+from .admission import STRIPPED_NAMES, real_place
 from .inner_message import InnerMessage
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
@@ -47,6 +51,9 @@ TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 REMOVE_TAG: Final = "d"
 """Tag of op messages. Source: TransactionalMessageUtil.REMOVE_TAG."""
+
+OP_PROPERTIES: Final = b"TAGS\1d\2WAIT\1false\2"
+OP_TAGS_CODE: Final = tags_code(REMOVE_TAG)
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
@@ -59,6 +66,71 @@ def half_message(message: InnerMessage) -> InnerMessage:
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
     message.sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
     return message
+
+
+_UNUSUAL_TOKENS: Final = (
+    *(name.encode() + b"\1" for name in STRIPPED_NAMES),
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS.encode() + b"\1",
+    PROPERTY_TRANSACTION_ID.encode() + b"\1",
+    PROPERTY_DELAY_TIME_LEVEL.encode() + b"\1",
+    b"TIMER_DEL",
+    # With these the record may get a checksum.
+    b"#",
+    b"\0",
+)
+"""No usual half message has these in its properties."""
+
+UNIQUE_KEY_SIZE_MAX: Final = 255
+"""Bytes of the unique key of a usual half message; all clients' have 32 to 56."""
+
+TRAITS_CACHED_MAX: Final = 1024
+TRAITS_CACHED_SIZE_MAX: Final = 1024
+"""Properties of half messages, and bytes of each, whose traits are cached; up to 1.5 MB. The half
+messages of a producer often differ in nothing but their unique key."""
+
+
+def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
+    """Examine the properties of a message in a transaction.
+
+    A usual one is stored as it came, its half message has the same properties and three at their
+    end, and its final message is not delayed. Nearly all are usual.
+
+    Args:
+      properties: encoded, with those that the broker adds, and a separator at their end.
+    Returns: its unique key, its group and its tags code; None: it is not usual.
+    """
+    at = properties.find(UNIQUE_KEY_HEAD)
+    if at < 0:
+        return None
+    value_at = at + len(UNIQUE_KEY_HEAD)
+    end = properties.find(b"\2", value_at)
+    unique_key = properties[value_at:end]
+    if len(unique_key) > UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum():
+        return None
+    others = properties[:value_at] + properties[end:]
+    if len(others) > TRAITS_CACHED_SIZE_MAX:
+        traits = _traits.__wrapped__(others)
+    else:
+        traits = _traits(others)
+    return None if traits is None else (unique_key, *traits)
+
+
+@lru_cache(maxsize=TRAITS_CACHED_MAX)
+def _traits(properties: bytes) -> tuple[str, int] | None:
+    """The group and the tags code of a usual half message, from its properties without the value of
+    the first UNIQ_KEY; None: it is not usual."""
+    if any(token in properties for token in _UNUSUAL_TOKENS):
+        return None
+    for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1"):
+        at = properties.find(token)
+        if at < 0 or (at and properties[at - 1] != 2) or properties.count(token) != 1:
+            return None
+    group = find_property(properties, b"PGROUP")
+    if group is None or find_property(properties, b"TRAN_MSG") != b"true":
+        return None
+    tags = find_property(properties, b"TAGS")
+    code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
+    return str(group, "utf-8", "replace"), code
 
 
 def final_message(half: MessageExt) -> InnerMessage:
@@ -117,10 +189,14 @@ def parked_half(half: MessageExt) -> InnerMessage:
 
 def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> InnerMessage:
     """The op message for ended half messages; one body may name many, as in 5.5.0."""
-    body = "".join(f"{offset}," for offset in offsets).encode("ascii")
     return InnerMessage(
-        TRANS_OP_HALF_TOPIC, 0, body, b"TAGS\1d\2WAIT\1false\2", now_ms, store_host, store_host
+        TRANS_OP_HALF_TOPIC, 0, op_body(offsets), OP_PROPERTIES, now_ms, store_host, store_host
     )
+
+
+def op_body(offsets: Iterable[int]) -> bytes:
+    """The body of an op message: the queue offsets of the half messages that have ended."""
+    return "".join([f"{offset}," for offset in offsets]).encode("ascii")
 
 
 def is_op_message(op: MessageExt) -> bool:

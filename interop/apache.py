@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..remoting.bodies.route import TopicRouteData
 from ..remoting.errors import RemoteProtocolError
+from . import class_archive
 from .maven import JAVA_BROKER, JAVA_OPENS, JAVA_SMALL, fetch_jars
 from .peer import LocalCluster
 from .process import LineProcess, PeerError
@@ -46,6 +47,16 @@ MAPPED_SINCE = (4, 5)
 
 UPDATE_BROKER_CONFIG = 25
 DEFAULT_TOPIC = "TBW102"
+
+NO_TLS = "-Dtls.server.mode=disabled"
+"""No peer here speaks TLS, and each server makes an RSA key at its start: half of its CPU time."""
+QUICK_KEYS: Mapping[str, object] = {
+    # 5.x: a thread spins for the first of these intervals, which is 3 s by default.
+    "transactionMetricFlushInterval": 250,
+    # 5.x: each time 37 MB of the timer wheel are copied, by default each second.
+    "timerFlushIntervalMs": 5_000,
+}
+"""Keys of broker.conf that spare CPU time and change nothing that clients see; 4.x ignores them."""
 
 STARTUP = {
     "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
@@ -91,6 +102,7 @@ class ApacheCluster(LocalCluster):
       broker_java, namesrv_java: options of each JVM; small and quick by default.
       broker_keys: added to broker.conf, over what is set here; None removes a key. A broker
         without `namesrvAddr` runs alone: `start_broker`, never `start`.
+      is_measured: for benches: keep Apache's defaults where they only cost CPU time.
       filter_server: start a filter server beside the broker; up to 4.2.0 only. It ends with the
         broker, as it does by itself some seconds later.
     Raises: PeerError: the jars cannot be fetched, or this version has no filter server.
@@ -104,9 +116,11 @@ class ApacheCluster(LocalCluster):
         broker_java: tuple[str, ...] = JAVA_BROKER,
         namesrv_java: tuple[str, ...] = JAVA_SMALL,
         broker_keys: Mapping[str, object] | None = None,
+        is_measured: bool = False,
         filter_server: bool = False,
     ) -> None:
         super().__init__(f"apache-{version}", folder, stop_timeout_s=STOP_TIMEOUT_S)
+        self._is_measured = is_measured
         server_jars = fetch_jars(version, "server")
         self._jars = {"namesrv": server_jars, "broker": server_jars}
         self._java = {"namesrv": namesrv_java, "broker": broker_java, "filtersrv": JAVA_SMALL}
@@ -131,6 +145,7 @@ class ApacheCluster(LocalCluster):
             "autoCreateTopicEnable": True,
             "storePathRootDir": store,
             "storePathCommitLog": store / "commitlog",
+            **({} if is_measured else QUICK_KEYS),
             **(broker_keys or {}),
         }
         if version_numbers(version) < MAPPED_SINCE:
@@ -153,8 +168,11 @@ class ApacheCluster(LocalCluster):
 
     def _launch(self, name: str) -> None:
         command = ["java", *self._java[name], *JAVA_OPENS, f"-Duser.home={self.folder}"]
+        command += [] if self._is_measured else [NO_TLS]
         command += ["-cp", f"{self._jars[name]}/*", STARTUP[name]]
         command += ["-c", str(self.folder / "conf" / f"{name}.conf")]
+        if not self._is_measured:
+            command = class_archive.with_archive(command)
         home = {"ROCKETMQ_HOME": str(self.folder)}
         process = LineProcess(command, folder=self.folder, name=name, environment=home)
         try:
@@ -162,6 +180,7 @@ class ApacheCluster(LocalCluster):
         except PeerError as error:
             process.kill()
             raise PeerError(f"{error}\n{self._log_tail(name)}") from error
+        class_archive.dump(command, process.pid)
         self._running[name] = process
 
     def _log_tail(self, name: str) -> str:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 CACHE_VARIABLE = "TROCKET_INTEROP_CACHE"
-"""Environment variable with the folder, which grows to some 600 MB."""
+"""Environment variable with the folder, which grows to some 900 MB."""
 
 
 def _cache_folder() -> Path:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from . import class_archive
 from .maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from .process import LineProcess, PeerError
 
@@ -71,9 +72,9 @@ class JavaPeer:
         class_path = compile_java(version)
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
         command += [f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_INTERVAL_MS}"]
-        command += ["-cp", class_path, "Peer"]
+        self._command = class_archive.with_archive([*command, "-cp", class_path, "Peer"])
         name = f"client-{version}"
-        self._process = LineProcess(command, folder=folder, name=name, on_line=self._on_line)
+        self._process = LineProcess(self._command, folder=folder, name=name, on_line=self._on_line)
         self._wait_state("", "hello", START_TIMEOUT_S)
 
     def __enter__(self) -> JavaPeer:
@@ -85,6 +86,8 @@ class JavaPeer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None:
+            class_archive.dump(self._command, self._process.pid)
         self._process.kill()
 
     def _on_line(self, line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from . import class_archive
 from .maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from .process import LineProcess
 
@@ -37,7 +38,7 @@ def java_command(
         classes = compile_java(version, folder="src-4.2", also=SHARED_WITH_JAVA_42)
     else:
         classes = compile_java(version)
-    return [*command, "-cp", classes, program, *arguments]
+    return class_archive.with_archive([*command, "-cp", classes, program, *arguments])
 
 
 def run_java(
@@ -64,6 +65,7 @@ def run_java(
     client = LineProcess(command, folder=folder, name=name, on_line=lines.append)
     try:
         client.wait_line(lambda line: is_done(line, lines), timeout_s=timeout_s)
+        class_archive.dump(command, client.pid)
     finally:
         client.kill()
     return lines

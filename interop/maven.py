@@ -87,19 +87,32 @@ def compile_java(
       also: files of "src" to compile with them.
     Raises: PeerError: Maven or javac failed.
     """
-    jars = fetch_jars(version, jar_set, cache=cache)
     sources = sorted((JAVA_FOLDER / folder).glob("*.java"))
     sources += [JAVA_FOLDER / "src" / name for name in also]
+    return compile_sources(version, sources, jar_set=jar_set, cache=cache)
+
+
+def compile_sources(
+    version: str, sources: Sequence[Path], *, jar_set: str, cache: Path = CACHE_FOLDER
+) -> str:
+    """The class path of Java sources and the official jars of one set; compiles what is new.
+
+    Raises: PeerError: Maven or javac failed.
+    """
+    jars = fetch_jars(version, jar_set, cache=cache)
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    classes = cache / version / f"classes-{digest}"
-    if not classes.is_dir():
+    classes = cache / version / f"classes-{digest}.jar"
+    if not classes.is_file():
         with temporary_folder(classes.parent) as scratch:
             fresh = scratch / "classes"
             fresh.mkdir()
-            command = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(fresh)]
+            command = ["javac", *(f"-J{option}" for option in JAVA_SMALL), "-nowarn", "-proc:none"]
+            command += ["-cp", f"{jars}/*", "-d", str(fresh)]
             command += [str(source) for source in sources]
             _run(command, COMPILE_TIMEOUT_S, f"compiling against {version}")
-            _rename_into_place(fresh, classes)
+            # A jar: an archive of classes (`class_archive`) takes none from folders.
+            made = shutil.make_archive(str(scratch / "classes"), "zip", fresh)
+            Path(made).rename(classes)
     return f"{classes}{os.pathsep}{jars}/*"
 
 

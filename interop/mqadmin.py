@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..remoting.bodies.route import ClusterInfo
 from ..remoting.request_codes import RequestCode
+from . import class_archive
 from .jobs import Job, OnCell
 from .maven import JAVA_OPENS, JAVA_SMALL, compile_java, fetch_jars
 from .mqadmin_outline import differences, failure, keys, outline
@@ -317,10 +318,11 @@ class AdminJvm:
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={home}"]
         command += [f"-Drocketmq.home.dir={home}", "-Drocketmq.client.logUseSlf4j=true"]
         command += ["-cp", f"{classes}{os.pathsep}{jars}/*", "Admin"]
+        self._command = class_archive.with_archive(command)
         self.has_ended = False
         self._answers: deque[tuple[str, bool]] = deque()
         self._process = LineProcess(
-            command,
+            self._command,
             folder=folder,
             name=f"mqadmin-{version}",
             environment={"ROCKETMQ_HOME": str(home)},
@@ -353,6 +355,8 @@ class AdminJvm:
 
     def close(self) -> None:
         """Kill the JVM."""
+        if self._process.running:
+            class_archive.dump(self._command, self._process.pid)
         self._process.kill()
 
 

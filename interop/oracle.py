@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from . import class_archive
 from .guard import temporary_folder
 from .maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from .process import LineProcess, PeerError
@@ -66,12 +67,14 @@ class Oracle:
             folder = self._stack.enter_context(temporary_folder())
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
         command += ["-cp", class_path, "Oracle"]
+        self._command = class_archive.with_archive(command)
         try:
             self._process = LineProcess(
-                command, folder=folder, name=f"oracle-{version}", on_line=self._on_line
+                self._command, folder=folder, name=f"oracle-{version}", on_line=self._on_line
             )
             self._stack.callback(self._process.kill)
             self._ask_some([("version", {})], START_TIMEOUT_S)
+            self._stack.callback(class_archive.dump, self._command, self._process.pid)
         except PeerError:
             self.close()
             raise

@@ -44,14 +44,21 @@ class TrocketCluster(LocalCluster):
       folder: holds all files of this run: the logs and, in `home`, the data.
       options: further options of `trocket up`.
       command: the words before `up`, such as the interpreter of another checkout.
+      environment: variables added to the environment of this process.
     """
 
     def __init__(
-        self, folder: Path, *, options: tuple[str, ...] = (), command: tuple[str, ...] = COMMAND
+        self,
+        folder: Path,
+        *,
+        options: tuple[str, ...] = (),
+        command: tuple[str, ...] = COMMAND,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__("trocket", folder, stop_timeout_s=STOP_TIMEOUT_S)
         self._command = command
         self._options = options
+        self._environment = {**UNBUFFERED, **(environment or {})}
 
     def start(self) -> None:
         """The same as `start_broker`."""
@@ -62,7 +69,7 @@ class TrocketCluster(LocalCluster):
         command += ["--namesrv-port", str(self._namesrv_port)]
         command += ["--broker-port", str(self._broker_port), *self._options]
         process = self._running[name] = OurProcess(
-            command, folder=self.folder, name="up", environment=UNBUFFERED
+            command, folder=self.folder, name="up", environment=self._environment
         )
         process.wait_line(lambda line: line.startswith("ready"), timeout_s=START_TIMEOUT_S)
 

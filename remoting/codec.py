@@ -35,6 +35,8 @@ from .errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
 from .header_layouts import HeaderLayouts
 from .language_codes import LanguageCode
 from .numbers import INT32
+from .pull_fields import PullSeriesCache
+from .request_codes import RequestCode
 from .schema import derive_struct
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
@@ -170,6 +172,9 @@ class _JsonHeader(msgspec.Struct, gc=False):
 
 _layouts = HeaderLayouts()
 _layout_of = _layouts.by_size.get
+_pulls = PullSeriesCache()
+_pull_fields = _pulls.find
+_PULL_MESSAGE = int(RequestCode.PULL_MESSAGE)
 _decode_json_header = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -411,6 +416,11 @@ def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> Remo
     elif fields_size < 0 or position + fields_size > header_end:
         reason = f"extFields length {fields_size} passes the header's end"
         raise RemoteProtocolError(reason, position - 4)
+    elif (
+        code == _PULL_MESSAGE
+        and (known := _pull_fields(data, position, position + fields_size)) is not None
+    ):
+        fields = known
     else:
         block = data[position : position + fields_size]
         layout = _layout_of(fields_size)
@@ -423,6 +433,8 @@ def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> Remo
             fields = {name: text[place] for name, place in layout.places}
         else:
             fields = _decode_fields(block, position)
+        if code == _PULL_MESSAGE:
+            _pulls.remember(data, position, position + fields_size, fields)
     return RemotingCommand(
         code, fields, data[header_end:end], remark, opaque, flag, language, version, 1
     )

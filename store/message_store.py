@@ -98,8 +98,8 @@ class MessageStore:
     """All messages of one broker: the facade of the parts that write, read and recover them.
 
     The hot calls are the parts' own methods: `put_message` and `put_batch` are
-    `MessageAppender`'s, `begin_burst` and `commit` are `LogWriter`'s, `get_message` is
-    `MessageReader`'s.
+    `MessageAppender`'s, `begin_burst` and `commit` are `LogWriter`'s, `get_message` and `ends_at`
+    are `MessageReader`'s.
 
     Args:
       config: sizes, paths, flush type.
@@ -145,6 +145,7 @@ class MessageStore:
             self.log, self._queues, self.index, config, memory, self.writer
         )
         self.get_message = self._reader.get_message
+        self.ends_at = self._reader.ends_at
 
     def _make_files(self) -> None:
         config, root = self.config, self.config.store_path_root_dir

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 from ..store.disk.memory_disk import Fault, MemoryDisk
@@ -115,6 +116,10 @@ class EmbeddedFolderDisk(OsDisk):
         if self._is_dead and create and not self.exists(path):
             return self._discarded.open(path, create=True)  # type: ignore[return-value]
         return _File(self, path, create=create)
+
+    def sync_together(self, paths: Sequence[str]) -> bool:
+        """Do nothing: each is synced by itself, so that each has its `fault`."""
+        return False
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name, replacing what had it."""

@@ -29,48 +29,38 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ...common.java_integers import INT32_MAX
 from ...common.message_properties import find_property
 from ...common.sql92.expression import Expression
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
-from ...remoting.bodies import PERM_READ, SubscriptionGroupConfig
-from ...remoting.channel import Channel, Processor
+from ...remoting.bodies import SubscriptionGroupConfig
+from ...remoting.channel import JOIN_PIECE_SIZE, Channel, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
-from ...remoting.pull_sys_flag import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND
+from ...remoting.pull_fields import PullFields
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.queues.new_tags import tags_codes_since
 from ...store.reading.message_reader import GetMessageResult
 from ...store.reading.record_filter import RecordFilter
 from ...store.status import GetMessageStatus
-from ..admission import may_commit_offset, own_offsets
+from ..admission import own_offsets
 from ..config import MASTER_ID, BrokerConfig
-from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
+from ..consumer_filter_manager import ConsumerFilterManager
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
-from ..pull import Pull, Selector
+from ..pull import Pull
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
-from ..subscription import SUB_ALL, SUBSCRIPTION_LENGTH_MAX, TAG, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
+from .pull_checks import HOLD_MS_MAX, CheckedPulls, PullChecks
 
 logger = logging.getLogger(__name__)
-
-_BROKER_FORBIDDEN: Final = "1"
-_GROUP_FORBIDDEN: Final = "2"
-_TOPIC_FORBIDDEN: Final = "3"
-_BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
-"""The setting that forbids a pull. Source: remoting/protocol/ForbiddenType.java."""
-HOLD_MS_MAX: Final = 30 * 60 * 1000
-"""The longest time for which a pull may be held; RocketMQ accepts any number. Its clients ask for
-15 s, and never for more than their time-outs."""
 
 FILTER_TIME_MAX_S: Final = 0.01
 """How long one pull may scan for messages that match its expression, which blocks the loop; at
@@ -148,12 +138,12 @@ class PullMessageProcessor:
         self._bit_maps = bit_maps
         self._store = store
         self._topic_table = topics.topic_config_table
-        self._groups = groups
         self._group_table = groups.subscription_group_table
-        self._consumers = consumers
         self._offsets = offsets
         self._now_s = now_s
-        self._readable = bool(config.broker_permission & PERM_READ)
+        self._checks = PullChecks(
+            config, topics=topics, groups=groups, consumers=consumers, filters=filters
+        )
         self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
@@ -185,51 +175,63 @@ class PullMessageProcessor:
         Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the first message is
           damaged or cannot be read.
         """
-        header = decode(PullMessageRequestHeader, request.ext_fields)
-        selector = self._check(header, channel)
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        sys_flag = header.sys_flag
-        commits = sys_flag & COMMIT_OFFSET and header.commit_offset >= 0
-        if commits and not may_commit_offset(group):
-            raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
-        size_max = header.max_msg_bytes
-        if size_max is None or size_max <= 0:
-            size_max = INT32_MAX
+        fields = request.ext_fields
+        if isinstance(fields, PullFields):
+            pulls = fields.series.derived
+            if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
+                header = decode(PullMessageRequestHeader, fields.as_dict())
+                pulls = fields.series.derived = self._checks.check(header)
+            queue_id, queue_offset = fields.queue_id, fields.queue_offset
+            committed = fields.commit_offset
+        else:
+            header = decode(PullMessageRequestHeader, fields)
+            pulls = self._checks.check(header)
+            queue_id, queue_offset = header.queue_id, header.queue_offset
+            committed = header.commit_offset
+        selector = self._checks.selector(pulls, queue_id, channel)
+        terms = pulls.terms
+        commits = pulls.commits and committed >= 0
+        if commits and not pulls.may_commit:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(terms.group))
         pull = Pull(
-            channel, request.opaque, request.serialize_type, group, topic, queue_id,
-            header.queue_offset, header.max_msg_nums, size_max, selector,
-        )  # fmt: skip
+            channel, request.opaque, request.serialize_type, terms, queue_id, queue_offset, selector
+        )
+        result = None
+        if pulls.suspends and self._store.ends_at(terms.topic, queue_id, queue_offset):
+            next_offset = end = queue_offset  # nearly always: the consumer has kept up
+        else:
+            result = self._get_or_refuse(pull)
+            next_offset, end = result.next_begin_offset, result.max_offset
+        self._offsets.commit_pull_by_key(
+            terms.offset_key, queue_id, next_offset if next_offset <= end else end
+        )
+        if commits:
+            if committed <= end:
+                self._offsets.commit_by_key(terms.offset_key, queue_id, committed)
+            else:
+                self._commit_past_end(pull, committed, end)
+        if (
+            pulls.suspends
+            and (result is None or self._may_wait(result.status, queue_offset))
+            and not self._replication.has_master
+        ):
+            hold_s = pulls.hold_s
+            if not self._config.long_polling_enable:
+                hold_s = min(max(self._config.short_polling_time_mills, 0), HOLD_MS_MAX) / 1000
+            if self.hold_service.hold(HeldPull(pull, self._now_s() + hold_s)):
+                return
+        self._answer(pull, self._get_or_refuse(pull) if result is None else result)
+
+    def _get_or_refuse(self, pull: Pull) -> GetMessageResult:
+        """Read for a pull that has just come. Raises: RequestRefused: it cannot be read."""
         try:
-            result = self._get(pull)
+            return self._get(pull)
         except StoreError as error:
             # The consumer retries; the error's text says what an operator should do.
             logger.error(
-                "%s: a pull of %s failed: %s", channel.remote_address, (topic, queue_id), error
+                "%s: a pull of %s failed: %s", pull.channel.remote_address, pull.place, error
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        next_offset, end = result.next_begin_offset, result.max_offset
-        self._offsets.commit_pull_offset(
-            group, topic, queue_id, next_offset if next_offset <= end else end
-        )
-        if commits:
-            committed = header.commit_offset
-            if committed <= end:
-                self._offsets.commit_offset(group, topic, queue_id, committed)
-            else:
-                self._commit_past_end(header, end)
-        if (
-            sys_flag & SUSPEND
-            and result.status is not _FOUND
-            and self._may_wait(result.status, pull.queue_offset)
-            and not self._replication.has_master
-        ):
-            hold_ms = header.suspend_timeout_millis
-            if not self._config.long_polling_enable:
-                hold_ms = self._config.short_polling_time_mills
-            deadline_s = self._now_s() + min(max(hold_ms, 0), HOLD_MS_MAX) / 1000
-            if self.hold_service.hold(HeldPull(pull, deadline_s)):
-                return
-        self._answer(pull, result)
 
     def _get(self, pull: Pull) -> GetMessageResult:
         """Read from the store. Raises: StoreError: a record or file cannot be read."""
@@ -241,20 +243,21 @@ class PullMessageProcessor:
             tags_codes = selector
         else:
             record_filter = self._record_filter(pull, selector)
+        terms = pull.terms
         return self._store.get_message(
-            pull.topic,
+            terms.topic,
             pull.queue_id,
             pull.queue_offset,
-            pull.count_max,
-            pull.size_max,
+            terms.count_max,
+            terms.size_max,
             tags_codes,
             record_filter,
         )
 
-    def _commit_past_end(self, header: PullMessageRequestHeader, end: int) -> None:
+    def _commit_past_end(self, pull: Pull, offset: int, end: int) -> None:
         """Commit an offset past the queue's end if that can be right; the pull is served anyway."""
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        offset, is_slave = header.commit_offset, self._store.is_slave
+        group, topic, queue_id = pull.terms.group, pull.terms.topic, pull.queue_id
+        is_slave = self._store.is_slave
         if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
             logger.debug(
                 "the offset %d of group %s is not committed: %s queue %d ends at %d",
@@ -275,7 +278,7 @@ class PullMessageProcessor:
             remark = f"{type(error).__name__}: {error}"
             pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, remark)))
             return True
-        if not over:
+        if not over and result.status is not _FOUND:
             is_at_end = result.next_begin_offset >= result.max_offset
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and is_at_end:
                 # Everything so far was compared, so the next try starts at the new message.
@@ -288,11 +291,11 @@ class PullMessageProcessor:
 
     def _record_filter(self, pull: Pull, expression: Expression) -> RecordFilter:
         """The filter that the store applies to each record of a pull by an expression."""
-        now_s, topic = self._now_s, pull.topic
+        now_s, topic = self._now_s, pull.terms.topic
         end_s = now_s() + FILTER_TIME_MAX_S
         if self._config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
             return RecordFilter(partial(self._matches_origin, topic), lambda: now_s() > end_s)
-        can_skip = self._bit_maps.skip_test(topic, pull.group, expression)
+        can_skip = self._bit_maps.skip_test(topic, pull.terms.group, expression)
         return RecordFilter(expression.matches, lambda: now_s() > end_s, can_skip)
 
     def _matches_origin(self, topic: str, properties: bytes) -> bool:
@@ -309,7 +312,9 @@ class PullMessageProcessor:
         return data is None or data.expression is None or data.expression.matches(properties)
 
     def _may_wait(self, status: GetMessageStatus, queue_offset: int) -> bool:
-        """Whether a new message may satisfy a pull that found nothing."""
+        """Whether a new message may satisfy a pull, because it found nothing."""
+        if status is _FOUND:
+            return False
         code = _code_of(status, queue_offset)
         return code == _NOT_FOUND or (code == _MOVED and self._keeps_offsets)
 
@@ -324,7 +329,7 @@ class PullMessageProcessor:
         return _RETRY if code == _NOT_FOUND and self._replication.has_master else code
 
     def _answer(self, pull: Pull, result: GetMessageResult) -> None:
-        topic, group, status = pull.topic, pull.group, result.status
+        topic, group, status = pull.terms.topic, pull.terms.group, result.status
         if status is _FOUND:  # nearly always
             template = self._found
         else:
@@ -362,8 +367,11 @@ class PullMessageProcessor:
                 b"%d" % result.max_offset,
                 result.size,
             )
-        if result.size:
-            pull.channel.write([head, *result.buffers], len(head) + result.size)
+        size, buffers = result.size, result.buffers
+        if len(buffers) == 1 and size < JOIN_PIECE_SIZE:
+            pull.channel.write(head + buffers[0])
+        elif size:
+            pull.channel.write([head, *buffers], len(head) + size)
         else:
             pull.channel.write(head)
 
@@ -376,134 +384,7 @@ class PullMessageProcessor:
             return group.which_broker_when_consume_slowly
         return MASTER_ID if self._replication.has_master else group.broker_id
 
-    def _check(self, header: PullMessageRequestHeader, channel: Channel) -> Selector | None:
-        """Make the checks that Apache makes before it reads, in its order.
-
-        Raises: RequestRefused: a check fails.
-        Source: PullMessageProcessor.processRequest.
-        """
-        group = header.consumer_group
-        topic = header.topic
-        if not self._readable:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
-                {"forbiddenType": _BROKER_FORBIDDEN},
-            )
-        group_config = self._group_table.get(group) or self._groups.find(group)
-        if group_config is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{group}] does not exist, {FAQ_HELP}",
-            )
-        if not group_config.consume_enable:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {group}",
-                {"forbiddenType": _GROUP_FORBIDDEN},
-            )
-        topic_config = self._topic_table.get(topic)
-        if topic_config is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please! {FAQ_HELP}",
-            )
-        if not topic_config.perm & PERM_READ:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{topic}] pulling message is forbidden",
-                {"forbiddenType": _TOPIC_FORBIDDEN},
-            )
-        if header.queue_id >= topic_config.read_queue_nums:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
-                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
-                f"consumer:[/{channel.remote_address}]",
-            )
-        if header.sys_flag & SUBSCRIPTION:
-            return self._given(header)
-        return self._registered(header, group_config.consume_broadcast_enable)
-
-    def _given(self, header: PullMessageRequestHeader) -> Selector | None:
-        """The selector from the subscription in the pull."""
-        subscription = header.subscription or ""
-        expression_type = header.expression_type
-        if not expression_type or expression_type == TAG:
-            if subscription == SUB_ALL:  # the usual case
-                return None
-            if len(subscription) > SUBSCRIPTION_LENGTH_MAX:
-                raise RequestRefused(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                    f"the tags have {len(subscription)} characters, "
-                    f"the limit is {SUBSCRIPTION_LENGTH_MAX}",
-                )
-            return tags_codes_of(subscription)
-        if self._filters is None:
-            raise _not_supported(expression_type)
-        found = compile_filter(expression_type, subscription)
-        if isinstance(found, str):
-            logger.warning(
-                "the expression of a pull of %s by group %s is wrong: %s",
-                header.topic, header.consumer_group, found,
-            )  # fmt: skip
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"parse the consumer's subscription failed: {found}",
-            )
-        return found
-
-    def _registered(
-        self, header: PullMessageRequestHeader, broadcast_enable: bool
-    ) -> Selector | None:
-        """The selector from the subscription in the group's heartbeats."""
-        info = self._consumers.get_consumer_group_info(header.consumer_group)
-        if info is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's group info not exist{FAQ_HELP}",
-            )
-        if not broadcast_enable and info.is_broadcasting:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
-                {"forbiddenType": _BROADCASTING_DISABLE_FORBIDDEN},
-            )
-        subscription = info.find_subscription_data(header.topic)
-        if subscription is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist{FAQ_HELP}",
-            )
-        if subscription.sub_version < header.sub_version:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-            )
-        if not subscription.needs_expression:
-            return subscription.tags_codes
-        if self._filters is None:
-            raise _not_supported(subscription.expression_type)
-        data = self._filters.find(header.topic, header.consumer_group)
-        if data is None:
-            raise RequestRefused(
-                ResponseCode.FILTER_DATA_NOT_EXIST,
-                "The broker's consumer filter data is not exist!Your expression may be wrong!",
-            )
-        if data.client_version < header.sub_version:
-            raise RequestRefused(
-                ResponseCode.FILTER_DATA_NOT_LATEST,
-                "the consumer's consumer filter data not latest",
-            )
-        return data.expression
-
 
 def _code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
     """The answer's code on a master."""
     return _MOVED if queue_offset and status in _MOVED_WHEN_NOT_FIRST else _CODES[status]
-
-
-def _not_supported(expression_type: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR,
-        f"The broker does not support consumer to filter message by {expression_type}",
-    )

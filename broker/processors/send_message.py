@@ -45,6 +45,7 @@ from ..inner_message import InnerMessage, WaitingRefused, delay_level
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..transactions import half_message
 from .added_properties import AddedProperties
+from .send_half import UsualHalves
 from .send_numbers import (
     BORN_DIGITS,
     LETTER_NAMES,
@@ -92,6 +93,7 @@ class SendMessageProcessor:
         self._added = added
         self._groups = groups
         self._is_ordered = is_ordered
+        self._send_usual_half = UsualHalves(config, store, puts, added).send
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
         self._checked_topics = topics.checked
@@ -149,7 +151,7 @@ class SendMessageProcessor:
         has_key = UNIQUE_KEY_HEAD in properties
         if topic[0] == "%" or is_special(properties, has_key):
             message = InnerMessage(
-                topic, queue_id, request.body, admitted(properties), born_ms, channel.remote_host,
+                topic, queue_id, request.body, properties, born_ms, channel.remote_host,
                 self._store_host, flag, sys_flag, reconsume,
             )  # fmt: skip
             self._send_special(request, message)
@@ -187,7 +189,10 @@ class SendMessageProcessor:
         As in Apache's broker the answer has the queue that was requested, but the offsets at which
         the message is stored.
         """
+        if self._send_usual_half(request, message):
+            return
         queue_id = message.queue_id
+        message.properties = admitted(message.properties)
         message.properties = self._added.merge_into(message.properties, self._store.now_ms)
         if find_property(message.properties, b"TRAN_MSG") == b"true" and not (
             message.reconsume_times > 0 and _has_delay_level(message.properties)

@@ -97,6 +97,9 @@ class SendTurn:
         self._ok = AnswerTemplate(
             ("msgId", "queueId", "queueOffset"), constants=self.answer_constants
         )
+        self._ok_half = AnswerTemplate(
+            ("msgId", "queueId", "queueOffset", "transactionId"), constants=self.answer_constants
+        )
         self.channel: Channel | None = None
         self._senders: list[tuple[Channel, int]] = []  # with the index of its first answer
         self._requests: list[_Request] = []
@@ -151,7 +154,7 @@ class SendTurn:
         self._answers.append(answer)
 
     @property
-    def answer_parts(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    def answer_parts(self) -> tuple[bytes, ...]:
         """What all answers of `accept` with a binary header share."""
         return self._ok.binary_parts
 
@@ -161,6 +164,38 @@ class SendTurn:
         self._waiting.append(run.send_count)
         self._answers.append(run.answers)
 
+    def accept_half(
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        physical_offset: int,
+        queue_offset: int,
+        unique_key: bytes,
+        waits: bool,
+    ) -> None:
+        """`accept` for a half message.
+
+        Args:
+          unique_key: ASCII letters and digits, at most 255.
+        """
+        answer = (
+            b""  # oneway
+            if request.flag & 2
+            else self._ok_half.encode_all(
+                request.opaque,
+                request.serialize_type,
+                (
+                    b"%b%016X" % (self.id_prefix, physical_offset),
+                    b"%d" % queue_id,
+                    b"%d" % queue_offset,
+                    unique_key,
+                ),
+            )
+        )
+        self._requests.append(request)
+        self._waiting.append(waits)
+        self._answers.append(answer)
+
     def answer(self, request: RemotingCommand, answer: RemotingCommand, waits: bool) -> None:
         """Keep any answer until the turn's end; `waits` as for `accept`."""
         frame = b"" if request.is_oneway else encode(answer)
@@ -168,6 +203,12 @@ class SendTurn:
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(frame)
+
+    def accept_oneway(self, request: RemotingCommand, waits: bool) -> None:
+        """Count a request without an answer as one of the turn's; `waits` as for `accept`."""
+        self._requests.append(request)
+        self._waiting.append(waits)
+        self._answers.append(b"")
 
     def answer_send(self, request: RemotingCommand, fields: dict[str, str], waits: bool) -> None:
         """Keep the answer to a send that has more fields than `accept` writes."""

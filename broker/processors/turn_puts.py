@@ -40,7 +40,7 @@ class TurnPuts:
       transactions: gets the half messages.
 
     Attributes:
-      turn, inner: see the arguments.
+      turn, inner, transactions: see the arguments.
       kinds: the kinds of the broker's topics.
     """
 
@@ -55,7 +55,7 @@ class TurnPuts:
         self.inner = inner
         self.kinds = inner.kinds
         self._message_size_max = store.config.max_message_size
-        self._transactions = transactions
+        self.transactions = transactions
 
     def waiting(self, message: InnerMessage) -> InnerMessage:
         """See `InnerPuts.waiting`.
@@ -87,13 +87,13 @@ class TurnPuts:
 
         Raises: RequestRefused: it was not stored.
         """
-        if self._transactions.open.is_full:
+        if self.transactions.open.is_full:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
-                f"[REJECTREQUEST]system busy, {len(self._transactions.open)} transactions are open",
+                f"[REJECTREQUEST]system busy, {len(self.transactions.open)} transactions are open",
             )
         place = self.put(message)
-        self._transactions.put_half(place.queue_offset, message.properties)
+        self.transactions.put_half(place.queue_offset, message.properties)
         return place
 
     def put_and_answer(

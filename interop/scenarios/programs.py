@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from .. import class_archive
 from ..cpp_program import CPP_PROGRAM, cpp_python
 from ..go_program import build_go
 from ..java_program import java_command
@@ -140,8 +141,9 @@ class Program:
         self.client = client
         self._on_report = on_report
         arguments = [namesrv, before, *(scenario.argument for scenario in scenarios)]
+        self._command = command_of(client, arguments, folder)
         self._process = LineProcess(
-            command_of(client, arguments, folder),
+            self._command,
             folder=folder,
             name=client,
             environment={"HOME": str(folder)},
@@ -173,4 +175,6 @@ class Program:
 
     def kill(self) -> None:
         """Kill the program."""
+        if self._process.running:
+            class_archive.dump(self._command, self._process.pid)
         self._process.kill()

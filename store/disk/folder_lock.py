@@ -45,6 +45,11 @@ class FolderLock:
             self.release()
             raise
 
+    @property
+    def folder(self) -> int:
+        """A descriptor of the locked folder; -1: it is not locked."""
+        return self._folder_fd
+
     def hold(self) -> bool:
         """Create and lock the lock file again if it was removed or replaced.
 

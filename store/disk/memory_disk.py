@@ -6,7 +6,7 @@ fsync and a torn write. It needs no threads, so virtual clocks work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import StoreIOError, StoreLockedError
 from ..offsets import Position
@@ -224,6 +224,10 @@ class MemoryDisk:
     def sync_folder(self, path: str) -> None:
         """Do nothing but check `fault`: names are durable at once."""
         self.check("sync_folder", path)
+
+    def sync_together(self, paths: Sequence[str]) -> bool:
+        """Do nothing: each is synced by itself, so that each has its `fault`."""
+        return False
 
     def lock(self, path: str) -> None:
         """Take the lock file."""

@@ -15,14 +15,19 @@ import mmap
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ..errors import StoreIOError, StoreLockedError
 from ..offsets import Position
+from .file_system_sync import sync_file_system
 from .folder_lock import FolderLock
+
+SYNC_TOGETHER_COUNT_MIN = 64
+"""Files from which on the whole file system is synced. Fewer take less than 0.2 s one by one, and
+other programs' data need not be written for them."""
 
 WHAT_TO_DO = {
     errno.ENOSPC: "free some space; sends are accepted again as soon as there is room",
@@ -121,6 +126,12 @@ class Disk(Protocol):
 
     def sync_folder(self, path: str) -> None:
         """fsync a folder's entries (creations, renames, removals)."""
+
+    def sync_together(self, paths: Sequence[str]) -> bool:
+        """fsync many files and folders, whose folder is locked, in one call; missing ones are fine.
+
+        Returns: False: nothing was done, and each must be synced by itself.
+        """
 
     def lock(self, path: str) -> None:
         """Create the lock file, with the text `lock` as in Apache, and lock it for this process."""
@@ -309,7 +320,7 @@ class OsDisk:
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
-        return Path(path).exists()
+        return os.path.exists(path)  # noqa: PTH110 - a third of pathlib's time; once per queue
 
     def list(self, folder: str) -> list[str]:
         """Names in a folder, sorted; empty when there is no such folder."""
@@ -321,7 +332,7 @@ class OsDisk:
 
     def is_folder(self, path: str) -> bool:
         """Whether the path is a folder."""
-        return Path(path).is_dir()
+        return os.path.isdir(path)  # noqa: PTH112 - as `exists`
 
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""
@@ -358,6 +369,20 @@ class OsDisk:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def sync_together(self, paths: Sequence[str]) -> bool:
+        """Sync the file system; False: they are few, not all below a locked folder, or it cannot.
+
+        See file_system_sync.py.
+        """
+        if len(paths) < SYNC_TOGETHER_COUNT_MIN:
+            return False
+        for path, lock in self._locks.items():
+            root = path.rpartition("/")[0]
+            if lock.folder >= 0 and all(each.startswith(f"{root}/") for each in paths):
+                with _translated(root):
+                    return sync_file_system(lock.folder, paths)
+        return False
 
     def lock(self, path: str) -> None:
         """Lock the lock file and its folder, see folder_lock.py."""

@@ -10,6 +10,8 @@ Pages of 4 KiB are copied when they are first written to. Nothing survives the p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..errors import StoreIOError
 from ..offsets import START, Position
 from .os_disk import Disk, DiskFile, Space
@@ -232,6 +234,10 @@ class OverlayDisk:
 
     def sync_folder(self, path: str) -> None:
         """Do nothing."""
+
+    def sync_together(self, paths: Sequence[str]) -> bool:
+        """Do nothing."""
+        return False
 
     def lock(self, path: str) -> None:
         """The disk below is locked, not this one."""

@@ -241,7 +241,7 @@ class ConsumeQueueStore:
         return [q for q in self.queues.values() if q.max_offset - q.tail_offset >= count_min]
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Sync these files and folders; may run in a worker thread (each is opened separately).
+        """Sync these files and folders; may run in a worker thread.
 
         Raises:
           StoreIOError: one could not be synced, now or at an earlier call: it is unknown what was
@@ -249,9 +249,11 @@ class ConsumeQueueStore:
         """
         if self._sync_failure is not None:
             raise StoreIOError(self._sync_failure.path, self._sync_failure.reason)
+        paths = list(paths)
         try:
-            for path in paths:
-                self._sync_one(path)
+            if not self._disk.sync_together(paths):
+                for path in paths:
+                    self._sync_one(path)
         except StoreIOError as error:
             self._sync_failure = error
             raise
@@ -265,6 +267,7 @@ class ConsumeQueueStore:
         self.files.unsynced |= set(paths)
 
     def _sync_one(self, path: str) -> None:
+        """Sync a file, opened separately because the pool is not for threads, or a folder."""
         if self._disk.is_folder(path):
             self._disk.sync_folder(path)
         elif self._disk.exists(path):

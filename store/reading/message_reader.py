@@ -42,6 +42,7 @@ QUERY_COUNT_MAX_MIN = 1
 
 _FOUND = GetMessageStatus.FOUND  # an attribute of the enum class costs 0.17 us each time
 _OVERFLOW_ONE = GetMessageStatus.OFFSET_OVERFLOW_ONE
+_TOO_SMALL = GetMessageStatus.OFFSET_TOO_SMALL
 
 
 class GetMessageResult(msgspec.Struct, gc=False):
@@ -139,6 +140,14 @@ class MessageReader:
             for queue in self._queues.values():
                 queue.cold_end = queue.max_offset
 
+    def ends_at(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether a get would find nothing but that this offset is the next one of the queue.
+
+        Its status would be OFFSET_OVERFLOW_ONE, and its next offset and the queue's end this one.
+        """
+        queue = self._queues.get((topic, queue_id))
+        return queue is not None and queue.max_offset == queue_offset > 0
+
     def get_message(
         self,
         topic: str,
@@ -173,8 +182,7 @@ class MessageReader:
             return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, queue_offset, 0, 0, 0)
         min_offset = queue.min_offset
         if queue_offset < min_offset:
-            status, correct = GetMessageStatus.OFFSET_TOO_SMALL, min_offset
-            return self._nothing(status, queue_offset, correct, min_offset, max_offset)
+            return self._nothing(_TOO_SMALL, queue_offset, min_offset, min_offset, max_offset)
         if queue_offset >= max_offset:
             one = queue_offset == max_offset
             status = _OVERFLOW_ONE if one else GetMessageStatus.OFFSET_OVERFLOW_BADLY
@@ -186,15 +194,20 @@ class MessageReader:
             wanted = Wanted(max(count_max, 1), size_max, tags_codes, record_filter, log_end)
             return self._get_batches(queue, queue_offset, wanted)
         count = count_max if count_max > 1 else 1
-        if tags_codes is not None or record_filter is not None:
+        is_unfiltered = tags_codes is None and record_filter is None
+        if not is_unfiltered:
             count = max(self._config.max_filter_message_size // UNIT_SIZE, count)
         if count > max_offset - queue_offset:
             count = max_offset - queue_offset
+        if is_unfiltered and count == 1:
+            newest = self._newest(queue, queue_offset, size_max, log_end)
+            if newest is not None:
+                return newest
         units = queue.read(queue_offset, count)
         if not units:
             return self._no_units(queue, queue_offset)
         found = None
-        if tags_codes is None and queue_offset >= queue.cold_end and record_filter is None:
+        if is_unfiltered and queue_offset >= queue.cold_end:
             found = self._collect_recent(units, size_max, log_end)
         if found is None:
             wanted = Wanted(count_max, size_max, tags_codes, record_filter, log_end)
@@ -303,6 +316,39 @@ class MessageReader:
         else:
             buffers = [view[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
         return _FOUND, count, last, buffers, total, count
+
+    def _newest(
+        self, queue: ConsumeQueue, queue_offset: int, size_max: int, log_end: int
+    ) -> GetMessageResult | None:
+        """`_collect_recent` of one message whose unit is in memory, as a woken pull gets it.
+
+        It takes half of the time, and returns None in all other cases.
+        """
+        config, log = self._config, self._log
+        if queue_offset < queue.cold_end or queue_offset < queue.tail_offset:
+            return None
+        at = (queue_offset - queue.tail_offset) * UNIT_SIZE
+        first, size = UNIT_PLACE.unpack_from(queue.tail, at)
+        position = first % log.file_size
+        end = position + size
+        if (
+            first < log_end - self._near
+            or size <= 0
+            or first + size > log_end
+            or end > log.file_size
+            or size > size_max
+            or size > config.max_transfer_bytes_on_message_in_memory
+        ):
+            return None
+        view = log.view(first - position)
+        if view is None:
+            return None
+        log.served(size)
+        next_offset = queue_offset + 1
+        return GetMessageResult(
+            _FOUND, next_offset, queue.min_offset, queue.max_offset, [view[position:end]], size, 1,
+            False,
+        )  # fmt: skip
 
     def _collect(self, units: Iterable[Unit], wanted: Wanted) -> Collected:
         """Records of `_entries` within the limits, neighbours in the log as one buffer."""

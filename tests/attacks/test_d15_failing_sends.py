@@ -18,11 +18,17 @@ from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send
 SEND, PULL = 310, 11
 TIMED = "UNIQ_KEY\1A\2TIMER_DELAY_SEC\0011\2"
 HALF = "UNIQ_KEY\1A\2TRAN_MSG\1true\2PGROUP\1PG\2"
+UNUSUAL_HALF = HALF + "CHECK_IMMUNITY_TIME_IN_SECONDS\0016\2"
+ID = "broker.processors.send_message.encode_offset_id"
+FRAME = "broker.processors.send_turn.encode"
 STEPS = [
-    pytest.param("encode_offset_id", TIMED, id="timer"),
-    pytest.param("encode_offset_id", HALF, id="half"),
-    pytest.param("encode", TIMED, id="timer's frame"),
-    pytest.param("encode", HALF, id="half's frame"),
+    pytest.param(ID, TIMED, id="timer"),
+    pytest.param(ID, UNUSUAL_HALF, id="half"),
+    pytest.param(FRAME, TIMED, id="timer's frame"),
+    pytest.param(FRAME, UNUSUAL_HALF, id="half's frame"),
+    pytest.param(
+        "remoting.answer_template.AnswerTemplate.encode_all", HALF, id="usual half's frame"
+    ),
 ]
 """What is left to do for a send when its message is appended, and a send that does it."""
 
@@ -33,8 +39,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("after the message was appended")
 
-    module = "send_turn" if step == "encode" else "send_message"
-    monkeypatch.setattr(f"trocket.broker.processors.{module}.{step}", fails)
+    monkeypatch.setattr(f"trocket.{step}", fails)
 
 
 def request(opaque: int, body: bytes, **fields: object) -> bytes:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from trocket.bench.frames import (
+    END_TRANSACTION,
     JSON_TYPE,
+    ONEWAY,
     OPAQUE_FIRST,
     ROCKETMQ_TYPE,
     SEND_MESSAGE_V2,
@@ -18,6 +20,7 @@ from trocket.bench.frames import (
     build_frame,
     take_answers,
 )
+from trocket.bench.transaction_frames import GROUP, TransactionTemplate, answer_fields
 
 SERIALIZE_TYPES = pytest.mark.parametrize(
     "serialize_type", [JSON_TYPE, ROCKETMQ_TYPE], ids=["json", "rocketmq"]
@@ -72,6 +75,35 @@ def test_a_built_send_is_byte_for_byte_what_the_java_client_sent(golden: Path, f
             serialize_type=JSON_TYPE if recorded["serialize"] == "JSON" else ROCKETMQ_TYPE,
         )
         assert built == frame
+        compared += 1
+    assert compared > 0
+
+
+@pytest.mark.parametrize("file", ["json-5.5.0.jsonl", "rocketmq-5.5.0.jsonl"])
+def test_an_end_is_byte_for_byte_what_the_java_client_sent(golden: Path, file: str) -> None:
+    compared = 0
+    for line in (golden / "wire" / file).read_text().splitlines():
+        recorded = json.loads(line)
+        if recorded["code"] != END_TRANSACTION or recorded["dir"] != "request":
+            continue
+        header = json.loads(recorded["header_text"])
+        assert header["flag"] == ONEWAY
+        if header["version"] != 513:
+            continue
+        fields = header["extFields"]
+        serialize_type = JSON_TYPE if recorded["serialize"] == "JSON" else ROCKETMQ_TYPE
+        frame = bytes.fromhex(recorded["frame_hex"])
+        assert frame == build_frame(
+            END_TRANSACTION, fields, b"", opaque=header["opaque"], serialize_type=serialize_type,
+            flag=ONEWAY,
+        )  # fmt: skip
+        ends = TransactionTemplate(template(serialize_type), fields["topic"], fields["bname"])
+        answered = {
+            "msgId": f"{int(fields['commitLogOffset']):032X}", "queueId": "0",
+            "queueOffset": fields["tranStateTableOffset"], "transactionId": fields["transactionId"],
+        }  # fmt: skip
+        ours = ends.end(build_frame(0, answered, b"", opaque=1, serialize_type=serialize_type))
+        assert answer_fields(ours) == fields | {"producerGroup": GROUP, "commitOrRollback": "8"}
         compared += 1
     assert compared > 0
 

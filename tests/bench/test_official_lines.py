@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from trocket.bench.official_lines import ReportLine, parse_report, windows_between
+from trocket.bench.official_lines import (
+    ReportLine,
+    failed_between,
+    mean_ms,
+    parse_report,
+    windows_between,
+)
 
 PRODUCER = (
     "Current Time: 2026-11-21 08:12:09,123 | Send TPS: 36512 | Max RT(ms): 243 | "
@@ -29,9 +37,9 @@ TRANSACTION_PRODUCER = (
     ("line", "expected"),
     [
         (PRODUCER, ReportLine(36512, 1.702, 7)),
-        (CONSUMER, ReportLine(21400, 5.125, 2)),
+        (CONSUMER, ReportLine(21400, 5.125, 2, fails_of_window=True)),
         (BATCH_PRODUCER, ReportLine(286_400, 1.7, 2)),
-        (TRANSACTION_PRODUCER, ReportLine(20_800, 1.5, 6)),
+        (TRANSACTION_PRODUCER, ReportLine(20_800, 1.5, 6, fails_of_window=True)),
         ("Consumer Started.", None),
         ("", None),
     ],
@@ -74,3 +82,39 @@ def test_windows_lie_in_the_measured_time_and_do_not_overlap(
 def test_a_report_that_comes_a_little_late_still_counts() -> None:
     found = windows_between(reports(10.2, 20.3, 30.4), start_s=0.1, end_s=30.1)
     assert [one.rate_per_s for one in found] == [10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("fails_of_window", "start_s", "end_s", "expected"),
+    [
+        # At second n the program reports n failures.
+        (False, 0.0, 30.0, 30),
+        (False, 10.5, 30.0, 20),
+        (False, 10.5, 12.0, 0),
+        (True, 0.0, 30.0, 10 + 20 + 30),
+        (True, 11.0, 30.0, 30),
+    ],
+)
+def test_failures_of_a_period_are_counted_by_totals_or_by_windows(
+    fails_of_window: bool, start_s: float, end_s: float, expected: int
+) -> None:
+    found = [
+        (float(at), ReportLine(1, 1.0, at, fails_of_window=fails_of_window)) for at in range(1, 31)
+    ]
+    assert failed_between(found, start_s=start_s, end_s=end_s) == expected
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        ([(100, 2.0), (300, 4.0)], 3.5),
+        ([(0, math.nan), (100, 2.0)], 2.0),
+        ([(0, math.nan)], None),
+        ([], None),
+    ],
+    ids=["weighted by messages", "a window without messages", "no messages", "no windows"],
+)
+def test_the_mean_time_is_of_all_messages(
+    windows: list[tuple[int, float]], expected: float | None
+) -> None:
+    assert mean_ms([ReportLine(rate, mean, 0) for rate, mean in windows]) == expected

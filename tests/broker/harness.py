@@ -19,7 +19,7 @@ from trocket.broker.processors.lock import LockProcessor
 from trocket.broker.processors.queue_offset import QueueOffsetProcessor
 from trocket.broker.processors.topic_admin import TopicAdminProcessor
 from trocket.broker.producer_manager import ProducerManager
-from trocket.broker.pull import Pull
+from trocket.broker.pull import Pull, PullTerms
 from trocket.broker.pull_request_hold import HeldPull
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
@@ -87,12 +87,9 @@ def held_pull(
         channel or FakeChannel(),  # type: ignore[arg-type]
         opaque=1,
         serialize_type=0,
-        group=group,
-        topic="T",
+        terms=PullTerms(group, "T", f"T@{group}", count_max=32, size_max=1000),
         queue_id=queue_id,
         queue_offset=0,
-        count_max=32,
-        size_max=1000,
         selector=codes,
     )
     return HeldPull(pull, deadline_s)

@@ -71,7 +71,7 @@ def test_an_offset_may_go_back_and_the_log_says_so(caplog):
 def test_pull_offsets_stand_apart():
     table = Table()
     table.commit_offset("g", "T", 0, 7)
-    table.commit_pull_offset("g", "T", 0, 9)
+    table.commit_pull_by_key("T@g", 0, 9)
     assert table.pull_offset_table == {"T@g": {0: 9}}
     assert table.query_offset("g", "T", 0) == 7
 
@@ -97,7 +97,7 @@ def test_cleaning_takes_exactly_the_topic_or_the_group():
     table = Table()
     for group, topic in (("g", "T"), ("gg", "T"), ("g", "TT"), ("g", "%RETRY%g")):
         table.commit_offset(group, topic, 0, 1)
-        table.commit_pull_offset(group, topic, 0, 1)
+        table.commit_pull_by_key(f"{topic}@{group}", 0, 1)
     table.clean_offset_by_topic("T")
     assert set(table.offset_table) == set(table.pull_offset_table) == {"TT@g", "%RETRY%g@g"}
     table.remove_offset("g")
@@ -124,7 +124,7 @@ def test_only_changes_are_saved():
     assert table.file.persist_changed()
     assert not table.file.persist_changed()
     assert [name for name, _ in table.files] == [CONSUMER_OFFSETS]
-    table.commit_pull_offset("g", "T", 0, 1)
+    table.commit_pull_by_key("T@g", 0, 1)
     assert table.file.persist_changed()
     table.remove_offset("g")
     assert table.file.persist_changed()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trocket.broker import pull_request_hold
-from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
+from trocket.broker.pull_request_hold import (
+    TRIES_PER_TURN,
+    HeldPull,
+    PullRequestHoldService,
+)
 
 from .harness import FakeChannel, held_pull
 
@@ -68,3 +72,28 @@ def test_one_pull_too_many_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert service.hold(held_pull())
     assert not service.hold(held_pull())
     assert service.count == 1
+
+
+def test_a_turn_tries_a_bounded_number_of_pulls_alone_in_their_queues() -> None:
+    resumed = Resumed()
+    service = PullRequestHoldService(resumed, elapsed_s=lambda: 0.0)
+    tags = held_pull(queue_id=0, tags_codes=[1])
+    pulls = [held_pull(queue_id=number) for number in range(1, 2 * TRIES_PER_TURN + 10)]
+    for held in (tags, *pulls):
+        assert service.hold(held)
+    resumed.answers = {tags, *pulls}
+    queues = [("T", number) for number in range(len(pulls) + 1)]
+    service.notify_messages(queues)
+    assert [held for held, _ in resumed.seen] == pulls[:TRIES_PER_TURN]
+    # While others wait, a lone pull waits behind them.
+    late = held_pull(queue_id=len(queues))
+    resumed.answers.add(late)
+    service.hold(late)
+    service.notify_messages([("T", len(queues))])
+    assert [held for held, _ in resumed.seen[TRIES_PER_TURN:]] == [
+        tags, *pulls[TRIES_PER_TURN : 2 * TRIES_PER_TURN - 1]
+    ]  # fmt: skip
+    service.check(0)
+    assert service.count == 0
+    assert resumed.seen[-1] == (late, False)
+    assert len(resumed.seen) == len(pulls) + 2

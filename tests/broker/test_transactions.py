@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from trocket.broker.admission import STRIPPED_NAMES
 from trocket.broker.inner_message import InnerMessage
 from trocket.broker.transactions import (
     check_times,
@@ -17,6 +18,7 @@ from trocket.broker.transactions import (
     parked_half,
     question,
     renewed_half,
+    usual_half,
 )
 from trocket.common.message_properties import properties_from_bytes
 from trocket.remoting.message_codec import decode_record, encode_record
@@ -115,3 +117,32 @@ def test_the_checksum_of_the_record_as_it_was_does_not_go_along(again):
     waiting = half()
     with_crc = waiting.properties_bytes + b"__CRC32#\x011234567890\2"
     assert b"__CRC32#" not in again(replace(waiting, properties_bytes=with_crc)).properties
+
+
+USUAL = b"UNIQ_KEY\1K\2TRAN_MSG\1true\2PGROUP\1PG\2"
+
+
+@pytest.mark.parametrize(
+    ("own", "tags"),
+    [(b"", 0), (b"TAGS\1a\2", 97), (b"TAGS\1b\2TAGS\1a\2", 97), (b"KEYS\1a b\2own\1TAGS\2", 0),
+     (b"A_TRAN\1REAL_TOPIC\2", 0), (b"own\1" + b"x" * 2000 + b"\2TAGS\1a\2", 97)],
+)  # fmt: skip
+def test_a_usual_half_message_is_known_by_its_properties(own, tags):
+    assert usual_half(USUAL + own) == (b"K", "PG", tags)
+    assert usual_half(own + USUAL) == (b"K", "PG", tags)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [USUAL + f"{name}\x011\2".encode() for name in STRIPPED_NAMES]
+    + [USUAL + own + b"\2" for own in (
+        b"CHECK_IMMUNITY_TIME_IN_SECONDS\x0160", b"DELAY\x012", b"TIMER_DELAY_MS\x012",
+        b"__transactionId__\1K", b"own\1a#", b"own\1a\0", b"UNIQ_KEY\1L", b"TRAN_MSG\1true")]
+    + [USUAL.replace(*each) for each in (
+        (b"true", b"false"), (b"\1K", b"\1k y"), (b"\1K", b"\1k\"y"), (b"\1K", b"\1"),
+        (b"\1K", b"\1\xc3\xa9"), (b"\1K", b"\1" + b"k" * 256), (b"PGROUP\1PG\2", b""),
+        (b"UNIQ_KEY", b"XUNIQ_KEY"), (b"TRAN_MSG", b"XTRAN_MSG"))]
+    + [b"", b"\2", b"TRAN_MSG\1true\2PGROUP\1PG\2"],
+)  # fmt: skip
+def test_any_other_half_message_takes_the_general_path(properties):
+    assert usual_half(properties) is None

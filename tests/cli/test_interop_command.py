@@ -71,6 +71,21 @@ def test_a_failure_is_status_1_and_printed_in_detail(
     assert worse in captured.out
 
 
+@pytest.mark.parametrize("name", ["conftest.py", "tests/conftest.py"])
+def test_a_conftest_of_the_current_folder_has_no_effect(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """The one of trocket's checkout has a scheduler that spreads a job's cells over processes."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(
+        "def pytest_collection_modifyitems(items):\n"
+        "    raise RuntimeError('the conftest.py of the current folder was loaded')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    give(monkeypatch, job("one", Verdict.PASSED, owed("a"), owed("b")))
+    assert main(["interop", "run"]) == 0
+
+
 def test_every_report_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give(monkeypatch, job("one", Verdict.QUIRK, owed("a"), detail="quirks.md, a row"))
     files = {name: tmp_path / f"run.{name}" for name in ("json", "junit", "html")}

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from trocket.common.java_hash import tags_code
-from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, fetch_jars
+from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_sources
 from trocket.remoting.hosts import host_bytes
 from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
@@ -117,19 +117,16 @@ class Oracle:
 
     Args:
       source: of the program.
-      folder: for its classes and what it writes.
+      folder: for what it writes.
     """
 
     def __init__(self, version: str, source: Path, folder: Path) -> None:
-        jars = fetch_jars(version, "server")
-        classes = folder / "classes"
-        classes.mkdir(parents=True)
-        compiler = ["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(classes)]
-        subprocess.run([*compiler, str(source)], check=True, capture_output=True, timeout=TIMEOUT_S)
+        class_path = compile_sources(version, [source], jar_set="server")
+        folder.mkdir(parents=True)
         self._conf = folder / "sizes.conf"
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in SIZES.items()))
         java = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-        self._java = [*java, "-cp", f"{classes}:{jars}/*", "Oracle"]
+        self._java = [*java, "-cp", class_path, "Oracle"]
 
     def ask(self, mode: str, store: Path, questions: list[dict] | None = None) -> list[dict]:
         """What one run says: the store is opened, recovered and closed."""

@@ -37,3 +37,22 @@ def test_a_template_gives_the_bytes_of_encode(
     raw = [b"%d" % value for value in values]
     ours = template.encode(opaque, serialize_type, *raw, body_size)
     assert ours == encode_head(command, body_size)
+    assert template.encode_all(opaque, serialize_type, tuple(raw), body_size) == ours
+
+
+@given(
+    opaque=INT32,
+    values=st.lists(st.integers(0, 2**63 - 1), max_size=6),
+    serialize_type=st.sampled_from([0, 1]),
+)
+def test_a_template_may_have_any_number_of_fields(
+    opaque: int, values: list[int], serialize_type: int
+) -> None:
+    fields = {f"n{number}": str(value) for number, value in enumerate(values)}
+    template = AnswerTemplate(tuple(fields), constants={"c": "50 %"}, remark="FOUND")
+    command = RemotingCommand(
+        0, fields | {"c": "50 %"}, remark="FOUND", opaque=opaque, flag=1,
+        serialize_type=serialize_type,
+    )  # fmt: skip
+    raw = tuple(b"%d" % value for value in values)
+    assert template.encode_all(opaque, serialize_type, raw) == encode_head(command, 0)

@@ -1,11 +1,12 @@
 """Two streams over one topic: into Parquet, and into another topic. What kills must not change.
 
-Run as `python both_ways.py NAMESERVER FOLDER` it is a driver to be killed: both streams run until
-then, and a line is printed for each batch that is done.
+Run as `python both_ways.py NAMESERVER FOLDER JAVA_OPTIONS` it is a driver to be killed: both
+streams run until then, and a line is printed for each batch that is done.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Collection
@@ -74,12 +75,13 @@ def check(spark: Any, name_server: str, folder: str) -> str:
     return f"{len(places)} messages, {len(rows) - len(bodies)} repeats in the sink's topic"
 
 
-def main(name_server: str, folder: str) -> None:
+def main(name_server: str, folder: str, java_options: str) -> None:
     """Run until killed."""
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQueryListener
 
     import trocket.spark
+    from trocket.spark.local_settings import local_settings
 
     class BatchListener(StreamingQueryListener):
         """Says which batch is done."""
@@ -100,9 +102,10 @@ def main(name_server: str, folder: str) -> None:
 
     spark = (
         SparkSession.builder.master("local[2]")
+        .config(map=local_settings(os.environ))  # as jobs start it, but for the JVM's flags
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
     )

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from . import jvm
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for seconds starts faster so than it would run faster otherwise."""
+WORKER_SITE = Path(__file__).resolve().parent / "worker_site"
+"""The folder of the module that Spark's Python workers import first."""
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +27,7 @@ def spark(tmp_path_factory):
         pytest.skip("Spark needs Java 17")
     # Workers import what the tests import, from wherever this checkout is. They are children of the
     # JVM: other tests of this process keep their environment.
-    packages = [str(ROOT), *sys.path]
+    packages = [str(WORKER_SITE), str(ROOT), *sys.path]
     environment = pytest.MonkeyPatch()
     environment.setenv("PYSPARK_PYTHON", sys.executable)
     environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -33,6 +35,7 @@ def spark(tmp_path_factory):
     scratch = tmp_path_factory.mktemp("spark")
     from trocket.spark.local_settings import local_settings
 
+    java_options = f"{jvm.java_options()} -Dderby.system.home={scratch}"
     session = (
         sql.SparkSession.builder.master("local[2,4]")
         .appName("trocket-tests")
@@ -44,7 +47,7 @@ def spark(tmp_path_factory):
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(scratch))
         .config("spark.local.dir", str(scratch))
-        .config("spark.driver.extraJavaOptions", f"{QUICK} -Dderby.system.home={scratch}")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.python.authenticate.socketTimeout", "120s")  # for a busy machine
         .getOrCreate()
@@ -55,6 +58,7 @@ def spark(tmp_path_factory):
 
     trocket.spark.register(session)
     yield session
+    jvm.dump_classes(session.sparkContext._gateway.proc.pid)
     session.stop()
 
 

@@ -1,7 +1,8 @@
 """`kill -9` of a driver, of its Python workers and of the broker, while streams run both ways.
 
 Parquet has each message once; the sink's topic has each row once after repeated ids are dropped.
-How many kills of each is TROCKET_SPARK_KILLS (2): a driver's costs the start of a session.
+TROCKET_SPARK_KILLS is how many kills of each. Without it each kind of kill happens once: a killed
+driver costs the start of a session.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -24,11 +26,16 @@ from trocket.blocking import Admin, Message, Producer
 from trocket.interop.trocket_peer import TrocketPair
 from trocket.interop.wire import WireClient
 
-from . import both_ways
+from . import both_ways, jvm
+from .conftest import WORKER_SITE
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("TROCKET_SPARK_KILLS", "2"))
+KILLS = int(os.environ.get("TROCKET_SPARK_KILLS", "0"))
+WORKER_KILLS = KILLS or 2
+"""The workers of tasks, and a planner."""
+BROKER_KILLS = KILLS or 1
+DRIVER_KILLS = KILLS or 1
 SENT_PER_KILL = 120
 DEADLINE_S = 120.0
 STARTS_MAX = 5
@@ -120,12 +127,12 @@ class Streams:
         return not all(query.isActive for query in self._queries.values())
 
 
-def play(spark, cluster, folder, kill: Callable[[random.Random, Streams], str]) -> None:
+def play(spark, cluster, folder, kills: int, kill: Callable[[random.Random, Streams], str]) -> None:
     """Run both ways, and kill at seeded moments."""
-    rng = random.Random(KILLS)
+    rng = random.Random(kills)
     streams = Streams(spark, cluster.namesrv_address, str(folder))
     killed = []
-    for _ in range(KILLS):
+    for _ in range(kills):
         send(cluster)
         streams.go_on()
         streams.pass_batches(rng.randint(1, 4))
@@ -180,7 +187,7 @@ def rows_are_coming(cluster, streams: Streams) -> None:
 
 
 def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_path) -> None:
-    turn = iter(range(KILLS))
+    turn = iter(range(WORKER_KILLS))
 
     def kill(rng: random.Random, streams: Streams) -> str:
         # In turn the workers of tasks, which Spark tries again, and a planner, whose query ends.
@@ -193,7 +200,7 @@ def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_pat
             os.kill(pid, signal.SIGKILL)
         return what.split()[-1]
 
-    play(spark, cluster, tmp_path, kill)
+    play(spark, cluster, tmp_path, WORKER_KILLS, kill)
 
 
 # ---- the broker ------------------------------------------------------------------------------
@@ -206,7 +213,7 @@ def test_a_broker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
         cluster.start_broker()
         return "broker"
 
-    play(spark, cluster, tmp_path, kill)
+    play(spark, cluster, tmp_path, BROKER_KILLS, kill)
 
 
 # ---- the driver ------------------------------------------------------------------------------
@@ -215,6 +222,8 @@ def test_a_broker_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_p
 def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) -> None:
     """Start a driver, and kill it with all its workers some time after `batches` batches."""
     with (
+        # What a killed driver leaves; its path is short enough for Spark's sockets.
+        tempfile.TemporaryDirectory(prefix="driver", ignore_cleanup_errors=True) as scratch,
         log.open("w") as errors,
         subprocess.Popen(
             [sys.executable, str(Path(both_ways.__file__)), *arguments],
@@ -224,9 +233,11 @@ def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) 
             start_new_session=True,
             env={
                 **os.environ,
+                "TMPDIR": scratch,
+                "SPARK_LOCAL_DIRS": scratch,
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "PYSPARK_PYTHON": sys.executable,
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "PYTHONPATH": os.pathsep.join([str(WORKER_SITE), *filter(None, sys.path)]),
             },
         ) as process,
     ):
@@ -245,13 +256,14 @@ def run_and_kill(arguments: list[str], log: Path, batches: int, delay_s: float) 
 
 
 def test_a_driver_that_is_killed_costs_and_doubles_nothing(spark, cluster, tmp_path) -> None:
-    rng = random.Random(KILLS)
-    for _ in range(KILLS):
+    rng = random.Random(DRIVER_KILLS)
+    for _ in range(DRIVER_KILLS):
         send(cluster)
-        where = [cluster.namesrv_address, str(tmp_path)]
+        where = [cluster.namesrv_address, str(tmp_path), jvm.java_options()]
         run_and_kill(where, tmp_path / "log", rng.randint(1, 5), rng.random() / 2)
     # Who goes on is another program: the tests' own session.
     streams = Streams(spark, cluster.namesrv_address, str(tmp_path))
     streams.finish()
     assert streams.errors == []
-    print(f"{KILLS} drivers; {both_ways.check(spark, cluster.namesrv_address, str(tmp_path))}")
+    story = both_ways.check(spark, cluster.namesrv_address, str(tmp_path))
+    print(f"{DRIVER_KILLS} drivers; {story}")

@@ -8,7 +8,7 @@ same states; so an image can be made for every moment of a run after the run.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from trocket.store.disk.os_disk import Space, explain
@@ -220,6 +220,10 @@ class RecordingDisk:
         if path not in self.system.folders:
             raise self.error(Failure(errno.ENOENT), path)
         self.do("sync_folder", path)
+
+    def sync_together(self, paths: Sequence[str]) -> bool:
+        """Do nothing: each is synced by itself."""
+        return False
 
     def lock(self, path: str) -> None:
         """Take the lock file."""

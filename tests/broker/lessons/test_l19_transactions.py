@@ -272,3 +272,35 @@ async def test_an_end_names_its_transaction_and_ends_no_other_in_its_place():
         assert (await client.ask(END, other)).code == 1
         assert await stored(client) == []
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
+
+
+async def test_the_task_that_checks_sleeps_while_nothing_is_due_earlier(
+    autojump_clock, monkeypatch
+):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await prepare(client, "K0")
+        await trio.testing.wait_all_tasks_blocked()
+        table = broker.controller.transactions.open
+        next_due_ms, asked_for = table.next_due_ms, []
+
+        def counted():
+            asked_for.append(next_due_ms())
+            return asked_for[-1]
+
+        monkeypatch.setattr(table, "next_due_ms", counted)
+        for number in range(1, 50):
+            half = await prepare(client, f"K{number}")
+            assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(asked_for) <= 1
+
+
+async def test_a_transaction_that_is_due_earlier_is_checked_in_time(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await producer(broker)
+        await prepare(client, "late", own="CHECK_IMMUNITY_TIME_IN_SECONDS\x011000\2")
+        await trio.sleep(1)
+        await prepare(client, "early")
+        await trio.sleep(6.1)
+        assert [check.ext_fields["msgId"] for check in await asked(client)] == ["early"]

@@ -10,7 +10,7 @@ import trio
 from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.status import PutMessageStatus, PutRefusal
+from trocket.store.store_state import StoreEvent
 
 from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
 from ..harness import heartbeat
@@ -296,16 +296,15 @@ async def test_what_is_open_is_open_after_a_restart_and_nothing_else(clean, auto
         assert await asked(client) == []
 
 
-async def test_what_the_store_refuses_stays_open(autojump_clock, caplog, monkeypatch):
+async def test_what_the_store_refuses_stays_open(autojump_clock, caplog):
     async with embedded_broker() as broker:
         store = broker.controller.store
         client = await producer(broker)
         half = await prepare(client)
-        with monkeypatch.context() as refusing:
-            refused = (PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE), -1, -1)
-            refusing.setattr(store, "put", lambda *args, **more: refused)
-            assert (await client.ask(END, end_fields(half, COMMIT))).code == 14
-            await trio.sleep(9)
+        store.writer.enter(StoreEvent.DISK_FULL)
+        assert (await client.ask(END, end_fields(half, COMMIT))).code == 14
+        await trio.sleep(9)
+        store.writer.enter(StoreEvent.DISK_HAS_ROOM)
         logged = [each for each in caplog.records if "are checked later" in each.message]
         await trio.sleep(2)
         (check,) = await asked(client)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from trocket.interop import class_archive
 from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_java
 from trocket.interop.process import LineProcess, PeerError
 
@@ -37,8 +38,9 @@ class JavaConsumers:
         # The same file for all versions, so the sources of the other programs are not needed.
         class_path = compile_java(version, folder="filter")
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
+        self._command = class_archive.with_archive([*command, "-cp", class_path, "ClassFilter"])
         self._process = LineProcess(
-            [*command, "-cp", class_path, "ClassFilter"],
+            self._command,
             folder=folder,
             name=f"class-filter-{version}",
             on_line=self._on_line,
@@ -122,4 +124,6 @@ class JavaConsumers:
 
     def close(self) -> None:
         """Kill it."""
+        if self._process.running:
+            class_archive.dump(self._command, self._process.pid)
         self._process.kill()

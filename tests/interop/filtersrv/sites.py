@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from trocket.interop import class_archive
 from trocket.interop.apache import (
     LOGBACK,
     NO_LOGGER,
@@ -69,11 +70,13 @@ class ApacheFilterServer:
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={self._folder}"]
         command += [RECEIVE_BUFFER, "-cp", f"{jars}/*", STARTUP["filtersrv"]]
         command += ["-c", str(self._folder / "conf" / "filtersrv.conf")]
+        command = class_archive.with_archive(command)
         home = {"ROCKETMQ_HOME": str(self._folder)}
         self._process = LineProcess(
             command, folder=self._folder, name="filtersrv", environment=home
         )
         self._process.wait_line(lambda line: "boot success" in line, timeout_s=START_TIMEOUT_S)
+        class_archive.dump(command, self._process.pid)
 
     def kill(self) -> None:
         """Kill it."""

@@ -16,7 +16,7 @@ from trocket.broker.delay_offset_manager import DelayOffsetManager
 from trocket.broker.open_transactions import OpenTransactions
 from trocket.broker.processors import send_back
 from trocket.broker.processors.end_transaction import EndTransactionProcessor
-from trocket.broker.processors.pull_message import PullMessageProcessor
+from trocket.broker.processors.pull_checks import PullChecks
 from trocket.broker.processors.recall_message import RecallMessageProcessor
 from trocket.broker.processors.send_back import SendBackProcessor
 from trocket.broker.processors.send_turn import SendTurn
@@ -317,13 +317,13 @@ def filter_loses(patch: Patch) -> None:
     from trocket.common.java_hash import java_hash_code
 
     code = java_hash_code("Aa")
-    check = PullMessageProcessor._check
+    check = PullChecks.selector
 
-    def broken(self: PullMessageProcessor, header: Any, channel: Any) -> Any:
-        selector = check(self, header, channel)
+    def broken(self: PullChecks, pulls: Any, queue_id: int, channel: Any) -> Any:
+        selector = check(self, pulls, queue_id, channel)
         return selector - {code} if isinstance(selector, frozenset) else selector
 
-    patch.setattr(PullMessageProcessor, "_check", broken)
+    patch.setattr(PullChecks, "selector", broken)
 
 
 def held_pulls_forgotten(patch: Patch) -> None:

@@ -1,0 +1,130 @@
+"""Text of an official benchmark's results: tables for a terminal, and a section for the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from trocket.bench.official_figures import (
+    Report,
+    Row,
+    Spread,
+    WorkloadResult,
+    first_minute_rows,
+    memory_rows,
+    steady_rows,
+)
+from trocket.common.terminal import table
+
+BEGIN = "<!-- bench/official.py: results -->"
+END = "<!-- bench/official.py: end of results -->"
+"""The lines of a document between which `write_into` replaces everything."""
+
+SECTIONS = (
+    ("Steady state: the median of the rounds (smallest … largest)", steady_rows),
+    ("First minute of a fresh broker, once per run", first_minute_rows),
+    ("Start and memory", memory_rows),
+)
+
+
+def tables(report: Report) -> list[Table]:
+    """The results as tables."""
+    brokers = broker_names(report.workloads)
+    return [
+        table(headings(brokers), cells(rows_of(report.workloads), brokers), title=title)
+        for title, rows_of in SECTIONS
+    ]
+
+
+def notes(results: Iterable[WorkloadResult]) -> list[str]:
+    """A sentence for each rate that never became steady, and for each error."""
+    found: list[str] = []
+    for result in results:
+        for broker in result.brokers:
+            warm_up = broker.warm_up
+            if warm_up is None:
+                continue
+            windows = "; ".join(
+                f"{program} {', '.join(f'{rate:,}' for rate in rates) or 'no window'}"
+                for program, rates in warm_up.windows.items()
+            )
+            if warm_up.is_steady:
+                state = f"steady after {warm_up.seconds:.0f} s of load"
+            else:
+                state = f"NOT STEADY after {warm_up.seconds:.0f} s of load"
+            found.append(f"{result.workload}, {broker.broker}: {state}; last windows: {windows}")
+        if result.error:
+            found.append(f"{result.workload}: ERROR, ended early: {result.error}")
+    return found
+
+
+def markdown(report: Report) -> str:
+    """The results as a section of a document."""
+    brokers = broker_names(report.workloads)
+    lines = [f"- {name}: {value}" for name, value in report.facts.items()]
+    for title, rows_of in SECTIONS:
+        head = headings(brokers)
+        lines += ["", f"{title}:", "", _line(head), _line(["---"] * len(head))]
+        lines += [_line(row) for row in cells(rows_of(report.workloads), brokers)]
+    lines += ["", *(f"- {_one_line(note)}" for note in notes(report.workloads))]
+    return "\n".join(lines)
+
+
+def write_into(path: Path, report: Report) -> None:
+    """Replace the results in a document.
+
+    Raises: ValueError: it has no `BEGIN` and `END`.
+    """
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no lines {BEGIN!r} and {END!r}")
+    path.write_text(f"{before}{begin}\n\n{markdown(report)}\n\n{end}{after}")
+
+
+def broker_names(results: Iterable[WorkloadResult]) -> list[str]:
+    """The brokers of all results, in their order, each once."""
+    return list(dict.fromkeys(each.broker for result in results for each in result.brokers))
+
+
+def headings(brokers: Sequence[str]) -> list[str]:
+    """The columns: the first broker, then each other one with its ratio to the first."""
+    more = [text for broker in brokers[1:] for text in (broker, f"{broker} / {brokers[0]}")]
+    return ["workload", "metric", *brokers[:1], *more]
+
+
+def cells(rows: Iterable[Row], brokers: Sequence[str]) -> list[list[str]]:
+    """The texts of rows, for `headings`; the marks of rates that never became steady included."""
+    found = []
+    for row in rows:
+        texts = [row.workload, row.metric]
+        for number, broker in enumerate(brokers):
+            texts.append(spread_text(row.values.get(broker)))
+            if number:
+                texts.append(spread_text(row.ratios.get(broker)))
+        found.append(texts)
+    return found
+
+
+def spread_text(spread: Spread | None) -> str:
+    """ "36,500 (36,100 … 37,400)", one number if all are equal, "" for None."""
+    if spread is None:
+        return ""
+    median, low, high = map(number_text, spread)
+    return median if low == high else f"{median} ({low} … {high})"
+
+
+def number_text(value: float) -> str:
+    """All digits before the point of a large number, three digits of a small one."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _line(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
