@@ -99,7 +99,7 @@ class Extension(Protocol):
 
     def fill_answer(
         self,
-        parts: tuple[bytes, bytes, bytes, bytes, bytes],
+        parts: tuple[bytes, ...],
         opaque: int,
         first: bytes,
         second: bytes,

@@ -52,7 +52,7 @@ class AnswerTemplate:
 
     Attributes:
       binary_parts: what all binary answers share: all up to the fields, with zeros for their sizes
-        and the opaque; the three names; the constants.
+        and the opaque; the names; the constants.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class AnswerTemplate:
             0, 0, code, _PYTHON, CURRENT_VERSION, 0, RESPONSE_FLAG, len(self._remark),
             self._remark, 0,
         )  # fmt: skip
-        self.binary_parts = (head, *self._binary_names, self._binary_end)
+        self.binary_parts: tuple[bytes, ...] = (head, *self._binary_names, self._binary_end)
         self._fill_binary = (
             None if native is None else partial(native.fill_answer, self.binary_parts)
         )

@@ -153,6 +153,17 @@ class SendTurn:
         self._waiting.append(waits)
         self._answers.append(answer)
 
+    @property
+    def answer_parts(self) -> tuple[bytes, ...]:
+        """What all answers of `accept` with a binary header share."""
+        return self._ok.binary_parts
+
+    def accept_run(self, run: AppendedRun) -> None:
+        """Keep the answers to a run of sends, all of which wait for disk and slaves."""
+        self._requests.append(run)
+        self._waiting.append(run.send_count)
+        self._answers.append(run.answers)
+
     def accept_half(
         self,
         request: RemotingCommand,
@@ -184,17 +195,6 @@ class SendTurn:
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(answer)
-
-    @property
-    def answer_parts(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """What all answers of `accept` with a binary header share."""
-        return self._ok.binary_parts
-
-    def accept_run(self, run: AppendedRun) -> None:
-        """Keep the answers to a run of sends, all of which wait for disk and slaves."""
-        self._requests.append(run)
-        self._waiting.append(run.send_count)
-        self._answers.append(run.answers)
 
     def answer(self, request: RemotingCommand, answer: RemotingCommand, waits: bool) -> None:
         """Keep any answer until the turn's end; `waits` as for `accept`."""

@@ -37,7 +37,7 @@ class SendRules(NamedTuple):
     added: bytes
     store_host: bytes
     id_prefix: bytes
-    answer_parts: tuple[bytes, bytes, bytes, bytes, bytes]
+    answer_parts: tuple[bytes, ...]
     body_size_max: int
 
 
@@ -85,7 +85,7 @@ class RunAppender:
         added: bytes,
         store_host: bytes,
         id_prefix: bytes,
-        answer_parts: tuple[bytes, bytes, bytes, bytes, bytes],
+        answer_parts: tuple[bytes, ...],
     ) -> SendRules:
         """The rules for `append`; see `SendRules`."""
         return SendRules(
