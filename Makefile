@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 300
 PROGRAMS ?= 20000
 SEEDS ?= 50000
 # Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
-COMPILED := __init__.py common remoting store namesrv broker client filtersrv cli
+COMPILED := __init__.py native common remoting store namesrv broker client filtersrv cli
 # The tests start some hundred interpreters, and two of pytest: each would compile every module
 # again where no byte code may be written.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
@@ -74,8 +74,9 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is newer than pyproject.toml once its packages are installed.
-$(RUN): pyproject.toml
+# A stamp is newer than pyproject.toml and the C sources once packages are installed and the C
+# extension is built; without a C compiler pip leaves the extension out, and all is pure Python.
+$(RUN): pyproject.toml setup.py native/sources.py $(wildcard native/*.c native/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "trocket needs Python 3.11 or newer, and $(PYTHON) is" \
 			"$$($(PYTHON) --version 2>/dev/null || echo missing)." \

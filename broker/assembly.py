@@ -22,6 +22,7 @@ from random import Random
 import trio
 
 from ..common.supervision import FailureLog
+from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
@@ -77,6 +78,7 @@ class Seams:
       client: calls the name servers, and a slave's master; shares the turn.
       open_process: starts a filter server.
       ha_connect: connects a slave to its master's haListenPort.
+      native: the C extension; None: pure Python.
     """
 
     clock: Clock
@@ -86,6 +88,7 @@ class Seams:
     client: RemotingClient
     open_process: OpenProcess = open_filter_server
     ha_connect: Connect = connect_tcp
+    native: Extension | None = extension
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     # From the store upwards: each part gets those before it as arguments. What would be a circle
     # (new messages wake pulls, closed connections leave groups) is connected last, by `_connect`.
     address = BrokerAddress(config, store_config)
-    store = MessageStore(store_config, clock=seams.clock, disk=seams.disk)
+    store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
     foundation = Foundation(config, seams, address, store)
     tables = _tables(foundation)
     clients = _clients(config, tables)

@@ -20,6 +20,7 @@ from random import Random
 import trio
 
 from ..common.supervision import FailureLog, Supervisor
+from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
 from ..remoting.turn import Turn
@@ -69,6 +70,7 @@ class BrokerController:
       ha_connect: connects a slave to its master's haListenPort.
       expects_slaves: listen for slaves although nothing in `config` mentions them; false for
         brokers in tests.
+      native: the C extension; None: pure Python.
 
     Attributes:
       config: as above.
@@ -94,6 +96,7 @@ class BrokerController:
         open_process: OpenProcess = open_filter_server,
         ha_connect: Connect = connect_tcp,
         expects_slaves: bool = True,
+        native: Extension | None = extension,
     ) -> None:
         self.config = config
         self.turn = turn or Turn()
@@ -102,7 +105,7 @@ class BrokerController:
         self._clock = clock
         self._listeners, self._expects_slaves = listeners, expects_slaves
         random = random or Random()
-        seams = Seams(clock, disk, self.turn, random, self.client, open_process, ha_connect)
+        seams = Seams(clock, disk, self.turn, random, self.client, open_process, ha_connect, native)
         self.parts = parts = assemble(config, store_config, seams)
         self.store = parts.store
         self.topics = parts.tables.topics
@@ -176,6 +179,7 @@ class BrokerController:
             turn=self.turn,
             on_channel_closed=self.parts.closed_channels.notify,
             limits=connection_limits(self.config),
+            process_run=serving.process_run,
         )
         try:
             async with trio.open_nursery() as base:
@@ -253,8 +257,11 @@ class BrokerController:
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
-                "the broker %s listens on %s", self.config.broker_name, self.listen_addresses
-            )
+                "the broker %s listens on %s, in %s",
+                self.config.broker_name, self.listen_addresses, choice.description,
+            )  # fmt: skip
+            if choice.is_stale:
+                logger.warning("the broker is slower than it could be: %s", choice.description)
             task_status.started()
             await trio.sleep_forever()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..remoting.channel import Processor
+from ..remoting.channel import Processor, RunProcessor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from .assembly import BrokerParts
@@ -28,6 +28,7 @@ from .processors.reply_message import ReplyMessageProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_batch import SendBatchProcessor
 from .processors.send_message import SendMessageProcessor
+from .processors.send_runs import SendRunProcessor
 from .processors.send_topics import SendTopics
 from .processors.send_turn import SendTurn
 from .processors.slave import slave_refusals
@@ -42,10 +43,12 @@ class Serving(NamedTuple):
 
     Attributes:
       processors: by request code.
+      process_run: serves runs of sends; None: each send is a request like others.
       turn: its `end_turn` must be called at the end of each turn of the server.
     """
 
     processors: dict[int, Processor]
+    process_run: RunProcessor | None
     turn: SendTurn
 
 
@@ -67,23 +70,28 @@ def request_table(parts: BrokerParts) -> Serving:
         constants=added.of_answers,
         held_max=config.send_thread_pool_queue_capacity,
     )
-    tables = [*_storing(parts, turn, added), *_reading(parts), *_administering(parts)]
+    puts = TurnPuts(store, parts.deliveries.puts, turn, parts.deliveries.transactions)
+    topics = SendTopics(
+        config, parts.tables.topics, puts.kinds, parts.seams.random, parts.registrar.when_registered
+    )
+    tables = [*_storing(parts, puts, topics, added), *_reading(parts), *_administering(parts)]
     if store.is_slave:
         tables.append(slave_refusals(config))  # last, because it overrides the others
     processors = {int(code): process for table in tables for code, process in table.items()}
-    return Serving(processors, turn)
+    process_run: RunProcessor | None = None
+    if store.runs is not None and not (store.is_slave or topics.is_read_only):
+        process_run = SendRunProcessor(store.runs, turn, topics, added).process_run
+    return Serving(processors, process_run, turn)
 
 
-def _storing(parts: BrokerParts, turn: SendTurn, added: AddedProperties) -> list[Table]:
+def _storing(
+    parts: BrokerParts, puts: TurnPuts, send_topics: SendTopics, added: AddedProperties
+) -> list[Table]:
     """Processors that store messages."""
     config, store = parts.config, parts.store
     groups, topics = parts.tables.groups, parts.tables.topics
     locks, clock = parts.clients.locks, parts.seams.clock
     transactions = parts.deliveries.transactions
-    puts = TurnPuts(store, parts.deliveries.puts, turn, transactions)
-    send_topics = SendTopics(
-        config, topics, puts.kinds, parts.seams.random, parts.registrar.when_registered
-    )
 
     def is_ordered(group: str) -> bool:
         return not locks.is_all_expired(group, now_s=clock.monotonic_s())
@@ -92,7 +100,7 @@ def _storing(parts: BrokerParts, turn: SendTurn, added: AddedProperties) -> list
         SendMessageProcessor(
             config, store, puts, send_topics, added, groups=groups, is_ordered=is_ordered
         ).processors,
-        SendBatchProcessor(store, turn, send_topics, added).processors,
+        SendBatchProcessor(store, puts.turn, send_topics, added).processors,
         SendBackProcessor(
             config, store, puts, send_topics, groups=groups, random=parts.seams.random
         ).processors,

@@ -20,6 +20,7 @@ from ..broker.config import BrokerConfig, read_broker_config, with_machine
 from ..common import process
 from ..common.config import ConfigError
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
+from ..native import choice
 from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
@@ -195,6 +196,7 @@ class Up:
             "home": self._home,
             "store": self._store.store_path_root_dir,
             "sendsRefused": refused,
+            "hotPath": choice.description,
         }
         if self._as_json:
             process.say(json.dumps(facts))
@@ -207,6 +209,7 @@ class Up:
             f"{self._broker.broker_cluster_name}, listening on {listening_text}\n"
             f"  data         {facts['store']}\n"
             f"  self-check   {checked}\n"
+            f"  hot path     {choice.description}\n"
             "\n"
             f"{usage(namesrv)}\n"
             f"ready {facts['seconds']:.2f} s after the start; Ctrl-C or SIGTERM stops"

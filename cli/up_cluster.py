@@ -25,6 +25,7 @@ from .. import __version__
 from ..common import process
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
+from ..native import choice
 from ..remoting.bodies import ClusterInfo, HARuntimeInfo
 from ..remoting.client import RemotingClient, split_address
 from ..remoting.codec import RemotingCommand
@@ -262,6 +263,7 @@ class UpCluster:
             f"  {'data':{width}}  a folder for each broker in {self._home}\n"
             f"  {'self-check':{width}}  one message sent to each master and consumed, "
             f"{check_ms:.0f} ms at most\n"
+            f"  {'hot path':{width}}  {choice.description}\n"
             f"\n{usage(namesrv)}\n"
             f"ready {seconds:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )

@@ -6,7 +6,10 @@ Java counterpart: `MessageDecoder.messageProperties2String`, `string2messageProp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ..native import extension
 
 PROPERTY_KEYS = "KEYS"
 PROPERTY_TAGS = "TAGS"
@@ -165,7 +168,7 @@ _TOKENS = {
 }
 
 
-def find_property(raw: bytes, name: bytes) -> bytes | None:
+def pure_find_property(raw: bytes, name: bytes) -> bytes | None:
     """One property's value without parsing the others: the per-message form.
 
     Args:
@@ -189,3 +192,9 @@ def find_property(raw: bytes, name: bytes) -> bytes | None:
         end = raw.find(b"\x02", begin)
         return (raw[begin:end] if end >= 0 else raw[begin:]) or None
     return None
+
+
+find_property: Final[Callable[[bytes, bytes], bytes | None]] = (
+    pure_find_property if extension is None else extension.find_property
+)
+"""`pure_find_property`, or the C extension's."""

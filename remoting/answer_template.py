@@ -6,10 +6,12 @@ Java counterpart: none; RocketMQ uses RemotingCommand.encodeHeader with a typed 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from construct import Bytes, Int16sb, Int32sb
 from construct import Struct as Schema
 
+from ..native import Extension, extension
 from .codec import (
     CURRENT_VERSION,
     FRAME,
@@ -46,16 +48,23 @@ class AnswerTemplate:
       constants: fields with constant values, which follow the others.
       code: response code.
       remark: the answer's remark, ASCII; None: none.
+      native: the C extension, which fills in binary answers; None: pure Python.
+
+    Attributes:
+      binary_parts: what all binary answers share: all up to the fields, with zeros for their sizes
+        and the opaque; the names; the constants.
     """
 
     __slots__ = (
         "_binary_end",
         "_binary_names",
         "_binary_size",
+        "_fill_binary",
         "_json_end",
         "_json_start",
         "_pack_binary",
         "_remark",
+        "binary_parts",
         "code",
     )
 
@@ -66,6 +75,7 @@ class AnswerTemplate:
         constants: Mapping[str, str] = NO_EXT_FIELDS,
         code: int = 0,
         remark: str | None = None,
+        native: Extension | None = extension,
     ) -> None:
         self.code = code
         filled = dict.fromkeys(names, _MARK) | dict(constants)
@@ -88,6 +98,14 @@ class AnswerTemplate:
                 "fields_size" / Int32sb,
             )
         ).pack
+        head = self._pack_binary(
+            0, 0, code, _PYTHON, CURRENT_VERSION, 0, RESPONSE_FLAG, len(self._remark),
+            self._remark, 0,
+        )  # fmt: skip
+        self.binary_parts: tuple[bytes, ...] = (head, *self._binary_names, self._binary_end)
+        self._fill_binary = (
+            None if native is None else partial(native.fill_answer, self.binary_parts)
+        )
 
     def encode(
         self,
@@ -108,6 +126,9 @@ class AnswerTemplate:
           body_size: bytes of the body that is sent right after.
         """
         if serialize_type == 1:
+            fill = self._fill_binary
+            if fill is not None:
+                return fill(opaque, first, second, third, body_size)
             n1, n2, n3 = len(first), len(second), len(third)
             size = self._binary_size + n1 + n2 + n3
             remark = self._remark

@@ -81,6 +81,12 @@ class Postponed(Exception):
 Answer = RemotingCommand | bytes | Deferred | None
 
 
+RunProcessor = Callable[[bytes, int, "Channel"], tuple[int, int]]
+"""Serves a run of usual requests at the beginning of received bytes, before they are decoded:
+(data, frame_size_max, channel). Returns the size of their frames, and how many they are; (0, 0):
+none, and nothing was changed."""
+
+
 class Processor(Protocol):
     """Serves one request code.
 

@@ -11,7 +11,8 @@ The binary header is `ROCKETMQ_HEADER` below; the JSON one an object with the me
 `extFields`, `flag`, `language`, `opaque`, `remark`, `serializeTypeCurrentRPC`, `version`.
 
 Pure: bytes in, commands out. This is on the hot path, so there is no object per field, and the
-layout of binary headers is cached (`header_layouts.py`).
+layout of binary headers is cached (`header_layouts.py`). Where the C extension is built, it decodes
+the usual frames at the beginning of each burst, and the code here the rest.
 
 Source: RocketMQ 5.3.3 remoting/protocol/RemotingCommand.java, RocketMQSerializable.java,
 remoting/netty/NettyDecoder.java; frames recorded from 4.9.7 and 5.5.0.
@@ -19,8 +20,9 @@ remoting/netty/NettyDecoder.java; frames recorded from 4.9.7 and 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -28,6 +30,7 @@ import msgspec
 from construct import Int8ub, Int16sb, Int32sb
 from construct import Struct as Schema
 
+from ..native import Extension, extension
 from .errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
 from .header_layouts import HeaderLayouts
 from .language_codes import LanguageCode
@@ -176,6 +179,28 @@ _decode_json_header = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
+DecodeUsual = Callable[[bytes, int, int, list[RemotingCommand]], int]
+"""Decodes usual frames of received bytes: (data, position of the first frame, frame_size_max, the
+list to append the commands to). Returns the position of the first frame that it leaves to
+`FrameDecoder`."""
+
+TakeFirst = Callable[[bytes], int]
+"""Serves requests at the beginning of received bytes before they are decoded; returns the size of
+their frames."""
+
+
+def usual_frames(native: Extension | None) -> DecodeUsual:
+    """The C extension's `decode_frames`; without the extension, a function that leaves all."""
+    if native is None:
+        return lambda data, position, frame_size_max, commands: position
+    return partial(
+        native.decode_frames, RemotingCommand, NO_EXT_FIELDS, HEADER_SIZE_MAX, EXT_FIELDS_MAX
+    )
+
+
+_decode_usual = usual_frames(extension)
+
+
 class FrameDecoder:
     """Decodes the bytes of one connection, in pieces of any size, into commands.
 
@@ -188,9 +213,10 @@ class FrameDecoder:
     Attributes:
       error: the first fault; None: there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
+      take_first: called with bytes that begin with a frame; None: all frames are decoded.
     """
 
-    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size")
+    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size", "take_first")
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
@@ -198,6 +224,7 @@ class FrameDecoder:
         self.partial_size = 0
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
+        self.take_first: TakeFirst | None = None
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Process received bytes; return the completed commands, in order."""
@@ -210,7 +237,8 @@ class FrameDecoder:
             data = b"".join(self._pieces)
             self.clear()
         commands: list[RemotingCommand] = []
-        position = 0
+        position = 0 if self.take_first is None else self.take_first(data)
+        position = _decode_usual(data, position, self.frame_size_max, commands)
         size = len(data)
         try:
             while size - position >= 8:

@@ -18,7 +18,7 @@ from typing import Final
 import trio
 
 from ..common.supervision import FailureLog, contained
-from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor
+from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor, RunProcessor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
@@ -80,6 +80,7 @@ class Connection:
       limits: see ConnectionLimits.
       on_closed: called once, after the connection is closed.
       memory: shared by all connections of the server; None: there is no limit.
+      process_run: serves runs of usual requests before they are decoded; None: there are none.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Connection:
         limits: ConnectionLimits,
         on_closed: Callable[[Channel], None] | None = None,
         memory: MemoryBudget | None = None,
+        process_run: RunProcessor | None = None,
     ) -> None:
         self.channel = Channel(transport, turn, memory, frame_size_max=limits.frame_size_max)
         self.channel.on_backlog = self._start_writer
@@ -100,6 +102,10 @@ class Connection:
         self._limits = limits
         self._on_closed = on_closed
         self._session = self.channel.session
+        self._process_run = process_run
+        self._run_count = 0  # requests of the current burst that were served as a run
+        if process_run is not None:
+            self._session.take_first(self._take_run)
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._attention = trio.Event()
@@ -207,6 +213,7 @@ class Connection:
         self._has_received = True
         self.channel.heard += 1
         session = self._session
+        self._run_count = 0
         began_s = perf_counter()
         try:
             events = session.receive_data(data)
@@ -221,9 +228,17 @@ class Connection:
         took_s = perf_counter() - began_s
         if took_s > SLOW_BURST_S:
             requests = [each for each in events if isinstance(each, RemotingCommand)]
-            self._turn.monitor.served(requests, self.channel, took_s)
+            self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
         if session.state is _FAILED:
             self._wake()
+
+    def _take_run(self, data: bytes) -> int:
+        """Serve the usual requests at the beginning of `data`; returns the size of their frames."""
+        assert self._process_run is not None
+        size, self._run_count = self._process_run(data, self._limits.frame_size_max, self.channel)
+        if size:
+            self._has_frames = True
+        return size
 
     def _count_partial_frame(self) -> None:
         """Update the memory budget by the size of an incomplete frame."""

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from .request_codes import RequestCode
+
 if TYPE_CHECKING:
     from .codec import RemotingCommand
 
@@ -39,6 +41,10 @@ LOG_INTERVAL_S: Final = 10.0
 
 BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper ends of a histogram's buckets, seconds; longer times have one more bucket."""
+
+
+RUN_CODES: Final = frozenset({int(RequestCode.SEND_MESSAGE_V2)})
+"""The code that stands for the requests of a run."""
 
 
 class Peer(Protocol):
@@ -123,23 +129,31 @@ class LoopMonitor:
         self._lag_line = _Line(elapsed_s)
         self._is_running = False
 
-    def served(self, requests: Sequence[RemotingCommand], peer: Peer, seconds: float) -> None:
+    def served(
+        self,
+        requests: Sequence[RemotingCommand],
+        peer: Peer,
+        seconds: float,
+        run_count: int = 0,
+    ) -> None:
         """Record a burst that may have been slow, or a request served in a separate task.
 
         Args:
           requests: of the burst; empty if no frame was complete.
           peer: the connection.
           seconds: the burst's time.
+          run_count: further requests of the burst, sends that were served as a run.
         """
         if requests:
             self._last = requests[-1].code, peer
-        if seconds < SLOW_BURST_S + len(requests) * SLOW_REQUEST_S:
+        count = len(requests) + run_count
+        if seconds < SLOW_BURST_S + count * SLOW_REQUEST_S:
             return
         self.bursts.add(seconds)
-        codes = sorted({request.code for request in requests})
+        codes = sorted({request.code for request in requests} | (RUN_CODES if run_count else set()))
         self._burst_line.write(
             seconds,
-            f"{peer.remote_address}: {len(requests)} request(s) of code "
+            f"{peer.remote_address}: {count} request(s) of code "
             f"{', '.join(map(str, codes[:5])) or '-'} took {seconds * 1000:.0f} ms, in which no "
             "other client was served",
         )

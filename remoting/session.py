@@ -35,7 +35,15 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from .codec import FRAME_SIZE_MAX, ONEWAY_FLAG, RESPONSE_FLAG, FrameDecoder, RemotingCommand, encode
+from .codec import (
+    FRAME_SIZE_MAX,
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    FrameDecoder,
+    RemotingCommand,
+    TakeFirst,
+    encode,
+)
 from .errors import (
     LocalProtocolError,
     RemoteProtocolError,
@@ -233,6 +241,10 @@ class Session(Generic[W]):
             unanswered.append(Unanswered(each.waiter, error))
         self.next_due_s = min([each.due_s for each in pending.values()], default=inf)
         return unanswered
+
+    def take_first(self, take: TakeFirst) -> None:
+        """Let a function serve requests at the beginning of received bytes, without events."""
+        self._decoder.take_first = take
 
     # ---- received bytes ------------------------------------------------------------------
 

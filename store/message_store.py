@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import NamedTuple
 
+from ..native import Extension, extension
 from .checkpoint_writer import CheckpointWriter
 from .clock import Clock, SystemClock
 from .config import BrokerRole, MessageStoreConfig
@@ -63,6 +64,7 @@ from .writing.flush import FlushService
 from .writing.inner_message import InnerMessage
 from .writing.log_writer import LogWriter
 from .writing.message_appender import MessageAppender
+from .writing.run_appender import RunAppender
 
 __all__ = [
     "BatchResult",
@@ -103,6 +105,7 @@ class MessageStore:
       config: sizes, paths, flush type.
       clock, disk: replaced in tests; by default the machine's.
       memory_bytes: the machine's memory, for `accessMessageInMemoryMaxRatio`.
+      native: the C extension; None: pure Python.
 
     Attributes:
       is_slave: messages come from a master's log, and none are put.
@@ -110,6 +113,7 @@ class MessageStore:
       writer: the end of the log, and the state of the store.
       dispatcher: makes committed messages visible.
       copies: the appender of a slave.
+      runs: the appender of runs of sends; None: each is put by `put_message`.
       flusher: the fsync of the log.
       durability: callbacks for messages that are synced and replicated.
       activity: wakes idle services.
@@ -125,12 +129,14 @@ class MessageStore:
         clock: Clock | None = None,
         disk: Disk | None = None,
         memory_bytes: int | None = None,
+        native: Extension | None = extension,
     ) -> None:
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.disk: Disk = disk if disk is not None else OsDisk()
         self.is_slave = config.broker_role is BrokerRole.SLAVE
         self.opened = Opened(0, 0)
+        self._native = native
         self._make_files()
         self._make_writing()
         self.deleted_topics = DeletedTopics(self.disk, config.store_path_root_dir)
@@ -154,6 +160,7 @@ class MessageStore:
             slot_count=config.max_hash_slot_num,
             index_count_max=config.max_index_num,
             read_log=self._visible_log.records,
+            native=self._native,
         )
         self.queue_store = ConsumeQueueStore(
             self.disk,
@@ -186,7 +193,10 @@ class MessageStore:
         )
         self.durability = Durability(config, clock, writer, self.flusher)
         self.copies = CopyAppender(log, writer, self.dispatcher, self.checkpoints)
-        appender = MessageAppender(config, self.queue_store, writer)
+        appender = MessageAppender(config, self.queue_store, writer, self._native)
+        self.runs: RunAppender | None = None
+        if self._native is not None and not config.enabled_append_prop_crc:
+            self.runs = RunAppender(self._native, config, self.queue_store, writer)
         # Bound once: these run for each message, or for each turn.
         self.begin_burst = writer.begin_burst
         self.read_clock = writer.read_clock

@@ -20,6 +20,7 @@ from trocket.store.message_store import MessageStore
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
+    "native",
     "common",
     "remoting",
     "store",
@@ -56,6 +57,7 @@ POSITIONAL_MAX = 7
 or belong behind a `*`."""
 
 COMMAND = "a command: typer reads its options from the signature"
+IN_C = "a function in C: reading arguments by name would cost as much as the rest"
 
 MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/bench.py:bench": (8, COMMAND),
@@ -71,6 +73,9 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/store.py:export": (15, COMMAND),
     "cli/store.py:repair": (11, COMMAND),
     "cli/topic.py:topic_create": (10, COMMAND),
+    "native/extension.py:decode_frames": (8, IN_C),
+    "native/extension.py:pack_batch": (14, IN_C),
+    "native/extension.py:pack_sends": (9, IN_C),
 }
 """Functions that may have more, as `path:name`: how many now, and the reason."""
 

@@ -5,8 +5,11 @@ Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...common.message_properties import find_property
 from ...common.topic_names import RETRY_TOPIC_PREFIX
+from ...native import extension
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
@@ -42,6 +45,8 @@ class SendBatchProcessor:
         self._topics = topics
         self._added = added
         self._message_size_max = store.config.max_message_size
+        self._id_prefix = turn.store_host.hex().upper().encode()
+        self._ids_of = batch_ids if extension is None else extension.batch_ids
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.SEND_BATCH_MESSAGE: self.send_batch_message,
         }
@@ -100,15 +105,25 @@ class SendBatchProcessor:
                 raise turn.refusal(refusal)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
-        host = turn.store_host.hex().upper()  # of every id, see `encode_offset_id`
         fields = {
-            "msgId": ",".join(f"{host}{offset:016X}" for offset in offsets),
+            "msgId": self._ids_of(self._id_prefix, offsets),
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
         }
         if unique_key is not None:  # for 5.x producers: the batch is one message with one key
             fields["batchUniqId"] = str(unique_key, "utf-8", "replace")
         turn.answer_send(request, fields, WAIT_OFF not in properties)
+
+
+def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
+    """The ids of a batch's messages for its answer; see `message_id.encode_offset_id`.
+
+    Args:
+      prefix: the store host in hexadecimal digits.
+      offsets: physical offsets.
+    """
+    host = prefix.decode()
+    return ",".join([f"{host}{offset:016X}" for offset in offsets])
 
 
 def _refuse_in_batch(properties: bytes) -> None:

@@ -15,7 +15,7 @@ from ...common.message_properties import WAIT_HEAD
 from ...common.supervision import FailureLog
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.channel import Channel
-from ...remoting.codec import RemotingCommand, decode_frame, encode
+from ...remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
@@ -23,6 +23,7 @@ from ...store.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
 from ...store.status import PutMessageStatus, PutRefusal
+from ...store.writing.run_appender import AppendedRun
 from ..transaction_service import TransactionService
 from .put_refusal import refusal_of_put
 
@@ -40,7 +41,10 @@ _SENDS: Final = frozenset(
 )
 
 
-_Answers = tuple[Channel, list[tuple[RemotingCommand, bytes]]]
+_Request = RemotingCommand | AppendedRun
+"""A request, or a run of sends, whose answers are one after the other in one piece of bytes."""
+
+_Answers = tuple[Channel, list[tuple[_Request, bytes]]]
 """A connection, and its requests of a turn with their answers."""
 
 
@@ -66,6 +70,7 @@ class SendTurn:
 
     Attributes:
       channel: the connection whose requests are being served; None: the turn has none yet.
+      id_prefix: `store_host` in hexadecimal digits, with which each message id begins.
       store_host, answer_constants: `store_host` and `constants`, for processors that build answers.
     """
 
@@ -87,7 +92,7 @@ class SendTurn:
         self._transactions = transactions
         self._on_messages = on_messages
         self.store_host = store_host
-        self._id_prefix = store_host.hex().upper().encode("ascii")
+        self.id_prefix = store_host.hex().upper().encode("ascii")
         self.answer_constants = dict(constants)
         self._ok = AnswerTemplate(
             ("msgId", "queueId", "queueOffset"), constants=self.answer_constants
@@ -97,9 +102,9 @@ class SendTurn:
         )
         self.channel: Channel | None = None
         self._senders: list[tuple[Channel, int]] = []  # with the index of its first answer
-        self._requests: list[RemotingCommand] = []
+        self._requests: list[_Request] = []
         self._answers: list[bytes] = []
-        self._waiting: list[bool] = []
+        self._waiting: list[int] = []  # answers that wait for disk and slaves: 0, 1, those of a run
 
     def begin(self, channel: Channel) -> None:
         """Start serving the requests of a connection in this turn.
@@ -139,7 +144,7 @@ class SendTurn:
             else self._ok.encode(
                 request.opaque,
                 request.serialize_type,
-                b"%b%016X" % (self._id_prefix, physical_offset),
+                b"%b%016X" % (self.id_prefix, physical_offset),
                 b"%d" % queue_id,
                 b"%d" % queue_offset,
             )
@@ -147,6 +152,17 @@ class SendTurn:
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(answer)
+
+    @property
+    def answer_parts(self) -> tuple[bytes, ...]:
+        """What all answers of `accept` with a binary header share."""
+        return self._ok.binary_parts
+
+    def accept_run(self, run: AppendedRun) -> None:
+        """Keep the answers to a run of sends, all of which wait for disk and slaves."""
+        self._requests.append(run)
+        self._waiting.append(run.send_count)
+        self._answers.append(run.answers)
 
     def accept_half(
         self,
@@ -169,7 +185,7 @@ class SendTurn:
                 request.opaque,
                 request.serialize_type,
                 (
-                    b"%b%016X" % (self._id_prefix, physical_offset),
+                    b"%b%016X" % (self.id_prefix, physical_offset),
                     b"%d" % queue_id,
                     b"%d" % queue_offset,
                     unique_key,
@@ -230,22 +246,20 @@ class SendTurn:
     def _commit_and_answer(
         self,
         senders: list[tuple[Channel, int]],
-        requests: list[RemotingCommand],
+        requests: list[_Request],
         answers: list[bytes],
-        waiting: list[bool],
+        waiting: list[int],
     ) -> None:
         self._transactions.before_commit()
         try:
             arrivals = self._store.commit()
         except StoreIOError as error:
             self._transactions.after_commit(False)
-            logger.error("%d sends were not stored: %s", len(requests), error)
+            count = sum(r.send_count if isinstance(r, AppendedRun) else 1 for r in requests)
+            logger.error("%d sends were not stored: %s", count, error)
             remark = self._store.trouble or str(error)
             refusal = self.refusal(PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark))
-            answers = [
-                b"" if r.is_oneway else encode(r.answer(refusal.code, refusal.remark))
-                for r in requests
-            ]
+            answers = [_refused(request, refusal) for request in requests]
         else:
             self._transactions.after_commit(True)
             if arrivals:
@@ -265,9 +279,9 @@ class SendTurn:
     def _answer_when_safe(
         self,
         senders: list[tuple[Channel, int]],
-        requests: list[RemotingCommand],
+        requests: list[_Request],
         answers: list[bytes],
-        waiting: list[bool],
+        waiting: list[int],
     ) -> None:
         """Release the answers that need not wait for disk and slaves; the others together later."""
         ends = [start for _, start in senders[1:]] + [len(answers)]
@@ -292,7 +306,16 @@ class SendTurn:
         return refusal_of_put(refusal, self._store.config)
 
 
-def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> bytes:
+def _refused(request: _Request, refusal: RequestRefused) -> bytes:
+    """The answers that replace those of a request whose turn could not be written."""
+    if isinstance(request, AppendedRun):
+        # The answers have the opaques, and a run has only sends with a binary header.
+        answers = FrameDecoder().receive_data(request.answers)
+        return b"".join([encode(each.answer(refusal.code, refusal.remark)) for each in answers])
+    return b"" if request.is_oneway else encode(request.answer(refusal.code, refusal.remark))
+
+
+def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
     """The answer with the code for a message that is stored, but not fsynced or replicated.
 
     Only sends get the code for a missing slave: a client that sent a message back, or ended a
@@ -302,6 +325,11 @@ def _as(status: PutMessageStatus, request: RemotingCommand, answer: bytes) -> by
     code = _CODES.get(status)
     if code is None or not answer:  # safe, or oneway
         return answer
+    if isinstance(request, AppendedRun):
+        commands = FrameDecoder().receive_data(answer)
+        for command in commands:
+            command.code = code
+        return b"".join(map(encode, commands))
     if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _SENDS:
         return answer
     command = decode_frame(answer)

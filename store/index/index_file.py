@@ -16,11 +16,13 @@ that a damaged file cannot put the broker into an endless loop.
 from __future__ import annotations
 
 import mmap
+import struct
 import sys
 import zlib
 from array import array
 
 from ...common.java_integers import INT32_MAX
+from ...native import Extension
 from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import (
@@ -44,6 +46,10 @@ REBUILD_COUNT = 2048
 
 CHAIN_LENGTH_MAX = 1_000_000
 """Entries of one slot read per query; Apache's only limit is the file's 20 million."""
+
+PACKED_ENTRY = struct.Struct("=Iqq")
+"""(key hash, physical offset, store timestamp ms): an entry as the C extension packs it for
+`put_packed`, in the machine's byte order. It is never in a file."""
 
 _NO_HEADER = bytes(INDEX_HEADER_SIZE)
 _pack_entry = ENTRY.pack
@@ -321,12 +327,40 @@ class IndexFile:
             if count == 1:
                 self.begin_physical_offset = physical_offset
                 self.begin_timestamp_ms = begin = store_timestamp_ms
+                known_ms = -1  # the first entry counts from the previous file's end
             count += 1
         self.hash_slot_count += new_slots
         self.index_count = count
         self.end_physical_offset = entries[-1][1]
         self.end_timestamp_ms = entries[-1][2]
         return count - first
+
+    def put_packed(self, native: Extension, entries: bytes, first: int) -> int:
+        """As `put_many`, for entries that the C extension packed.
+
+        Args:
+          native: the extension.
+          entries: PACKED_ENTRY_SIZE bytes each.
+          first: the number of the first one to append.
+        """
+        assert self._slots is not None
+        assert not self.is_rebuilding
+        packed, count, new_slots = native.index_put(
+            self._slots, self.slot_count, self.index_count, self.index_count_max,
+            self.begin_timestamp_ms, entries, first,
+        )  # fmt: skip
+        if not count:
+            return 0
+        unpack, size = PACKED_ENTRY.unpack_from, PACKED_ENTRY.size
+        if self.index_count == 1:
+            _, self.begin_physical_offset, self.begin_timestamp_ms = unpack(entries, first * size)
+        _, self.end_physical_offset, self.end_timestamp_ms = unpack(
+            entries, (first + count - 1) * size
+        )
+        self._pending += packed
+        self.hash_slot_count += new_slots
+        self.index_count += count
+        return count
 
     @property
     def has_much_pending(self) -> bool:

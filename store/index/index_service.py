@@ -14,24 +14,20 @@ messages; it never answers wrong ones. Invalid files are removed and rebuilt fro
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from ...common.java_hash import (
-    hash_continue,
-    hash_prefix,
-    index_key_hash,
-    index_key_hash_after,
-)
-from ...common.message_properties import KEYS_HEAD, UNIQUE_KEY_HEAD, find_property
+from ...common.java_hash import hash_prefix, index_key_hash
+from ...native import Extension, extension
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..clock import Clock
 from ..disk.os_disk import Disk
 from ..errors import StoreError, StoreIOError
 from ..format import FILE_MARKS_COUNT_MAX
 from ..recovery.checkpoint import Checkpoint, IndexProgress
-from .index_file import IndexFile
+from .index_backlog import IndexBacklog, Indexed
+from .index_entries import entries_of, entries_of_items
+from .index_file import PACKED_ENTRY, IndexFile
 from .index_loading import IndexLoader, LogSpan
 
 logger = logging.getLogger(__name__)
@@ -53,11 +49,6 @@ disk has room again, and so does the index."""
 
 CLOSE_WORK_S = 10.0
 """Time that a stop may spend on unbuilt entries; the next start builds the rest."""
-
-
-IndexItem: TypeAlias = tuple[int, bytes, int, int]
-"""(hash of "topic#", properties, physical offset, store timestamp ms) of one message. A plain
-tuple: each put creates one, and a NamedTuple takes four times as long."""
 
 
 class IndexedRecord(NamedTuple):
@@ -125,6 +116,7 @@ class IndexService:
       folder: of the files.
       slot_count, index_count_max: of each file (maxHashSlotNum, maxIndexNum).
       read_log: reads records again.
+      native: the C extension, which packs the usual entries; None: pure Python.
 
     Attributes:
       folder: of the files.
@@ -141,6 +133,7 @@ class IndexService:
         slot_count: int,
         index_count_max: int,
         read_log: RecordsFrom,
+        native: Extension | None = extension,
     ) -> None:
         self.files: list[IndexFile] = []
         self.is_broken = False
@@ -151,7 +144,8 @@ class IndexService:
         self._slot_count = slot_count
         self._index_count_max = index_count_max
         self._read_log = read_log
-        self._backlog: deque[IndexItem] = deque()
+        self._backlog = IndexBacklog(has_runs=native is not None)
+        self._native = native
         self._catch_up: int | None = None
         self._reader: Iterator[IndexedRecord] | None = None
         self._current: IndexFile | None = None
@@ -255,7 +249,7 @@ class IndexService:
     def _indexed_offset(self, dispatched_offset: int) -> int:
         if self._catch_up is not None:
             return self._catch_up
-        return self._backlog[0][2] if self._backlog else dispatched_offset
+        return self._backlog.first_offset if self._backlog else dispatched_offset
 
     def catch_up_from(self, physical_offset: int) -> None:
         """Index the log from an offset to its end, before the items of `add`.
@@ -299,14 +293,14 @@ class IndexService:
         self.is_broken = False
         self.catch_up_from(0)
 
-    def add(self, items: list[IndexItem]) -> None:
+    def add(self, items: list[Indexed]) -> None:
         """Add the items of one commit, in the log's order."""
         if self._catch_up is not None or self.is_broken:
             return
-        if len(self._backlog) > BACKLOG_COUNT_MAX:
-            self.catch_up_from(self._backlog[0][2])
+        if self._backlog.count > BACKLOG_COUNT_MAX:
+            self.catch_up_from(self._backlog.first_offset)
             return
-        self._backlog.extend(items)
+        self._backlog.add(items)
 
     @property
     def is_idle(self) -> bool:
@@ -352,7 +346,7 @@ class IndexService:
                     begin = self._catch_up
                     self._work_from_log(SLICE_COUNT)
                 else:
-                    begin = self._backlog[0][2]
+                    begin = self._backlog.first_offset
                     self._work_from_backlog(SLICE_COUNT)
                 self._is_failing = False
                 if self._clock.monotonic_s() >= until:
@@ -469,37 +463,20 @@ class IndexService:
             file.close()
 
     def _work_from_backlog(self, count: int) -> None:
-        popleft = self._backlog.popleft
-        last_topic_hash, last_head, head_hash = 0, b"", 0
-        batch: list[tuple[int, int, int]] = []
-        for _ in range(min(count, len(self._backlog))):
-            topic_hash, properties, physical_offset, timestamp_ms = popleft()
-            # The usual message has no KEYS and one unique key, which differs from the previous
-            # message's in the last four digits only. `_index` handles all others.
-            at = properties.rfind(UNIQUE_KEY_HEAD)
-            end = properties.find(b"\x02", at + 9)
-            key = properties[at + 9 : end if end > 0 else None]
-            if (
-                at < 0
-                or (at and properties[at - 1] != 2)
-                or len(key) < 8
-                or KEYS_HEAD in properties
-                or not key.isascii()
-            ):
-                self._put_many(batch)
-                batch = []
-                self._index(topic_hash, properties, physical_offset, timestamp_ms)
-                continue
-            head = key[:-4]
-            if head != last_head or topic_hash != last_topic_hash:
-                last_topic_hash, last_head = topic_hash, head
-                head_hash = hash_continue(topic_hash, head.decode()) * 923521  # 31 ** 4
-            a, b, c, d = key[-4:]
-            code = (head_hash + a * 29791 + b * 961 + c * 31 + d) & 0xFFFFFFFF
-            if code >= 0x80000000:
-                code = (0x100000000 - code) & 0x7FFFFFFF
-            batch.append((code, physical_offset, timestamp_ms))
-        self._put_many(batch)
+        run = self._backlog.take_run() if self._native is not None else None
+        if run is not None:
+            self._put_packed(run.entries)
+            return
+        items = self._backlog.take(count)
+        if self._native is None:
+            self._put_many(entries_of_items(items))
+            return
+        while items:
+            entries, done = self._native.index_entries(items)
+            self._put_packed(entries)
+            if done < len(items):  # an unusual one, such as one with keys that are not ASCII
+                self._index(*items[done])
+            items = items[done + 1 :]
 
     def _put_many(self, batch: list[tuple[int, int, int]]) -> None:
         while batch:
@@ -507,6 +484,18 @@ class IndexService:
             if file is None or file.is_full():
                 file = self._next_file()
             batch = batch[file.put_many(batch) :]
+            if file.has_much_pending:
+                file.write_entries()
+
+    def _put_packed(self, entries: bytes) -> None:
+        """`_put_many` of entries that the C extension packed."""
+        assert self._native is not None
+        done, count = 0, len(entries) // PACKED_ENTRY.size
+        while done < count:
+            file = self._current
+            if file is None or file.is_full():
+                file = self._next_file()
+            done += file.put_packed(self._native, entries, done)
             if file.has_much_pending:
                 file.write_entries()
 
@@ -527,7 +516,7 @@ class IndexService:
                 self._index(hash_prefix(f"{topic}#"), properties, physical_offset, timestamp_ms)
             elif physical_offset == newest:
                 # A file may have become full between two keys of one message.
-                entries = _entries(
+                entries = entries_of(
                     hash_prefix(f"{topic}#"), properties, physical_offset, timestamp_ms
                 )
                 self._put_many(entries[self._count_at_end(physical_offset) :])
@@ -545,7 +534,7 @@ class IndexService:
     def _index(
         self, topic_hash: int, properties: bytes, physical_offset: int, timestamp_ms: int
     ) -> None:
-        self._put_many(_entries(topic_hash, properties, physical_offset, timestamp_ms))
+        self._put_many(entries_of(topic_hash, properties, physical_offset, timestamp_ms))
 
     def _next_file(self) -> IndexFile:
         if self._current is None and self.files and not self.files[-1].is_full():
@@ -577,21 +566,3 @@ class IndexService:
         return IndexFile(
             self._disk, path, slot_count=self._slot_count, index_count_max=self._index_count_max
         )
-
-
-def _entries(
-    topic_hash: int, properties: bytes, physical_offset: int, timestamp_ms: int
-) -> list[tuple[int, int, int]]:
-    """The entries of one message: one for its unique key, then one for each of its keys."""
-    entries = []
-    unique_key = find_property(properties, b"UNIQ_KEY")
-    if unique_key is not None:
-        code = index_key_hash_after(topic_hash, str(unique_key, "utf-8", "replace"))
-        entries.append((code, physical_offset, timestamp_ms))
-    keys = find_property(properties, b"KEYS")
-    if keys is not None:
-        for key in str(keys, "utf-8", "replace").split(" "):
-            if key:
-                code = index_key_hash_after(topic_hash, key)
-                entries.append((code, physical_offset, timestamp_ms))
-    return entries

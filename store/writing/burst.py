@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..index.index_service import IndexItem
+from ..index.index_backlog import Indexed
 from ..queues.consume_queue import ConsumeQueue
 
 NO_PUTS: Final = -1
@@ -24,7 +24,7 @@ class Burst:
       pending: pieces of the current file's bytes, in order; they begin at `pending_start`.
       segments: (physical offset, pieces) of the files before it.
       touched: queues whose newest units are not committed, each once.
-      index_items: one for each record that the index takes.
+      index_items: the records that the index takes.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Burst:
         self.pending_start = 0
         self.segments: list[tuple[int, list[bytes | memoryview]]] = []
         self.touched: list[ConsumeQueue] = []
-        self.index_items: list[IndexItem] = []
+        self.index_items: list[Indexed] = []
 
     @property
     def is_empty(self) -> bool:

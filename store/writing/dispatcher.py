@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Set
 from typing import NamedTuple
 
 from ..format import Key
-from ..index.index_service import IndexItem, IndexService
+from ..index.index_backlog import Indexed
+from ..index.index_service import IndexService
 from ..queues.consume_queue import ConsumeQueue
 from .activity import Activity
 
@@ -27,7 +28,7 @@ class HeldCommit(NamedTuple):
 
     end: int
     queues: list[tuple[ConsumeQueue, int]]
-    items: list[IndexItem]
+    items: list[Indexed]
 
 
 def _ignore(_: Collection[Key]) -> None:
@@ -54,7 +55,7 @@ class Dispatcher:
         self._activity = activity
         self._held: list[HeldCommit] = []
 
-    def show(self, end: int, touched: list[ConsumeQueue], items: list[IndexItem]) -> list[Key]:
+    def show(self, end: int, touched: list[ConsumeQueue], items: list[Indexed]) -> list[Key]:
         """Make a commit visible; returns the keys of its queues."""
         for queue in touched:
             queue.max_offset = queue.committed_offset = queue.next_offset
@@ -63,7 +64,7 @@ class Dispatcher:
             self._index.add(items)
         return [queue.key for queue in touched]
 
-    def hold(self, end: int, touched: list[ConsumeQueue], items: list[IndexItem]) -> None:
+    def hold(self, end: int, touched: list[ConsumeQueue], items: list[Indexed]) -> None:
         """Keep a commit until an fsync has covered it."""
         ends = []
         for queue in touched:

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
 from ...common.message_properties import TAGS_HEAD, find_property
+from ...native import Extension, extension
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
 from ...remoting.message_codec import (
     MAGIC_V1,
@@ -39,7 +40,7 @@ from ...remoting.sys_flag import (
 )
 from ..config import MessageStoreConfig
 from ..format import UNIT
-from ..index.index_service import IndexItem
+from ..index.index_backlog import IndexItem, IndexRun
 from ..offsets import PhysicalOffset, QueueOffset
 from ..queues.batch_consume_queue import BATCH_SIZE_MAX, batch_refusal, with_inner_base
 from ..queues.consume_queue import ConsumeQueue
@@ -74,10 +75,15 @@ class MessageAppender:
       config: limits.
       queue_store: the store's.
       writer: commits what is put.
+      native: the C extension, which packs the usual batches; None: pure Python.
     """
 
     def __init__(
-        self, config: MessageStoreConfig, queue_store: ConsumeQueueStore, writer: LogWriter
+        self,
+        config: MessageStoreConfig,
+        queue_store: ConsumeQueueStore,
+        writer: LogWriter,
+        native: Extension | None = extension,
     ) -> None:
         self._writer = writer
         self._burst = writer.burst
@@ -88,6 +94,8 @@ class MessageAppender:
         self._append_crc = config.enabled_append_prop_crc
         # No queue has this magic, so every put takes the slow path when records get a checksum.
         self._usual_magic = _NO_MAGIC if self._append_crc else MAGIC_V1
+        self._native = native
+        self._put_fast = self._put_usual_batch if native is None else self._put_packed_batch
 
     def put_message(
         self,
@@ -244,7 +252,7 @@ class MessageAppender:
             and len(born_host) + len(store_host) == 16
         ):  # fmt: skip
             first = QueueOffset(queue.next_offset)
-            offsets = self._put_usual_batch(queue, batch)
+            offsets = self._put_fast(queue, batch)
             if offsets:
                 return (None, offsets, first)
         return self._put_unusual_batch(queue, batch)
@@ -328,6 +336,28 @@ class MessageAppender:
         if queue.next_offset == queue.committed_offset:
             burst.touched.append(queue)
         queue.next_offset = queue_offset
+        return offsets
+
+    def _put_packed_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> list[PhysicalOffset]:
+        """`_put_usual_batch` by the C extension, which leaves some batches to pure Python."""
+        assert self._native is not None
+        burst = self._burst
+        packed = self._native.pack_batch(
+            batch.body, batch.properties, queue.key[1], queue.next_offset, burst.append_offset,
+            burst.file_end, queue.topic_field, queue.topic_hash, batch.sys_flag & _NOT_V6,
+            batch.born_timestamp_ms, batch.born_host, burst.now_ms, batch.store_host,
+            batch.reconsume_times,
+        )  # fmt: skip
+        if packed is None:
+            return self._put_usual_batch(queue, batch)
+        records, units, offsets, entries = packed
+        burst.pending.append(records)
+        burst.index_items.append(IndexRun(len(offsets), entries, burst.append_offset))
+        burst.append_offset += len(records)
+        queue.tail += units
+        if queue.next_offset == queue.committed_offset:
+            burst.touched.append(queue)
+        queue.next_offset += len(offsets)
         return offsets
 
     def _put_inner_batch(self, queue: ConsumeQueue, batch: InnerMessage, count: int) -> BatchResult:

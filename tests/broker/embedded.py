@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import trio
@@ -12,6 +13,7 @@ import trio.testing
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
 from trocket.broker.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.native import Extension, extension
 from trocket.remoting.client import RemotingClient
 from trocket.store.clock import Clock
 from trocket.store.config import MessageStoreConfig
@@ -99,6 +101,8 @@ async def embedded_broker(
     clock: Clock | None = None,
     client: RemotingClient | None = None,
     open_process: OpenProcess = open_filter_server,
+    random: Random | None = None,
+    native: Extension | None = extension,
     **options: Any,
 ) -> AsyncIterator[Broker]:
     """Run a broker until the block ends.
@@ -107,6 +111,8 @@ async def embedded_broker(
       disk: with what an earlier one left; None: empty.
       client: calls the name servers.
       open_process: starts a filter server.
+      random: of the broker.
+      native: the C extension; None: pure Python.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
     store_options = {
@@ -127,6 +133,8 @@ async def embedded_broker(
         listeners=[],
         client=client,
         open_process=open_process,
+        random=random,
+        native=native,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(controller.run)

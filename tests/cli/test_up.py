@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from trocket import native
+
 from .conftest import Command
 
 pytestmark = pytest.mark.slow
@@ -48,6 +50,7 @@ def test_it_says_where_what_is_and_ends_with_a_line_that_begins_with_ready(
     text = "".join(lines)
     assert str(home / "store") in text
     assert "self-check" in text
+    assert f"hot path     {native.choice.description}\n" in text
     for language in ("Java", "Go", "Python"):
         assert f"\n  {language} " in text
     assert float(lines[-1].split()[1]) > 0

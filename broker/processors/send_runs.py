@@ -1,0 +1,64 @@
+"""Runs of sends: the plain sends at the beginning of a burst, served by the C extension.
+
+`SendMessageProcessor` serves all others, and is the specification of these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...remoting.channel import Channel
+from ...remoting.errors import RequestRefused
+from ...remoting.request_codes import RequestCode
+from ...store.writing.run_appender import RunAppender
+from .added_properties import AddedProperties
+from .send_topics import SendTopics
+from .send_turn import SendTurn
+
+_BINARY: Final = 1
+_SENDS: Final = frozenset(
+    int(code).to_bytes(2, "big") for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
+)
+_NONE: Final = (0, 0)
+
+
+class SendRunProcessor:
+    """Stores runs of plain sends, and has the turn answer them.
+
+    Args:
+      runs: the store's.
+      turn: of the broker.
+      topics: of the broker, which accepts messages for ordered topics, too.
+      added: the properties that the broker adds to each message.
+    """
+
+    def __init__(
+        self, runs: RunAppender, turn: SendTurn, topics: SendTopics, added: AddedProperties
+    ) -> None:
+        self._append = runs.append
+        self._turn = turn
+        self._rules = runs.rules(
+            topics.table,
+            topics.checked,
+            added=added.first,
+            store_host=turn.store_host,
+            id_prefix=turn.id_prefix,
+            answer_parts=turn.answer_parts,
+        )
+
+    def process_run(self, data: bytes, frame_size_max: int, channel: Channel) -> tuple[int, int]:
+        """Serve the run at the beginning of received bytes; see `RunProcessor`."""
+        # A binary header, of a send: code and serialization are always at the same place.
+        if data[8:10] not in _SENDS or data[4] != _BINARY:
+            return _NONE
+        turn = self._turn
+        if channel is not turn.channel:
+            try:
+                turn.begin(channel)
+            except RequestRefused:  # each send is refused, one by one
+                return _NONE
+        run = self._append(self._rules, data, frame_size_max, channel.remote_host)
+        if run is None:
+            return _NONE
+        turn.accept_run(run)
+        return run.size, run.send_count

@@ -1,0 +1,143 @@
+"""Extension: the functions of the C extension, as Python calls them.
+
+Each does the usual case of a function in pure Python, which is its specification, stands beside its
+use, and is named below. "Not for me" means: nothing was changed, and the pure function must do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Extension(Protocol):
+    """The module `trocket.native._native`; arguments are positional.
+
+    Attributes:
+      sources_crc: checksum of the sources that it was built from.
+    """
+
+    sources_crc: int
+
+    def decode_frames(
+        self,
+        command_class: type,
+        no_fields: Mapping[str, str],
+        header_size_max: int,
+        fields_max: int,
+        data: bytes,
+        position: int,
+        frame_size_max: int,
+        commands: list[Any],
+        /,
+    ) -> int:
+        """Decode frames with a binary header, no remark, and not of pulls, from a position on.
+
+        Returns: the position of the first byte that is not decoded: of an incomplete frame, or of
+          one that is not for me. Pure: `codec.FrameDecoder.receive_data`.
+        """
+
+    def find_property(self, properties: bytes, name: bytes, /) -> bytes | None:
+        """One property's value. Pure: `message_properties.find_property`."""
+
+    def index_entries(self, items: list[tuple[int, bytes, int, int]], /) -> tuple[bytes, int]:
+        """Pack the entries of messages for the index. Pure: `index_entries.entries_of_items`.
+
+        Args:
+          items: `IndexItem`s.
+
+        Returns: the entries for `index_put`, and the number of items done; fewer than given: the
+          next one is not for me.
+        """
+
+    def index_put(
+        self,
+        slots: memoryview,
+        slot_count: int,
+        index_count: int,
+        index_count_max: int,
+        begin_ms: int,
+        entries: bytes,
+        first: int,
+        /,
+    ) -> tuple[bytes, int, int]:
+        """Enter entries into the slots of an index file. Pure: `IndexFile.put_many`.
+
+        Args:
+          slots: the file's table, int32; it is changed.
+          slot_count, index_count, index_count_max, begin_ms: of the file.
+          entries: packed by this extension.
+          first: the number of the first one to enter.
+
+        Returns: the bytes for the file, the number of entered entries, and how many of their slots
+          were free.
+        """
+
+    def pack_batch(
+        self,
+        body: bytes,
+        added: bytes,
+        queue_id: int,
+        queue_offset: int,
+        physical_offset: int,
+        file_end: int,
+        topic_field: bytes,
+        topic_hash: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        store_ms: int,
+        store_host: bytes,
+        reconsume_times: int,
+        /,
+    ) -> tuple[bytes, bytes, list[Any], bytes] | None:
+        """Pack a batch. Pure: `MessageAppender._put_usual_batch`.
+
+        Returns: the records, the units, the physical offsets, and the entries for `index_put`;
+          None: not for me.
+        """
+
+    def fill_answer(
+        self,
+        parts: tuple[bytes, ...],
+        opaque: int,
+        first: bytes,
+        second: bytes,
+        third: bytes,
+        body_size: int,
+        /,
+    ) -> bytes:
+        """An answer's frame with a binary header. Pure: `AnswerTemplate.encode`."""
+
+    def batch_ids(self, prefix: bytes, offsets: list[Any], /) -> str:
+        """The ids of a batch's messages. Pure: `send_batch.batch_ids`.
+
+        Args:
+          prefix: the store host in hexadecimal digits, with which each id begins.
+          offsets: physical offsets.
+        """
+
+    def pack_sends(
+        self,
+        rules: tuple[Any, ...],
+        header_size_max: int,
+        data: bytes,
+        frame_size_max: int,
+        born_host: bytes,
+        store_ms: int,
+        physical_offset: int,
+        file_end: int,
+        touched: list[Any],
+        /,
+    ) -> tuple[int, int, bytes, bytes, bytes] | None:
+        """Store the run of plain sends at the beginning of received bytes, or nothing of it.
+
+        Units are appended to the queues, and queues to `touched`. Pure: `SendMessageProcessor`,
+        `MessageAppender.put_message` and `SendTurn.accept`, one after the other.
+
+        Args:
+          rules: see `run_appender.SendRules`.
+
+        Returns: the bytes of the run's frames, the number of sends, the records, the answers, and
+          the entries for `index_put`; None: the first frame is not for me.
+        """

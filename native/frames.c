@@ -1,0 +1,230 @@
+/* Frames with a binary header, from received bytes to commands.
+
+   Pure Python: remoting/codec.py, which has the layout. */
+#include "native.h"
+
+#define ROCKETMQ 1      /* the serialization of the header */
+#define PULL_MESSAGE 11 /* Python knows most pulls by their bytes: remoting/pull_fields.py */
+
+static PyObject *
+new_text(Span span)
+{
+    if (span.size == 1 && span.bytes[0] < 0x80)
+        return PyUnicode_FromOrdinal(span.bytes[0]); /* one object for each */
+    if (!is_ascii(span.bytes, span.size))
+        return PyUnicode_DecodeUTF8((const char *)span.bytes, (Py_ssize_t)span.size, "replace");
+    PyObject *text = PyUnicode_New((Py_ssize_t)span.size, 127);
+    if (text != NULL && span.size)
+        memcpy(PyUnicode_1BYTE_DATA(text), span.bytes, span.size);
+    return text;
+}
+
+/* The slot of a name. Headers have few names, so the table nearly always has them already; a name
+   that shares its slot with another replaces it, so that no peer can fill the table. */
+static Name *
+name_slot(State *state, Span name)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t at = 0; at < name.size; at++)
+        hash = (hash ^ name.bytes[at]) * 16777619u;
+    Name *slot = &state->names[(hash ^ hash >> 16) & (NAMES_COUNT - 1)];
+    if (slot->name != NULL && slot->size == name.size &&
+        memcmp(slot->bytes, name.bytes, name.size) == 0)
+        return slot;
+    PyObject *text = new_text(name);
+    if (text == NULL)
+        return NULL;
+    PyUnicode_InternInPlace(&text);
+    memcpy(slot->bytes, name.bytes, name.size);
+    slot->size = name.size;
+    Py_CLEAR(slot->value);
+    Py_XSETREF(slot->name, text);
+    return slot;
+}
+
+/* The value as text; the object of the last header if it is the same, as most of them are. */
+static PyObject *
+value_of(Name *slot, Span value)
+{
+    if (value.size > VALUE_SIZE_MAX || !is_ascii(value.bytes, value.size))
+        return new_text(value);
+    PyObject *last = slot->value;
+    if (last != NULL && (size_t)PyUnicode_GET_LENGTH(last) == value.size &&
+        memcmp(PyUnicode_1BYTE_DATA(last), value.bytes, value.size) == 0)
+        return Py_NewRef(last);
+    PyObject *text = new_text(value);
+    if (text != NULL)
+        Py_XSETREF(slot->value, Py_NewRef(text));
+    return text;
+}
+
+static int
+add_field(State *state, PyObject *fields, Span name, Span value)
+{
+    PyObject *key, *text;
+    if (name.size <= NAME_SIZE_MAX && is_ascii(name.bytes, name.size)) {
+        Name *slot = name_slot(state, name);
+        if (slot == NULL)
+            return -1;
+        key = Py_NewRef(slot->name);
+        text = value_of(slot, value);
+    } else {
+        key = new_text(name);
+        text = key ? new_text(value) : NULL;
+    }
+    int failed = text == NULL ? -1 : PyDict_SetItem(fields, key, text);
+    Py_XDECREF(key);
+    Py_XDECREF(text);
+    return failed;
+}
+
+/* Cut the next field off a header's fields; 0: they are malformed. */
+int
+next_field(Span *fields, Span *name, Span *value)
+{
+    const uint8_t *at = fields->bytes;
+    size_t left = fields->size;
+    if (left < 2)
+        return 0;
+    name->size = load_u16(at);
+    name->bytes = at + 2;
+    left -= 2;
+    if (left < name->size || left - name->size < 4)
+        return 0;
+    at = name->bytes + name->size;
+    left -= name->size + 4;
+    value->size = load_u32(at);
+    value->bytes = at + 4;
+    if (value->size > left)
+        return 0;
+    fields->bytes = value->bytes + value->size;
+    fields->size = left - value->size;
+    return 1;
+}
+
+/* The fields of a header as a dict; NULL without an exception: they are malformed or too many. */
+static PyObject *
+decode_fields(State *state, Span fields, Py_ssize_t fields_max)
+{
+    PyObject *decoded = PyDict_New();
+    if (decoded == NULL)
+        return NULL;
+    Span name, value;
+    for (Py_ssize_t seen = 0; fields.size; seen++)
+        if (seen == fields_max || !next_field(&fields, &name, &value) ||
+            add_field(state, decoded, name, value) < 0) {
+            Py_DECREF(decoded);
+            return NULL;
+        }
+    return decoded;
+}
+
+/* A command of its parts; steals `fields`. */
+static PyObject *
+make_command(State *state, PyObject *command_class, PyObject *fields, const uint8_t *header,
+             Span body)
+{
+    PyObject *parts[9] = {
+        PyLong_FromLong((int16_t)load_u16(header)),
+        fields,
+        PyBytes_FromStringAndSize((const char *)body.bytes, (Py_ssize_t)body.size),
+        Py_NewRef(Py_None), /* remark */
+        PyLong_FromLong((int32_t)load_u32(header + 5)),
+        PyLong_FromLong((int32_t)load_u32(header + 9)),
+        PyLong_FromLong(header[2]),
+        PyLong_FromLong((int16_t)load_u16(header + 3)),
+        Py_NewRef(state->one), /* serialize_type */
+    };
+    PyObject *command = NULL;
+    int complete = 1;
+    for (int part = 0; part < 9; part++)
+        complete &= parts[part] != NULL;
+    if (complete)
+        command = PyObject_Vectorcall(command_class, parts, 9, NULL);
+    for (int part = 0; part < 9; part++)
+        Py_XDECREF(parts[part]);
+    return command;
+}
+
+/* The limits of frames, and the objects that commands are made of; borrowed from the caller. */
+typedef struct {
+    PyObject *command_class, *no_fields;
+    size_t header_size_max, frame_size_max;
+    Py_ssize_t fields_max;
+} Reading;
+
+/* The parts of the frame at the beginning of `data`; 0: it is not complete or not usual. */
+int
+next_frame(Span data, size_t frame_size_max, size_t header_size_max, Frame *frame)
+{
+    if (data.size < FRAME_START_SIZE + HEADER_SIZE)
+        return 0;
+    size_t length = load_u32(data.bytes), mark = load_u32(data.bytes + 4);
+    size_t header_size = mark & 0xFFFFFF;
+    if (mark >> 24 != ROCKETMQ || length < 4 || length > frame_size_max ||
+        length > data.size - 4 || header_size > length - 4 || header_size < HEADER_SIZE ||
+        header_size > header_size_max)
+        return 0;
+    frame->header = data.bytes + FRAME_START_SIZE;
+    size_t remark_size = load_u32(frame->header + 13), fields_size = load_u32(frame->header + 17);
+    if (remark_size != 0 || fields_size > header_size - HEADER_SIZE)
+        return 0;
+    frame->fields = (Span){frame->header + HEADER_SIZE, fields_size};
+    frame->body = (Span){frame->header + header_size, length - 4 - header_size};
+    frame->size = 4 + length;
+    return 1;
+}
+
+/* NULL without an exception: its fields are not usual. */
+static PyObject *
+decode_frame(State *state, const Reading *reading, const Frame *frame)
+{
+    PyObject *fields = frame->fields.size == 0
+                           ? Py_NewRef(reading->no_fields)
+                           : decode_fields(state, frame->fields, reading->fields_max);
+    if (fields == NULL)
+        return NULL;
+    return make_command(state, reading->command_class, fields, frame->header, frame->body);
+}
+
+PyObject *
+decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (argument_count("decode_frames", count, 8) < 0)
+        return NULL;
+    State *state = state_of(module);
+    Reading reading = {arguments[0], arguments[1], PyLong_AsSize_t(arguments[2]), 0,
+                       PyLong_AsSsize_t(arguments[3])};
+    PyObject *received = arguments[4], *commands = arguments[7];
+    size_t position = PyLong_AsSize_t(arguments[5]);
+    reading.frame_size_max = PyLong_AsSize_t(arguments[6]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyList_CheckExact(commands)) {
+        PyErr_SetString(PyExc_TypeError, "decode_frames() appends to a list");
+        return NULL;
+    }
+    if (!PyBytes_CheckExact(received) || position > (size_t)PyBytes_GET_SIZE(received))
+        return PyLong_FromSize_t(position);
+    Span data = span_of(received);
+    data.bytes += position;
+    data.size -= position;
+    Frame frame;
+    while (next_frame(data, reading.frame_size_max, reading.header_size_max, &frame) &&
+           load_u16(frame.header) != PULL_MESSAGE) {
+        PyObject *command = decode_frame(state, &reading, &frame);
+        if (command == NULL) {
+            if (PyErr_Occurred())
+                return NULL;
+            break;
+        }
+        int failed = PyList_Append(commands, command);
+        Py_DECREF(command);
+        if (failed)
+            return NULL;
+        data.bytes += frame.size;
+        data.size -= frame.size;
+        position += frame.size;
+    }
+    return PyLong_FromSize_t(position);
+}

@@ -1,0 +1,147 @@
+/* The extension's parts: what one file provides for another. `extension.py` describes the functions
+   that Python calls.
+
+   Rules of all of it: nothing is global, every length is compared before it is used, no allocation
+   is taken for granted, and no Python code runs while a borrowed reference is in use. A function
+   that meets anything unusual returns "not for me" and has changed nothing: the pure Python code
+   then does it, and finds out what is wrong. */
+#ifndef TROCKET_NATIVE_H
+#define TROCKET_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "bytes.h"
+
+#define PROPERTIES_SIZE_MAX 0x7FFF
+#define HOST_SIZE 8 /* an IPv4 address and a port */
+#define UNIT_SIZE 20
+#define NAMES_COUNT 256 /* slots of the table of field names, a power of two */
+#define NAME_SIZE_MAX 40
+#define VALUE_SIZE_MAX 64
+
+/* A field's name, and the value that was last seen with it. */
+typedef struct {
+    uint8_t bytes[NAME_SIZE_MAX];
+    size_t size;
+    PyObject *name;  /* NULL: the slot is free */
+    PyObject *value; /* NULL: none yet */
+} Name;
+
+typedef struct {
+    uint32_t crc[8][256];
+    Name names[NAMES_COUNT];
+    PyObject *one;
+    /* attributes of a queue */
+    PyObject *magic, *topic_field, *topic_hash, *tail, *next_offset, *committed_offset;
+    /* attributes of a topic's configuration */
+    PyObject *write_queue_nums;
+} State;
+
+static inline State *
+state_of(PyObject *module)
+{
+    return (State *)PyModule_GetState(module);
+}
+
+/* Arguments: check the number of them, or read one; -1 with an exception set. */
+int argument_count(const char *function, Py_ssize_t given, Py_ssize_t wanted);
+int bytes_argument(PyObject *argument, Span *span);
+
+static inline PyObject *
+new_bytes(size_t size)
+{
+    return size > PY_SSIZE_T_MAX ? PyErr_NoMemory()
+                                 : PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+}
+
+static inline uint8_t *
+bytes_of(PyObject *bytes)
+{
+    return (uint8_t *)PyBytes_AS_STRING(bytes);
+}
+
+static inline Span
+span_of(PyObject *bytes)
+{
+    return (Span){bytes_of(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
+}
+
+/* A whole number within limits; 0 without an exception: it is none. */
+int number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number);
+
+/* hashes.c */
+void make_crc_table(State *state);
+uint32_t crc32_of(const State *state, Span span);
+uint32_t java_hash(uint32_t before, Span ascii);
+
+/* frames.c: the start of a frame with a binary header */
+#define FRAME_START_SIZE 8
+#define HEADER_SIZE 21 /* code, language, version, opaque, flag, size of remark, size of fields */
+
+typedef struct {
+    const uint8_t *header; /* the HEADER_SIZE bytes */
+    Span fields, body;
+    size_t size; /* of the frame */
+} Frame;
+
+int next_frame(Span data, size_t frame_size_max, size_t header_size_max, Frame *frame);
+int next_field(Span *fields, Span *name, Span *value);
+
+/* properties.c */
+typedef struct {
+    Span tags, unique_key, keys; /* `bytes` is NULL where there is none */
+} Keys;
+
+Span find_value(Span properties, const char *name, size_t name_size);
+Keys find_keys(Span properties);
+int needs_pure_record(Span properties);
+
+/* records.c */
+#define RECORD_HEAD_SIZE 88
+#define MAGIC_V1 0xDAA320A7u
+
+/* A record of a message in a plain queue, with IPv4 hosts. `added` are the broker's properties. */
+typedef struct {
+    uint32_t queue_id, flag, sys_flag, reconsume_times;
+    uint64_t queue_offset, physical_offset, born_ms, store_ms;
+    const uint8_t *born_host, *store_host;
+    Span body, topic_field, properties, added;
+} Record;
+
+size_t separator_size(const Record *record);
+size_t record_size(const Record *record);
+uint8_t *write_record(const State *state, uint8_t *at, const Record *record);
+uint8_t *write_unit(uint8_t *at, uint64_t physical_offset, size_t size, int64_t tags_code);
+
+/* index.c: entries that are not in a file yet, each ENTRY_SIZE bytes as this machine has numbers */
+#define ENTRY_SIZE 20
+
+int add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
+                int64_t store_ms);
+
+/* answers.c */
+typedef struct {
+    Span head, names[3], end;
+} AnswerParts;
+
+int answer_parts(PyObject *tuple, AnswerParts *parts);
+size_t answer_size(const AnswerParts *parts, const Span values[3]);
+uint8_t *write_answer(uint8_t *at, const AnswerParts *parts, uint32_t opaque,
+                      const Span values[3], size_t body_size);
+size_t write_hex(uint8_t *at, uint64_t value);
+
+/* The functions of the module; see extension.py. */
+#define DECLARE(name) \
+    PyObject *name(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+
+DECLARE(decode_frames);
+DECLARE(find_property);
+DECLARE(index_entries);
+DECLARE(index_put);
+DECLARE(pack_batch);
+DECLARE(pack_sends);
+DECLARE(fill_answer);
+DECLARE(batch_ids);
+
+#endif

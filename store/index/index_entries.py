@@ -1,0 +1,61 @@
+"""Index entries of messages: one for the unique key, then one for each of the keys. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ...common.java_hash import hash_continue, index_key_hash_after
+from ...common.message_properties import KEYS_HEAD, UNIQUE_KEY_HEAD, find_property
+from .index_backlog import IndexItem
+
+IndexEntry: TypeAlias = tuple[int, int, int]
+"""(key hash, physical offset, store timestamp ms), as `IndexFile.put_many` takes it."""
+
+
+def entries_of_items(items: list[IndexItem]) -> list[IndexEntry]:
+    """The entries of messages, in their order: `entries_of` each, in a fraction of its time."""
+    last_topic_hash, last_head, head_hash = 0, b"", 0
+    entries: list[IndexEntry] = []
+    for topic_hash, properties, physical_offset, timestamp_ms in items:
+        # The usual message has no KEYS and one unique key, which differs from the previous
+        # message's in the last four digits only. `entries_of` handles all others.
+        at = properties.rfind(UNIQUE_KEY_HEAD)
+        end = properties.find(b"\x02", at + 9)
+        key = properties[at + 9 : end if end > 0 else None]
+        if (
+            at < 0
+            or (at and properties[at - 1] != 2)
+            or len(key) < 8
+            or KEYS_HEAD in properties
+            or not key.isascii()
+        ):
+            entries += entries_of(topic_hash, properties, physical_offset, timestamp_ms)
+            continue
+        head = key[:-4]
+        if head != last_head or topic_hash != last_topic_hash:
+            last_topic_hash, last_head = topic_hash, head
+            head_hash = hash_continue(topic_hash, head.decode()) * 923521  # 31 ** 4
+        a, b, c, d = key[-4:]
+        code = (head_hash + a * 29791 + b * 961 + c * 31 + d) & 0xFFFFFFFF
+        if code >= 0x80000000:
+            code = (0x100000000 - code) & 0x7FFFFFFF
+        entries.append((code, physical_offset, timestamp_ms))
+    return entries
+
+
+def entries_of(
+    topic_hash: int, properties: bytes, physical_offset: int, timestamp_ms: int
+) -> list[IndexEntry]:
+    """The entries of one message: one for its unique key, then one for each of its keys."""
+    entries = []
+    unique_key = find_property(properties, b"UNIQ_KEY")
+    if unique_key is not None:
+        code = index_key_hash_after(topic_hash, str(unique_key, "utf-8", "replace"))
+        entries.append((code, physical_offset, timestamp_ms))
+    keys = find_property(properties, b"KEYS")
+    if keys is not None:
+        for key in str(keys, "utf-8", "replace").split(" "):
+            if key:
+                code = index_key_hash_after(topic_hash, key)
+                entries.append((code, physical_offset, timestamp_ms))
+    return entries

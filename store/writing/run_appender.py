@@ -1,0 +1,121 @@
+"""The appender of runs: received frames of plain sends, packed by the C extension in one call.
+
+The extension reads frames, and asks the rules of the broker for each; so this is the one place
+where the store sees frames. Without the extension there are no runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...native import Extension
+from ...remoting.codec import HEADER_SIZE_MAX
+from ..config import MessageStoreConfig
+from ..index.index_backlog import IndexRun
+from ..queues.consume_queue_store import ConsumeQueueStore
+from .log_writer import LogWriter
+
+
+class SendRules(NamedTuple):
+    """The broker's rules for plain sends, in the order that the extension expects.
+
+    Attributes:
+      topics: the configurations by name; they have `write_queue_nums`. Read at each send.
+      checked: names of topics whose sends must be checked. Read at each send.
+      queues: the store's, by topic and queue id. Read at each send.
+      added: the properties that the broker appends to each message's.
+      store_host: of the records, 8 bytes.
+      id_prefix: the store host in hexadecimal digits, with which each message id begins.
+      answer_parts: see `AnswerTemplate.binary_parts`.
+      body_size_max: bytes.
+    """
+
+    topics: dict[str, Any]
+    checked: set[str]
+    queues: Mapping[Any, Any]
+    added: bytes
+    store_host: bytes
+    id_prefix: bytes
+    answer_parts: tuple[bytes, ...]
+    body_size_max: int
+
+
+class AppendedRun(NamedTuple):
+    """A run that is part of the burst.
+
+    Attributes:
+      size: bytes of its frames.
+      send_count: at least one.
+      answers: the frames of their answers, one after the other.
+    """
+
+    size: int
+    send_count: int
+    answers: bytes
+
+
+class RunAppender:
+    """Adds runs of plain sends to the next `LogWriter.commit`.
+
+    Args:
+      native: the C extension.
+      config: limits.
+      queue_store: the store's.
+      writer: commits what is appended.
+    """
+
+    def __init__(
+        self,
+        native: Extension,
+        config: MessageStoreConfig,
+        queue_store: ConsumeQueueStore,
+        writer: LogWriter,
+    ) -> None:
+        self._pack_sends = native.pack_sends
+        self._queues = queue_store.queues
+        self._burst = writer.burst
+        self._body_size_max = config.max_message_size
+
+    def rules(
+        self,
+        topics: dict[str, Any],
+        checked: set[str],
+        *,
+        added: bytes,
+        store_host: bytes,
+        id_prefix: bytes,
+        answer_parts: tuple[bytes, ...],
+    ) -> SendRules:
+        """The rules for `append`; see `SendRules`."""
+        return SendRules(
+            topics, checked, self._queues, added, store_host, id_prefix, answer_parts,
+            self._body_size_max,
+        )  # fmt: skip
+
+    def append(
+        self, rules: SendRules, data: bytes, frame_size_max: int, born_host: bytes
+    ) -> AppendedRun | None:
+        """Append the run at the beginning of received bytes.
+
+        Args:
+          rules: from `rules`.
+          data: received bytes; the first one begins a frame.
+          frame_size_max: bytes of the largest accepted frame, without its length word.
+          born_host: of the records.
+
+        Returns: None: the first frame is not of a plain send, or has no room; nothing was changed.
+        """
+        burst = self._burst
+        first = burst.append_offset
+        packed = self._pack_sends(
+            rules, HEADER_SIZE_MAX, data, frame_size_max, born_host, burst.now_ms, first,
+            burst.file_end, burst.touched,
+        )  # fmt: skip
+        if packed is None:
+            return None
+        size, count, records, answers, entries = packed
+        burst.pending.append(records)
+        burst.append_offset = first + len(records)
+        burst.index_items.append(IndexRun(count, entries, first))
+        return AppendedRun(size, count, answers)
