@@ -31,7 +31,7 @@ class Extension(Protocol):
         commands: list[Any],
         /,
     ) -> int:
-        """Decode the frames with a binary header and without a remark from a position on.
+        """Decode frames with a binary header, no remark, and not of pulls, from a position on.
 
         Returns: the position of the first byte that is not decoded: of an incomplete frame, or of
           one that is not for me. Pure: `codec.FrameDecoder.receive_data`.

@@ -3,7 +3,8 @@
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
 
-#define ROCKETMQ 1 /* the serialization of the header */
+#define ROCKETMQ 1      /* the serialization of the header */
+#define PULL_MESSAGE 11 /* Python knows most pulls by their bytes: remoting/pull_fields.py */
 
 static PyObject *
 new_text(Span span)
@@ -209,7 +210,8 @@ decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     data.bytes += position;
     data.size -= position;
     Frame frame;
-    while (next_frame(data, reading.frame_size_max, reading.header_size_max, &frame)) {
+    while (next_frame(data, reading.frame_size_max, reading.header_size_max, &frame) &&
+           load_u16(frame.header) != PULL_MESSAGE) {
         PyObject *command = decode_frame(state, &reading, &frame);
         if (command == NULL) {
             if (PyErr_Occurred())

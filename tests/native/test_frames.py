@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from trocket import native
 from trocket.remoting import codec
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand, encode
+from trocket.remoting.pull_fields import PullFields
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
@@ -20,7 +21,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 
 commands = st.builds(
     RemotingCommand,
-    code=st.integers(-(2**15), 2**15 - 1),
+    code=st.integers(-(2**15), 2**15 - 1) | st.sampled_from([10, 11, 310]),
     ext_fields=st.dictionaries(NAMES, TEXTS, min_size=1) | st.just(NO_EXT_FIELDS),
     body=st.binary(max_size=100),
     remark=st.none() | st.text(max_size=5),
@@ -104,3 +105,11 @@ def test_usual_frames_are_decoded_by_the_extension(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(codec, "_decode_rocketmq", refuse)
     sent = RemotingCommand(310, {"a": "group", "i": "KEYS\1é\2"}, b"body", serialize_type=1)
     assert FrameDecoder().receive_data(encode(sent) * 3) == [sent] * 3
+
+
+def test_pulls_are_left_to_the_cache_of_their_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "_decode_usual", codec.usual_frames(native.extension))
+    fields = {"topic": "T", "queueId": "1", "queueOffset": "5", "x": "", "commitOffset": "5"}
+    pull = encode(RemotingCommand(11, fields, serialize_type=1))
+    commands = FrameDecoder().receive_data(pull * 3)
+    assert [type(each.ext_fields) for each in commands][1:] == [PullFields] * 2
