@@ -2,8 +2,10 @@
 #   make run     run a name server and a broker, for clients at 127.0.0.1:9876
 #   make check   lint, types, layers and the quick tests, without Java (docs/testing.md)
 #   make test    lint, types, layers and all tests; with Java 17 and Maven the interop tests too
+#   make test-pure  the tests of what the C extension replaces again, in pure Python
 #   make interop the interop tests with every Apache version and client (35 minutes)
 #   make fuzz    each decoder for FUZZ_SECONDS (Linux, Python 3.11 to 3.13)
+#   make fuzz-native  the C extension for FUZZ_SECONDS, under sanitizers (Linux, GCC or Clang)
 #   make sim     a million crash images of the store, PROGRAMS of a simulated broker, and SEEDS runs
 #                of a simulated cluster (docs/testing.md)
 #   make bench   the rate of sends to the broker over loopback
@@ -28,7 +30,11 @@ COMPILED := __init__.py native common remoting store namesrv broker client filte
 # again where no byte code may be written.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-.PHONY: run check test interop lint types layers fuzz sim bench pipeline docs clean
+# Folders whose tests run code that has a counterpart in C; those of commands, documents, packaging
+# and Spark, and the tests with Java, run it with the extension only.
+PURE := native common remoting store namesrv broker client filtersrv testing attacks world
+
+.PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim bench pipeline docs clean
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
@@ -38,6 +44,10 @@ check: lint types layers
 
 test: lint types layers
 	$(PYTEST) -p randomly -n 2 --dist loadscope $(ARGS)
+
+test-pure: $(TEST)
+	TROCKET_PURE=1 $(PYTEST) -p randomly -n 2 --dist loadscope -m "not java" $(ARGS) \
+		$(addprefix tests/,$(PURE))
 
 interop: $(TEST)
 	$(PYTEST) -p randomly -n 2 --dist loadscope --matrix tests/interop $(ARGS)
@@ -55,6 +65,9 @@ layers: $(TEST)
 fuzz: $(TEST)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz.py all $(FUZZ_SECONDS) $(ARGS)
+
+fuzz-native: $(TEST)
+	$(BIN)/python -m tests.fuzz.native $(FUZZ_SECONDS) $(ARGS)
 
 sim: $(TEST)
 	$(BIN)/python -m tests.world store --images 1000000 --depth2 $(ARGS)

@@ -19,8 +19,7 @@ extension = Extension(
     define_macros=[("TROCKET_SOURCES_CRC", str(sources["sources_crc"](FOLDER)))],
     optional=True,
 )
-
 setup(
     script_name="setup.py",  # which is not a module of the package in the same folder
-    ext_modules=[] if os.environ.get("TROCKET_PURE") else [extension],
+    ext_modules=[] if sources["is_pure"](os.environ) else [extension],
 )

@@ -14,14 +14,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from .extension import Extension
-from .sources import sources_crc, sources_of
+from .sources import PURE_SWITCH, is_pure, sources_crc, sources_of
 
-__all__ = ["Choice", "Extension", "choice", "extension"]
-
-PURE_SWITCH: Final = "TROCKET_PURE"
-"""The environment variable that switches the extension off."""
-
-_OFF: Final = frozenset({"", "0", "false", "no", "off"})
+__all__ = ["PURE_SWITCH", "Choice", "Extension", "choice", "extension"]
 
 
 class Choice(NamedTuple):
@@ -39,12 +34,16 @@ class Choice(NamedTuple):
 
 
 def _choose(environment: Mapping[str, str]) -> Choice:
-    if environment.get(PURE_SWITCH, "").strip().lower() not in _OFF:
+    if is_pure(environment):
         return Choice(None, f"pure Python ({PURE_SWITCH} is set)")
     try:
         built = cast(Extension, importlib.import_module("._native", __name__))
     except ImportError:
-        return Choice(None, "pure Python (the extension was not built: pip found no C compiler)")
+        return Choice(
+            None,
+            "pure Python (the extension was not built: that needs a C compiler and Python's "
+            "headers)",
+        )
     folder = Path(__file__).parent
     if sources_of(folder) and built.sources_crc != sources_crc(folder):
         return Choice(

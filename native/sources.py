@@ -1,12 +1,26 @@
-"""The checksum of the extension's C sources: built into the extension, and compared at import.
+"""The extension's C sources, their checksum, and the switch that leaves the extension out.
 
-`setup.py` runs this file by its path, so it imports nothing of the package.
+The checksum is built into the extension and compared at import. `setup.py` runs this file by its
+path, so it imports nothing of the package.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
+
+PURE_SWITCH: Final = "TROCKET_PURE"
+"""The environment variable that switches the extension off; where a wheel is built, the wheel is
+pure Python and for all systems."""
+
+_OFF: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+def is_pure(environment: Mapping[str, str]) -> bool:
+    """Whether `PURE_SWITCH` is set."""
+    return environment.get(PURE_SWITCH, "").strip().lower() not in _OFF
 
 
 def sources_of(folder: Path) -> list[Path]:

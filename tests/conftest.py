@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from trocket import native
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
@@ -29,6 +31,11 @@ SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make interop` gives --matrix; `make test` plays a fast cut of the interop tests."""
     parser.addoption("--matrix", action="store_true", help="also the tests marked `matrix`")
+
+
+def pytest_report_header() -> str:
+    """Which implementation of the hot path is tested."""
+    return f"trocket: {native.choice.description}"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

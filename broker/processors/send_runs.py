@@ -48,8 +48,12 @@ class SendRunProcessor:
 
     def process_run(self, data: bytes, frame_size_max: int, channel: Channel) -> tuple[int, int]:
         """Serve the run at the beginning of received bytes; see `RunProcessor`."""
-        # A binary header, of a send: code and serialization are always at the same place.
-        if data[8:10] not in _SENDS or data[4] != _BINARY:
+        # A binary header, of a send: code and serialization are always at the same place. Of an
+        # incomplete frame there is no run, and no turn of sends begins.
+        if (
+            data[8:10] not in _SENDS or data[4] != _BINARY
+            or int.from_bytes(data[:4], "big") > len(data) - 4
+        ):  # fmt: skip
             return _NONE
         turn = self._turn
         if channel is not turn.channel:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,19 +23,30 @@ NO_INDEX = re.compile(
 )
 """What pip says where there is no network."""
 
+OF_THE_TESTS = {"PYTHONPATH", "TROCKET_PURE"}
+"""Variables that are for the process of the tests alone."""
+
 BROUGHT_ALONG = {"pip", "setuptools", "wheel"}
 """Packages that `venv` puts into an empty environment."""
 
 
 def run(
-    *arguments: str | Path, folder: Path, index: bool = False
+    *arguments: str | Path,
+    folder: Path,
+    index: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program; with `index` it must end well, and may need the network."""
+    """Run a program; with `index` it must end well, and may need the network.
+
+    Args:
+      environment: variables that it has besides those of the tests.
+    """
     done = subprocess.run(
         [str(each) for each in arguments],
         cwd=folder,
         # The tree is not to be found: what is installed is tried.
-        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        env={key: value for key, value in os.environ.items() if key not in OF_THE_TESTS}
+        | dict(environment or {}),
         capture_output=True,
         text=True,
         check=False,
@@ -58,13 +69,19 @@ class Built:
 
 
 def build(folder: Path) -> Built:
-    """The wheel and the sdist; the wheel is built from the sdist, so the sdist is whole."""
+    """The wheel and the sdist; the wheel is built from the sdist, so the sdist is whole.
+
+    The wheel is the one in pure Python, which all systems install that have none of their own.
+    """
     source = folder / "source"
     # A copy: building writes into the tree, which other tests read.
-    junk = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "target")
+    junk = shutil.ignore_patterns(
+        ".*", "__pycache__", "*.egg-info", "build", "dist", "target", "*.so"
+    )
     shutil.copytree(ROOT, source, ignore=junk)
     out = folder / "dist"
-    run(sys.executable, "-m", "build", "--outdir", out, source, folder=folder, index=True)
+    command = (sys.executable, "-m", "build", "--outdir", out, source)
+    run(*command, folder=folder, index=True, environment={"TROCKET_PURE": "1"})
     (wheel,) = out.glob("*.whl")
     (sdist,) = out.glob("*.tar.gz")
     return Built(source, wheel, sdist)
@@ -100,8 +117,10 @@ class Environment:
         code = f"import json; from importlib import metadata; print(json.dumps({names}))"
         return set(json.loads(self.run(self.python, "-c", code).stdout)) - BROUGHT_ALONG
 
-    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return run(*arguments, folder=self.folder)
+    def run(
+        self, *arguments: str | Path, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run(*arguments, folder=self.folder, environment=environment)
 
 
 def make_environment(python: Path, folder: Path) -> Environment:

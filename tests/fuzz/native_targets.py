@@ -1,0 +1,288 @@
+"""Targets of the extension's fuzzer: each makes one case by chance, and compares C with Python."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from trocket.broker.processors.send_batch import batch_ids
+from trocket.common.message_properties import pure_find_property
+from trocket.native import Extension
+from trocket.remoting import codec
+from trocket.remoting.answer_template import AnswerTemplate
+from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
+from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.index.index_backlog import IndexItem, IndexRun
+from trocket.store.index.index_entries import entries_of_items
+from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
+from trocket.store.message_store import MessageStore
+from trocket.store.writing.message_appender import MessageAppender
+
+from ..native.frames import batch_entry
+from ..native.player import PEERS, play
+from ..native.traffic import KINDS, Traffic
+from ..store.support import HOST, HOST_V6, open_store
+
+SIZES: Final = (
+    0, 1, 2, 20, 21, 22, 36, 37, 40, 41, 64, 65, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x10000,
+    1 << 24, 2**31 - 1, 2**31, 2**32 - 1,
+)  # fmt: skip
+FRAME_SIZE_MAX: Final = 1 << 16
+
+
+STORE_USES: Final = 200
+"""Cases that one pair of stores serves; its files are in memory."""
+
+
+class Material:
+    """Frames to change: recorded ones, and a supply of generated ones; and stores to put into.
+
+    Args:
+      recorded: may be empty.
+    """
+
+    def __init__(self, recorded: list[bytes]) -> None:
+        self._recorded = [frame for frame in recorded if frame[4] == 1] or recorded
+        self._stores: list[MessageStore] = []
+        self._uses = 0
+
+    def stores(self) -> list[MessageStore]:
+        """Two stores that have the same content."""
+        if self._uses % STORE_USES == 0:
+            self._stores = [open_store(), open_store()]
+        self._uses += 1
+        return self._stores
+
+    def frames(self, random: Random) -> bytes:
+        """Some frames one after the other."""
+        if self._recorded and random.random() < 0.5:
+            return b"".join(random.choices(self._recorded, k=random.randint(1, 3)))
+        traffic = Traffic(random.getrandbits(32), random.choice(KINDS), 1)
+        return b"".join(traffic.request() for _ in range(random.randint(1, 4)))
+
+
+def mutated(random: Random, data: bytes) -> bytes:
+    """Bytes with some changes; often none."""
+    made = bytearray(data)
+    for _ in range(random.choice((0, 1, 1, 2, 3, 10))):
+        at = random.randrange(len(made) + 1)
+        match random.randrange(7):
+            case 0 if at < len(made):
+                made[at] ^= 1 << random.randrange(8)
+            case 1 if at < len(made):
+                made[at] = random.choice((0, 1, 2, 0x7F, 0x80, 0xC3, 0xFF))
+            case 2:
+                del made[at : at + random.choice((1, 2, 4, 20))]
+            case 3:
+                made[at:at] = random.randbytes(random.choice((1, 2, 4, 50)))
+            case 4:
+                made[at : at + 4] = struct.pack(">I", random.choice(SIZES))
+            case 5:
+                made[at : at + 2] = struct.pack(">H", random.choice(SIZES) & 0xFFFF)
+            case _:
+                copied = random.randrange(len(made) + 1)
+                made[at:at] = made[copied : copied + random.randrange(60)]
+    if random.random() < 0.2:
+        del made[random.randrange(len(made) + 1) :]
+    return bytes(made)
+
+
+def frames(random: Random, material: Material, extension: Extension) -> None:
+    """A connection's bytes in pieces."""
+    data = mutated(random, material.frames(random))
+    cuts = sorted(random.randrange(len(data) + 1) for _ in range(random.choice((0, 0, 1, 3))))
+    pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    ours, pure = _decoded(pieces, extension), _decoded(pieces, None)
+    assert ours == pure, (pieces, ours, pure)
+
+
+def _decoded(pieces: list[bytes], extension: Extension | None) -> tuple[object, ...]:
+    kept = codec._decode_usual
+    codec._decode_usual = codec.usual_frames(extension)
+    try:
+        decoder = FrameDecoder(frame_size_max=FRAME_SIZE_MAX)
+        commands: list[RemotingCommand] = []
+        for piece in pieces:
+            commands += decoder.receive_data(piece)
+    finally:
+        codec._decode_usual = kept
+    fields = [
+        (command.ext_fields is NO_EXT_FIELDS, list(command.ext_fields.items()))
+        for command in commands
+    ]
+    error = decoder.error and (decoder.error.reason, decoder.error.position)
+    return commands, fields, error, decoder.partial_size
+
+
+NAMES: Final = (b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY", b"A", b"AB", b"\xff")
+
+
+def properties(random: Random) -> bytes:
+    """Encoded properties, mostly right."""
+    pieces = (*NAMES, b"\1", b"\1", b"\2", b"\2", b"value", b"", b"\0", b"k1 k2", "é".encode())
+    return mutated(random, b"".join(random.choices(pieces, k=random.randrange(14))))
+
+
+def find_property(random: Random, material: Material, extension: Extension) -> None:
+    """One property of any bytes."""
+    raw, name = properties(random), random.choice(NAMES)
+    ours, pure = extension.find_property(raw, name), pure_find_property(raw, name)
+    assert ours == pure, (raw, name, ours, pure)
+
+
+def batch(random: Random) -> bytes:
+    """The body of a batch, mostly right."""
+    size = random.choice((0, 0, 1, 7, 8, 9, 100, 3000))
+    is_plain = random.random() < 0.6  # one odd message makes all of it the business of Python
+    entries: list[bytes] = []
+    for number in range(random.choice((0, 1, 2, 3, 20))):
+        raw = b"UNIQ_KEY\1%032X\2" % random.getrandbits(128)
+        match 9 if is_plain else random.randrange(8):
+            case 0:
+                raw += b"TAGS\1" + random.choice((b"a", "é".encode(), b"\xff", b"t" * 50))
+            case 1:
+                raw += b"KEYS\1" + random.choice((b"a b", b" ", "é k".encode(), b"k" * 99))
+            case 2:
+                raw = properties(random)[:0x7FFF]
+            case 3:
+                raw = b"long\1" + b"p" * random.choice((0x7FF0, 0x7F00, 0x7FD0))
+            case 9 if random.random() < 0.3:
+                raw += random.choice((b"TAGS\1TagA", b"KEYS\1a b\2"))
+        body = random.randbytes(size if random.random() < 0.9 else number)
+        entries.append(batch_entry(body, raw[:0x7FFF], random.choice((0, 0, 1, -1, 2**31 - 1))))
+    body = b"".join(entries)
+    return mutated(random, body) if random.random() < 0.3 else body
+
+
+def batches(random: Random, material: Material, extension: Extension) -> None:
+    """A batch put into two stores, and all that it adds to their bursts."""
+    added = random.choice((b"", b"A\1b\2", b"A\1b", b"KEYS\1x", b"MSG_REGION\1R\2CLUSTER\1C\2"))
+    arguments = (random.choice("TU"), random.randrange(3), batch(random), added)
+    options = {
+        "born_timestamp_ms": random.choice((0, 1, -1, 2**63 - 1, 1_700_000_000_000)),
+        "born_host": HOST if random.random() < 0.95 else HOST_V6, "store_host": HOST,
+        "sys_flag": random.choice((0, 0, 1, 8, 32, 2**31 - 1)),
+        "reconsume_times": random.choice((0, 0, 1, 2**31 - 1)),
+    }  # fmt: skip
+    outcomes: list[object] = []
+    for store, native in zip(material.stores(), (extension, None), strict=True):
+        appender = MessageAppender(store.config, store.queue_store, store.writer, native)
+        store.begin_burst()
+        result = appender.put_batch(*arguments, **options)
+        outcomes.append((result, _added_to(store)))
+        store.on_visible(store.commit())
+    assert outcomes[0] == outcomes[1], (arguments, options, outcomes)
+
+
+def _added_to(store: MessageStore) -> object:
+    """The burst, and the queues that it touched."""
+    burst = store.writer.burst
+    records = [(at, b"".join(pieces)) for at, pieces in burst.segments]
+    queues = [(queue.key, bytes(queue.tail), queue.next_offset) for queue in burst.touched]
+    entries: list[tuple[int, int, int]] = []
+    for item in burst.index_items:
+        if isinstance(item, IndexRun):
+            entries += PACKED_ENTRY.iter_unpack(item.entries)
+        else:
+            entries += entries_of_items([item])
+    return records, b"".join(burst.pending), burst.append_offset, queues, entries
+
+
+def index(random: Random, material: Material, extension: Extension) -> None:
+    """Entries of items, and files that take them."""
+    items: list[IndexItem] = [
+        (
+            random.choice((0, 1, 2**32 - 1, random.getrandbits(32))),
+            properties(random) + random.choice((b"", b"\2UNIQ_KEY\1%X" % random.getrandbits(128))),
+            random.choice((0, 1, 2**40, 2**63 - 1)),
+            random.choice((0, 1, 1_000, 10**12, 10**12 + 999, 2**62)),
+        )
+        for _ in range(random.choice((0, 1, 5, 60)))
+    ]  # fmt: skip
+    packed, done = extension.index_entries(items)
+    pure = entries_of_items(items[:done])
+    assert list(PACKED_ENTRY.iter_unpack(packed)) == pure, items
+    begun_ms = random.choice((0, 10**12))
+    slot_count, count_max = random.choice((1, 2, 20)), random.choice((2, 5, 50))
+    files = [
+        IndexFile(MemoryDisk(), "/1", slot_count=slot_count, index_count_max=count_max)
+        for _ in "12"
+    ]
+    for file in files:
+        file.create(end_physical_offset=0, end_timestamp_ms=begun_ms)
+    first, taken, count = 0, 0, len(pure)
+    while first < count and not files[0].is_full():
+        piece = random.randint(first + 1, count)
+        taken = files[0].put_packed(extension, packed[: piece * PACKED_ENTRY.size], first)
+        assert taken == files[1].put_many(pure[first:piece])
+        first += taken
+    states = [_state(file) for file in files]
+    assert states[0] == states[1], (items, states)
+
+
+def _state(file: IndexFile) -> object:
+    file.write_entries()
+    disk = file._disk
+    assert isinstance(disk, MemoryDisk)
+    return (
+        dict(disk.contents), list(file._slots or ()), file.index_count, file.hash_slot_count,
+        file.begin_timestamp_ms, file.end_timestamp_ms, file.begin_physical_offset,
+        file.end_physical_offset,
+    )  # fmt: skip
+
+
+def answers(random: Random, material: Material, extension: Extension) -> None:
+    """An answer's frame, and the ids of a batch."""
+    names = ("msgId", random.choice(("queueId", "q" * 200)), "queueOffset")
+    constants = random.choice(({}, {"MSG_REGION": "R", "TRACE_ON": "true"}, {"x": "y" * 500}))
+    code, remark = random.choice((0, 11, -1)), random.choice((None, "", "no", "r" * 300))
+    opaque = random.choice((0, 1, -1, 2**31 - 1, -(2**31)))
+    values = [b"v" * random.choice((0, 1, 32, 60)) for _ in range(3)]
+    size = random.choice((0, 1, 1 << 24))
+    ours, pure = (
+        AnswerTemplate(names, constants=constants, code=code, remark=remark, native=native).encode(
+            opaque, 1, *values, body_size=size
+        )
+        for native in (extension, None)
+    )
+    assert ours == pure, (names, constants, code, remark, opaque, values, size)
+    prefix = random.choice((b"", b"7F00000100002A9F", b"A" * 40))
+    offsets = [random.choice((0, 1, 2**63 - 1)) for _ in range(random.choice((0, 1, 2, 100)))]
+    assert extension.batch_ids(prefix, offsets) == batch_ids(prefix, offsets), (prefix, offsets)
+
+
+def broker(random: Random, material: Material, extension: Extension) -> None:
+    """A short life of a broker, with all its answers and files."""
+    kind, seed, turns = random.choice(KINDS), random.getrandbits(32), random.choice((2, 8, 20))
+    ours, pure = (
+        play(f"{kind} {seed}", seed, Traffic(seed, kind, PEERS), turns, native)
+        for native in (extension, None)
+    )
+    assert ours == pure, (kind, seed, turns)
+
+
+ODD: Final[tuple[object, ...]] = (
+    None, True, 0, 1, -1, 2**31, 2**63, 2**64, -(2**63), 1.5, "", "text", b"", b"x", b"\0" * 64,
+    bytearray(b"x"), memoryview(b"x"), [], [1], (), (1,), {}, {"a": "b"}, object(), object, int,
+    RemotingCommand, RemotingCommand(1), NO_EXT_FIELDS, 10**30,
+)  # fmt: skip
+
+
+def arguments(random: Random, material: Material, extension: Extension) -> None:
+    """Arguments of any types and numbers: an exception or a result, never a crash."""
+    names = [name for name in dir(extension) if callable(getattr(extension, name))]
+    function = getattr(extension, random.choice([name for name in names if name[0] != "_"]))
+    given = [random.choice(ODD) for _ in range(random.choice((0, 1, 2, 3, 5, 7, 7, 12, 16)))]
+    with suppress(TypeError, ValueError, OverflowError, AttributeError):
+        function(*given)
+
+
+Target = Callable[[Random, Material, Extension], None]
+TARGETS: Final[tuple[tuple[Target, int], ...]] = (
+    (frames, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50),
+    (arguments, 200), (broker, 1),
+)  # fmt: skip
+"""Each target, and its cases in a round: so many that all take about the same time."""

@@ -1,0 +1,185 @@
+"""The extension's functions keep no memory: each is called 100,000 times, right and wrong."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from trocket import native
+from trocket.remoting.answer_template import AnswerTemplate
+from trocket.remoting.codec import EXT_FIELDS_MAX, HEADER_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand
+
+from .frames import batch_entry, binary_fields, binary_header, frame, whole
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(native.extension is None, reason=native.choice.description),
+]
+
+CALLS: Final = 100_000
+BLOCKS_MAX: Final = 200
+"""Blocks that the interpreter may come to hold meanwhile, such as free lists."""
+BYTES_MAX: Final = 10_000
+HOST: Final = bytes(8)
+PROPERTIES: Final = b"UNIQ_KEY\x010123456789ABCDEF\x02KEYS\x01a b\x02"
+SEND: Final = {
+    "a": "PG", "b": "T", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
+    "i": PROPERTIES.decode(), "j": "0",
+}  # fmt: skip
+
+
+def decode(data: bytes) -> None:
+    assert native.extension is not None
+    native.extension.decode_frames(
+        RemotingCommand, NO_EXT_FIELDS, HEADER_SIZE_MAX, EXT_FIELDS_MAX, data, 0, 1 << 20, []
+    )
+
+
+def pack_batch(body: bytes) -> object:
+    assert native.extension is not None
+    return native.extension.pack_batch(
+        body, b"A\x01b\x02", 0, 0, 0, 1 << 20, b"\x01T", 1, 0, 1, HOST, 1, HOST, 0
+    )
+
+
+class Topic:
+    """The part of a topic's configuration that a run asks for."""
+
+    write_queue_nums = 4
+
+
+class Queue:
+    """The part of a queue that a run fills."""
+
+    magic = -626843481
+    topic_hash = 1
+    topic_field = b"\x01T"
+
+    def __init__(self) -> None:
+        self.tail = bytearray()
+        self.next_offset = self.committed_offset = 1 << 20
+
+
+class BadQueue(Queue):
+    """A queue whose offset cannot be set a second time."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "next_offset" and value == (1 << 20) + 2:
+            raise ValueError(name)
+        super().__setattr__(name, value)
+
+
+PARTS: Final = AnswerTemplate(("msgId", "queueId", "queueOffset")).binary_parts
+GIVEN: Final = (HOST, PROPERTIES, RemotingCommand, NO_EXT_FIELDS, Topic, Queue.topic_field, None, 1)
+_bodies = [
+    batch_entry(b"body", PROPERTIES),
+    batch_entry(b"body", PROPERTIES) + batch_entry(b"body", b"KEYS\x01\xff"),
+    batch_entry(b"", b"", claimed=-1),
+]
+_frames = [
+    frame(310, SEND, b"body") * 3,
+    whole(binary_header(310, binary_fields([(b"a", b"b"), (b"\xff", b"\xff" * 70)])), b"x") * 2,
+    whole(binary_header(310, binary_fields([(b"a", b"b")])[:-1] + b"\xff"), b""),
+    whole(binary_header(310, binary_fields([(b"%d" % n, b"x") for n in range(40)])), b""),
+    frame(310, {}, b"body"),
+]
+
+
+def pack_sends(queue: Queue) -> None:
+    """A run of three sends, and one of other bytes."""
+    assert native.extension is not None
+    queue.tail.clear()
+    queue.next_offset = 1 << 20
+    rules = ({"T": Topic}, {"O"}, {("T", 0): queue}, b"A\x01b\x02", HOST, b"0" * 16, PARTS, 1 << 20)
+    for data, is_run in ((_frames[0], True), (_frames[1], False)):
+        packed = native.extension.pack_sends(
+            rules, HEADER_SIZE_MAX, data, 1 << 20, HOST, 1, 0, 1 << 20, []
+        )
+        assert (packed is not None) == is_run
+
+
+def functions() -> dict[str, Callable[[], object]]:
+    extension = native.extension
+    if extension is None:
+        return {}
+    items = [(1, PROPERTIES, 5, 6), (2, b"KEYS\x01\xff", 5, 6)]
+    slots, packed = memoryview(array("i", [0] * 8)), extension.index_entries(items)[0]
+    queue, bad_queue = Queue(), BadQueue()
+    return {
+        "decode_frames": lambda: [decode(data) for data in _frames],
+        "find_property": lambda: [extension.find_property(PROPERTIES, n) for n in (b"KEYS", b"B")],
+        "pack_batch": lambda: [pack_batch(body) for body in _bodies],
+        "index_entries": lambda: extension.index_entries(items),
+        "index_put": lambda: extension.index_put(slots, 8, 1, 10, 0, packed, 0),
+        "fill_answer": lambda: extension.fill_answer(PARTS, 1, b"id", b"2", b"3", 0),
+        "batch_ids": lambda: extension.batch_ids(b"0" * 16, [1, 2**62]),
+        "pack_sends": lambda: pack_sends(queue),
+        "pack_sends, undone": lambda: _raises(lambda: pack_sends(bad_queue)),
+        "wrong arguments": lambda: [_raises(getattr(extension, name)) for name in NAMES],
+        "wrong types": lambda: [
+            _raises(lambda n=name: getattr(extension, n)(*WRONG[n])) for name in WRONG
+        ],
+    }
+
+
+NAMES: Final = (
+    "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
+    "batch_ids", "pack_sends",
+)  # fmt: skip
+WRONG: Final[dict[str, tuple[object, ...]]] = {
+    "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
+    "fill_answer": (PARTS, 1 << 40, b"", b"", b"", 0),
+    "batch_ids": (b"", [1, -1]),
+    "find_property": ("text", b""),
+    "pack_sends": ((1,) * 8, 1, b"", 1, HOST, 1, 0, 1, []),
+}
+
+
+def _raises(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except (TypeError, ValueError, BufferError):
+        return
+    raise AssertionError("no exception")
+
+
+def test_every_function_is_here() -> None:
+    assert native.extension is not None
+    found = {name for name in dir(native.extension) if callable(getattr(native.extension, name))}
+    assert {name for name in found if not name.startswith("_")} == set(NAMES)
+
+
+def references() -> list[int]:
+    """References to the objects that calls share: a lost one keeps no memory by itself."""
+    return [sys.getrefcount(each) for each in (*GIVEN, *PARTS)]
+
+
+@pytest.mark.parametrize("name", list(functions()))
+def test_no_memory_is_kept(name: str) -> None:
+    call = functions()[name]
+    _repeat(call, 1000)
+    before, referred = sys.getallocatedblocks(), references()
+    _repeat(call, CALLS // 10 if name.startswith(("wrong", "pack_sends")) else CALLS)
+    assert sys.getallocatedblocks() - before <= BLOCKS_MAX
+    assert all(abs(now - then) <= 20 for now, then in zip(references(), referred, strict=True))
+    # Blocks of more than 512 bytes are not counted above.
+    tracemalloc.start()
+    try:
+        _repeat(call, 100)
+        before, _ = tracemalloc.get_traced_memory()
+        _repeat(call, 1000)
+        assert tracemalloc.get_traced_memory()[0] - before <= BYTES_MAX
+    finally:
+        tracemalloc.stop()
+
+
+def _repeat(call: Callable[[], object], count: int) -> None:
+    for _ in range(count):
+        call()
+    gc.collect()
