@@ -179,7 +179,7 @@ class BrokerController:
             turn=self.turn,
             on_channel_closed=self.parts.closed_channels.notify,
             limits=connection_limits(self.config),
-            process_run=serving.process_run,
+            runs=serving.runs,
         )
         try:
             async with trio.open_nursery() as base:

@@ -28,7 +28,7 @@ from .processors.reply_message import ReplyMessageProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_batch import SendBatchProcessor
 from .processors.send_message import SendMessageProcessor
-from .processors.send_runs import SendRunProcessor
+from .processors.send_runs import RUN_CODES, SendRunProcessor
 from .processors.send_topics import SendTopics
 from .processors.send_turn import SendTurn
 from .processors.slave import slave_refusals
@@ -43,12 +43,12 @@ class Serving(NamedTuple):
 
     Attributes:
       processors: by request code.
-      process_run: serves runs of sends; None: each send is a request like others.
+      runs: serves runs of sends; None: each send is a request like others.
       turn: its `end_turn` must be called at the end of each turn of the server.
     """
 
     processors: dict[int, Processor]
-    process_run: RunProcessor | None
+    runs: RunProcessor | None
     turn: SendTurn
 
 
@@ -78,10 +78,11 @@ def request_table(parts: BrokerParts) -> Serving:
     if store.is_slave:
         tables.append(slave_refusals(config))  # last, because it overrides the others
     processors = {int(code): process for table in tables for code, process in table.items()}
-    process_run: RunProcessor | None = None
+    runs: RunProcessor | None = None
     if store.runs is not None and not (store.is_slave or topics.is_read_only):
-        process_run = SendRunProcessor(store.runs, turn, topics, added).process_run
-    return Serving(processors, process_run, turn)
+        serve = SendRunProcessor(store.runs, turn, topics, added).process_run
+        runs = RunProcessor(serve, {code: processors[code] for code in RUN_CODES})
+    return Serving(processors, runs, turn)
 
 
 def _storing(

@@ -9,9 +9,9 @@ Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -81,12 +81,6 @@ class Postponed(Exception):
 Answer = RemotingCommand | bytes | Deferred | None
 
 
-RunProcessor = Callable[[bytes, int, "Channel"], tuple[int, int]]
-"""Serves a run of usual requests at the beginning of received bytes, before they are decoded:
-(data, frame_size_max, channel). Returns the size of their frames, and how many they are; (0, 0):
-none, and nothing was changed."""
-
-
 class Processor(Protocol):
     """Serves one request code.
 
@@ -99,6 +93,20 @@ class Processor(Protocol):
     """
 
     def __call__(self, request: RemotingCommand, channel: Channel, /) -> Answer: ...
+
+
+class RunProcessor(NamedTuple):
+    """Serves runs of usual requests at the beginning of received bytes, before they are decoded.
+
+    Attributes:
+      serve: (data, frame_size_max, channel) -> the size of the run's frames, and how many they are;
+        (0, 0): none, and nothing was changed.
+      replaced: the processors of these requests, by code. While a server's table has others, such
+        as those that the embedded broker's faults wrap, no run is served.
+    """
+
+    serve: Callable[[bytes, int, Channel], tuple[int, int]]
+    replaced: Mapping[int, Processor]
 
 
 class Transport(Protocol):

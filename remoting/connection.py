@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -80,7 +81,7 @@ class Connection:
       limits: see ConnectionLimits.
       on_closed: called once, after the connection is closed.
       memory: shared by all connections of the server; None: there is no limit.
-      process_run: serves runs of usual requests before they are decoded; None: there are none.
+      runs: serves runs of usual requests before they are decoded; None: there are none.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Connection:
         limits: ConnectionLimits,
         on_closed: Callable[[Channel], None] | None = None,
         memory: MemoryBudget | None = None,
-        process_run: RunProcessor | None = None,
+        runs: RunProcessor | None = None,
     ) -> None:
         self.channel = Channel(transport, turn, memory, frame_size_max=limits.frame_size_max)
         self.channel.on_backlog = self._start_writer
@@ -102,10 +103,9 @@ class Connection:
         self._limits = limits
         self._on_closed = on_closed
         self._session = self.channel.session
-        self._process_run = process_run
         self._run_count = 0  # requests of the current burst that were served as a run
-        if process_run is not None:
-            self._session.take_first(self._take_run)
+        if runs is not None:
+            self._session.take_first(partial(self._take_run, runs))
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._attention = trio.Event()
@@ -232,10 +232,12 @@ class Connection:
         if session.state is _FAILED:
             self._wake()
 
-    def _take_run(self, data: bytes) -> int:
+    def _take_run(self, runs: RunProcessor, data: bytes) -> int:
         """Serve the usual requests at the beginning of `data`; returns the size of their frames."""
-        assert self._process_run is not None
-        size, self._run_count = self._process_run(data, self._limits.frame_size_max, self.channel)
+        for code, process in runs.replaced.items():
+            if self._processors.get(code) is not process:
+                return 0
+        size, self._run_count = runs.serve(data, self._limits.frame_size_max, self.channel)
         if size:
             self._has_frames = True
         return size

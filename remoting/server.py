@@ -44,7 +44,7 @@ class RemotingServer:
       on_channel_closed: called once for every connection that ended.
       limits: of each connection, and the memory of all.
       connections_max: see CONNECTIONS_MAX.
-      process_run: serves runs of usual requests before they are decoded; None: there are none.
+      runs: serves runs of usual requests before they are decoded; None: there are none.
 
     Attributes:
       memory: the memory budget of the connections.
@@ -58,7 +58,7 @@ class RemotingServer:
         on_channel_closed: Callable[[Channel], None] | None = None,
         limits: ConnectionLimits | None = None,
         connections_max: int = CONNECTIONS_MAX,
-        process_run: RunProcessor | None = None,
+        runs: RunProcessor | None = None,
     ) -> None:
         # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
@@ -69,7 +69,7 @@ class RemotingServer:
         self.memory = MemoryBudget(self._limits.memory_max or default_budget())
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
-        self._process_run = process_run
+        self._runs = runs
         self._failures = FailureLog(logger)
         self._trimmer = Trimmer()
 
@@ -152,7 +152,7 @@ class RemotingServer:
                     self._limits,
                     self._on_channel_closed,
                     self.memory,
-                    self._process_run,
+                    self._runs,
                 )
                 self._connections.add(connection)
                 try:

@@ -16,9 +16,8 @@ from .send_topics import SendTopics
 from .send_turn import SendTurn
 
 _BINARY: Final = 1
-_SENDS: Final = frozenset(
-    int(code).to_bytes(2, "big") for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
-)
+RUN_CODES: Final = (int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_MESSAGE_V2))
+_SENDS: Final = frozenset(code.to_bytes(2, "big") for code in RUN_CODES)
 _NONE: Final = (0, 0)
 
 
@@ -47,7 +46,7 @@ class SendRunProcessor:
         )
 
     def process_run(self, data: bytes, frame_size_max: int, channel: Channel) -> tuple[int, int]:
-        """Serve the run at the beginning of received bytes; see `RunProcessor`."""
+        """Serve the run at the beginning of received bytes; see `RunProcessor.serve`."""
         # A binary header, of a send: code and serialization are always at the same place. Of an
         # incomplete frame there is no run, and no turn of sends begins.
         if (

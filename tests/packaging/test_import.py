@@ -43,7 +43,7 @@ SHELL = {
 COMMON_SHELL = {"machine", "process", "supervision"}
 """The same of common: trio's, or for servers; `sql92.parser` needs lark."""
 
-NOT_CLIENT = {"__init__", "pytest_plugin"}
+NOT_CLIENT = {"__init__", "pytest_plugin", "setup"}
 """Modules of the root that are not the client's."""
 
 
