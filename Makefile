@@ -42,8 +42,9 @@ run: $(RUN)
 check: lint types layers
 	$(PYTEST) -p randomly -n 2 --dist loadscope -m "not java and not slow" $(ARGS)
 
+# Three processes also on two cores: two of them often wait for JVMs (tests/distribution.py).
 test: lint types layers
-	$(PYTEST) -p randomly -n 2 --dist loadscope $(ARGS)
+	$(PYTEST) -p randomly -n 3 --dist loadscope $(ARGS)
 
 test-pure: $(TEST)
 	TROCKET_PURE=1 $(PYTEST) -p randomly -n 2 --dist loadscope -m "not java" $(ARGS) \

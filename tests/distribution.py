@@ -2,8 +2,8 @@
 
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
 are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
-module that builds and installs the distributions. Long units start first, and single quick tests
-fill the processes at the end.
+module that builds and installs the distributions. Two processes begin with the longest units, and a
+third one with the single quick tests.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ LONGEST = (
     "tests/interop/filtersrv_workers/test_java_attacks.py",
 )
 """Units of a minute and more, longest first. Only the time of `make test` depends on it."""
+
+LONG_PROCESSES = 2
+"""Processes that begin with the long units. Others begin with the quick tests at the end, which use
+the processors while the long ones wait for JVMs: a third or more of their time."""
 
 
 def unit_of(nodeid: str) -> str:
@@ -63,6 +67,11 @@ class UnitScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if self.nodes.index(node) >= LONG_PROCESSES:  # the last unit becomes the next one
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
     def mark_test_complete(
         self, node: WorkerController, item_index: int, duration: float = 0
