@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 from trocket.blocking import Client, Producer, PullConsumer, PushConsumer, TransactionProducer
-from trocket.client import ForkedError, Message, SendStatus, TransactionState
+from trocket.client import (
+    ConsumeFromWhere,
+    ForkedError,
+    Message,
+    SendStatus,
+    TransactionState,
+)
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
@@ -120,7 +126,13 @@ def test_a_message_and_a_delivery_of_the_parent_cannot_be_settled_by_the_child(
 ) -> None:
     with (
         Producer(broker.url) as producer,
-        PushConsumer(broker.url, group=group, subscriptions={topic: "*"}) as consumer,
+        PushConsumer(
+            broker.url,
+            group=group,
+            subscriptions={topic: "*"},
+            # The message may be sent while the consumer asks for the end of its queue.
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        ) as consumer,
     ):
         done = producer.send_soon(Message(topic, "one"))
         done.result(DEADLINE_S)
