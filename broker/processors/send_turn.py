@@ -149,6 +149,7 @@ class SendTurn:
                 b"%d" % queue_offset,
             )
         )
+        # `_keep`, whose call the hottest path saves.
         self._requests.append(request)
         self._waiting.append(waits)
         self._answers.append(answer)
@@ -160,9 +161,7 @@ class SendTurn:
 
     def accept_run(self, run: AppendedRun) -> None:
         """Keep the answers to a run of sends, all of which wait for disk and slaves."""
-        self._requests.append(run)
-        self._waiting.append(run.send_count)
-        self._answers.append(run.answers)
+        self._keep(run, run.answers, run.send_count)
 
     def accept_half(
         self,
@@ -192,23 +191,24 @@ class SendTurn:
                 ),
             )
         )
-        self._requests.append(request)
-        self._waiting.append(waits)
-        self._answers.append(answer)
+        self._keep(request, answer, waits)
 
     def answer(self, request: RemotingCommand, answer: RemotingCommand, waits: bool) -> None:
         """Keep any answer until the turn's end; `waits` as for `accept`."""
-        frame = b"" if request.is_oneway else encode(answer)
-        # Encoded before the appends: an error must not leave the three lists of different lengths.
-        self._requests.append(request)
-        self._waiting.append(waits)
-        self._answers.append(frame)
+        self._keep(request, b"" if request.is_oneway else encode(answer), waits)
 
     def accept_oneway(self, request: RemotingCommand, waits: bool) -> None:
         """Count a request without an answer as one of the turn's; `waits` as for `accept`."""
+        self._keep(request, b"", waits)
+
+    def _keep(self, request: _Request, answer: bytes, waits: int) -> None:
+        """Keep an encoded answer; `waits` is the number of answers that wait.
+
+        Encoded by the caller: an error must not leave the three lists of different lengths.
+        """
         self._requests.append(request)
         self._waiting.append(waits)
-        self._answers.append(b"")
+        self._answers.append(answer)
 
     def answer_send(self, request: RemotingCommand, fields: dict[str, str], waits: bool) -> None:
         """Keep the answer to a send that has more fields than `accept` writes."""
