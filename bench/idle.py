@@ -3,7 +3,7 @@
     python -m trocket.bench.idle                              # trocket and Apache 5.5.0
     python -m trocket.bench.idle --peers trocket --seconds 10 --topics 100 --consumers 10
 
-Each peer gets 1,000 topics of 4 queues, then 100 consumers, each a group of its own over 10 of the
+Each peer gets 1,000 topics of 4 queues, then 100 consumers, each in a separate group over 10 of the
 topics, so that 4,000 pulls are held and renewed. No message is sent. When the consumers have their
 queues, CPU and memory of both servers are measured for a minute. All clients run in this process.
 """

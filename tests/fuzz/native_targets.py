@@ -285,4 +285,4 @@ TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50),
     (arguments, 200), (broker, 1),
 )  # fmt: skip
-"""Each target, and its cases in a round: so many that all take about the same time."""
+"""Each target, and its cases in a round, which take about the same time for all."""

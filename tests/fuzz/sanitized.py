@@ -71,7 +71,7 @@ def build(folder: Path) -> dict[str, str]:
         # Python frees little at its exit. Longer stacks cost nothing until something is found.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-        # Each object is a block of its own, so that a read or write past its end is seen.
+        # Each object is a separate block, so that a read or write past its end is seen.
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
         "PYTHONHASHSEED": "0",
