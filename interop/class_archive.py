@@ -7,11 +7,12 @@ itself ignores an archive that does not fit its version or its jars.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +47,30 @@ def dump(command: Sequence[str], pid: int, *, cache: Path = CACHE_FOLDER) -> Non
     if RECORD not in command:
         return
     plain = [word for word in command if word not in (QUIET, RECORD)]
-    path = _archive_path(plain, cache)
+    dump_file(_archive_path(plain, cache), pid)
+
+
+def dump_file(path: Path, pid: int) -> None:
+    """Dump the classes of a JVM that runs with `RECORD`.
+
+    Nothing is done if there is the file, or another process makes it. A failure leaves no file.
+    """
     if path.is_file():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    lock_path = path.with_suffix(".lock")
+    with lock_path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        try:
+            _dump_locked(path, pid)
+        finally:
+            lock_path.unlink(missing_ok=True)
+
+
+def _dump_locked(path: Path, pid: int) -> None:
     with temporary_folder(path.parent) as scratch:
         fresh = scratch / path.name
         try:
@@ -70,12 +91,27 @@ def _archive_path(command: Sequence[str], cache: Path) -> Path:
     """The archive's file, named by the main class, the JVM and the jars of the class path."""
     place = command.index("-cp") + 1
     class_path, main_class = command[place : place + 2]
-    facts = [os.path.realpath(shutil.which(command[0]) or command[0]), class_path]
+    jars: list[Path] = []
     for entry in class_path.split(os.pathsep):
-        jars = Path(entry).parent.glob("*.jar") if entry.endswith("*") else [Path(entry)]
-        for jar in sorted(jars):
-            stat = jar.stat()
-            facts.append(f"{jar.name} {stat.st_size} {stat.st_mtime_ns}")
-    facts += [word for word in command if word.startswith("-XX:+Use")]
-    digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
-    return cache / "archives" / f"{main_class.rpartition('.')[2]}-{digest}.jsa"
+        jars += sorted(Path(entry).parent.glob("*.jar")) if entry.endswith("*") else [Path(entry)]
+    facts = [class_path, *(word for word in command if word.startswith("-XX:+Use"))]
+    name = main_class.rpartition(".")[2]
+    return archive_file(name, jars, *facts, java=command[0], cache=cache)
+
+
+def archive_file(
+    name: str, jars: Iterable[Path], *facts: str, java: str = "java", cache: Path = CACHE_FOLDER
+) -> Path:
+    """The archive's file, named by the JVM, its jars, and what else must be equal.
+
+    Args:
+      name: its beginning.
+      facts: other texts on which the archive depends, such as the collector.
+      java: the JVM's program.
+    """
+    known = [os.path.realpath(shutil.which(java) or java), *facts]
+    for jar in jars:
+        stat = jar.stat()
+        known.append(f"{jar.name} {stat.st_size} {stat.st_mtime_ns}")
+    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:12]
+    return cache / "archives" / f"{name}-{digest}.jsa"

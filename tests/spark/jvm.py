@@ -7,21 +7,14 @@ sharing); later JVMs map it. A JVM ignores an archive that does not fit its vers
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
-from trocket.interop.cache import CACHE_FOLDER
+from trocket.interop.class_archive import QUIET, RECORD, archive_file, dump_file
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for seconds uses less CPU time without the optimizing compiler."""
-QUIET = "-Xlog:cds*=off"
-"""Without it the JVM lists on stdout the classes that it does not archive."""
-DUMP_TIMEOUT_S = 120.0
 
 
 def java_options() -> str:
@@ -30,44 +23,22 @@ def java_options() -> str:
     if archive.is_file():
         return f"{QUICK} {QUIET} -XX:SharedArchiveFile={archive}"
     # A Java runtime without the tools of the JDK has no jcmd, and cannot dump.
-    return f"{QUICK} {QUIET} -XX:+RecordDynamicDumpInfo" if shutil.which("jcmd") else QUICK
+    return f"{QUICK} {QUIET} {RECORD}" if shutil.which("jcmd") else QUICK
 
 
 def dump_classes(pid: int) -> None:
-    """Archive the classes of a running JVM, unless there is an archive or another test makes it.
+    """Archive the classes of a running JVM, unless there is an archive.
 
     Args:
       pid: of a JVM with `java_options`. A failure leaves no archive.
     """
-    archive = _archive()
-    if archive.is_file() or not shutil.which("jcmd"):
-        return
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    fresh = archive.with_suffix(f".{pid}")
-    with archive.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(
-                ["jcmd", str(pid), "VM.cds", "dynamic_dump", str(fresh)],
-                capture_output=True,
-                timeout=DUMP_TIMEOUT_S,
-                check=False,
-            )
-            fresh.rename(archive)
-        fresh.unlink(missing_ok=True)
+    if shutil.which("jcmd"):
+        dump_file(_archive(), pid)
 
 
 def _archive() -> Path:
-    """The archive's file, named by the JVM, its collector and Spark's jars."""
+    """The archive's file, named by the JVM, its options and Spark's jars."""
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    facts = [os.path.realpath(shutil.which("java") or "java"), QUICK, str(home)]
-    for jar in sorted((home / "jars").glob("*.jar")):
-        stat = jar.stat()
-        facts.append(f"{jar.name} {stat.st_size} {stat.st_mtime_ns}")
-    digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
-    return CACHE_FOLDER / "archives" / f"Spark-{digest}.jsa"
+    return archive_file("Spark", sorted((home / "jars").glob("*.jar")), QUICK, str(home))
