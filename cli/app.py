@@ -1,7 +1,7 @@
 """The typer commands of `trocket`, and its help.
 
-The servers' commands are listed here for the help only: `main.py` has dispatched them already. Only
-the module of the command that runs is imported; all of them for the help and for shell completion.
+Only the module of the command that runs is imported; all of them for the help and for shell
+completion.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import typer
 
 from .. import __version__
 from ..common.config import KnownKey
-
-_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+from . import servers
+from .servers import SERVERS
 
 
 class _Command(NamedTuple):
@@ -48,6 +48,9 @@ COMMANDS: Final[dict[str, _Command]] = {
 }
 """Commands by name, which is also the module's name; in the order of the help."""
 
+ALL: Final = (*SERVERS, *COMMANDS)
+"""The names of all commands except `keys`."""
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status: 2 for wrong usage."""
@@ -60,17 +63,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _needed(first: str) -> Collection[str]:
-    """The names in COMMANDS that a command line with this first word needs."""
-    if first in COMMANDS:
+    """The names in ALL that a command line with this first word needs."""
+    if first in ALL:
         return (first,)
-    return () if first in ("keys", "--version") else COMMANDS
+    return () if first in ("keys", "--version") else ALL
 
 
-def make_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+def make_app(names: Collection[str] = ALL) -> typer.Typer:
     """Build the command line.
 
     Args:
-      names: the names in COMMANDS to include.
+      names: the names in ALL to include.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -79,9 +82,9 @@ def make_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
         epilog="Name servers come from --url, else from ROCKETMQ_URL, else 127.0.0.1:9876.",
     )
     app.callback(invoke_without_command=True)(_main)
-    app.command("up", context_settings=_PASSED_ON)(_up)
-    app.command("broker", context_settings=_PASSED_ON)(_broker)
-    app.command("namesrv", context_settings=_PASSED_ON)(_namesrv)
+    for name in SERVERS:
+        if name in names:
+            servers.add(app, name)
     app.command("keys")(_keys)
     for name, command in COMMANDS.items():
         if name not in names:
@@ -100,18 +103,6 @@ def _main(
     if version:
         typer.echo(f"trocket {__version__}")
         raise typer.Exit
-
-
-def _up() -> None:
-    """Run name server and broker in one process, or several brokers in a process each."""
-
-
-def _broker() -> None:
-    """Run a broker; takes the flags of RocketMQ's mqbroker."""
-
-
-def _namesrv() -> None:
-    """Run a name server; takes the flags of RocketMQ's mqnamesrv."""
 
 
 def _keys(
