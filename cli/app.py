@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "offset": _Command("app"),
     "filter": _Command("app"),
     "cluster": _Command("app"),
+    "profile": _Command("app"),
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),
     "interop": _Command("app"),
@@ -79,7 +80,7 @@ def make_app(names: Collection[str] = ALL) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help="RocketMQ in Python: servers, messages, and the administration of any cluster.",
-        epilog="Name servers come from --url, else from ROCKETMQ_URL, else 127.0.0.1:9876.",
+        epilog="Name servers: --url, ROCKETMQ_URL or the profile in use, else 127.0.0.1:9876.",
     )
     app.callback(invoke_without_command=True)(_main)
     for name in SERVERS:

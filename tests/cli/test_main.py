@@ -16,6 +16,8 @@ from trocket.cli.main import main
 from trocket.common.config import parse_properties
 from trocket.namesrv.__main__ import main as namesrv
 
+from .conftest import completions
+
 
 def printed(text: str) -> dict[str, str]:
     return {entry.key: entry.value for entry in parse_properties(text)}
@@ -80,22 +82,6 @@ def test_a_reader_that_closes_the_pipe_gets_no_traceback(words: list[str]) -> No
             stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
     assert done.stderr == ""
-
-
-def completions(*words: str) -> list[str]:
-    """What the shell offers for the last word."""
-    environment = {
-        **os.environ,
-        "_TROCKET_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(["trocket", *words]),
-        "COMP_CWORD": str(len(words)),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "trocket.cli.main"],
-        env=environment, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stderr == ""
-    return done.stdout.splitlines()
 
 
 @pytest.mark.slow
