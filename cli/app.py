@@ -6,6 +6,7 @@ completion.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
@@ -92,10 +93,18 @@ def make_app(names: Collection[str] = ALL) -> typer.Typer:
             continue
         found = getattr(import_module(f".{name}", __package__), command.attribute)
         if isinstance(found, typer.Typer):
+            for info in found.registered_commands:
+                info.help = info.help or _unwrapped(info.callback)
             app.add_typer(found, name=name)
         else:
-            app.command(name, epilog=command.epilog)(found)
+            app.command(name, help=_unwrapped(found), epilog=command.epilog)(found)
     return app
+
+
+def _unwrapped(function: object) -> str:
+    """A docstring's paragraphs as one line each: rich wraps them to the terminal's width."""
+    text = inspect.getdoc(function) or ""
+    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
 
 
 def _main(

@@ -23,6 +23,16 @@ def printed(text: str) -> dict[str, str]:
     return {entry.key: entry.value for entry in parse_properties(text)}
 
 
+def test_paragraphs_of_help_are_wrapped_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["store", "fsck", "--help"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("Checks the sizes"))
+    assert lines[first + 1].startswith("compares all consume queues, index entries")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"trocket {__version__}\n"
