@@ -7,8 +7,9 @@ Either from a broker's files (`--store`: a cold copy, or a pattern for several),
 cluster (`--name-server`), whose messages are read once; bytes are then those of bodies. With
 `--before`, the folder of an earlier report, lags have a slope, and a time until they are consumed.
 
-In the folder `--out`: `lag`, `queues`, `bytes`, `arrivals`, `hot_keys`, `duplicates` as Parquet, report.json,
-and report.html, a self-contained page. Exit status 1: a group lost messages, or is about to.
+In the folder `--out`: `lag`, `queues`, `bytes`, `arrivals`, `hot_keys`, `duplicates` as Parquet,
+report.json, and report.html, a self-contained page. Exit status 1: a group lost messages, or is
+about to.
 
 For a store, "now" is the time of its newest message. A message is a duplicate if its topic has
 another one with the same producer's id: a retried send. Days are in UTC.

@@ -57,7 +57,8 @@ def sample() -> dict[str, Any]:
         ],
         "arrivals_step_ms": 3_600_000,
         "arrivals": [
-            {"topic": topic, "at_ms": AT_MS - hour * 3_600_000, "messages": 50 + hour % 7 * (place + 1)}
+            {"topic": topic, "at_ms": AT_MS - hour * 3_600_000,
+             "messages": 50 + hour % 7 * (place + 1)}
             for place, topic in enumerate(topics[:4]) for hour in range(80) if hour != 5
         ],
         "queues": [
