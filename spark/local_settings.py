@@ -2,8 +2,7 @@
 
 Two settings make a scan of a store's files take a fifth less time: workers send batches through
 Unix sockets instead of TCP, and the driver, which runs the tasks here, uses Java's garbage
-collector for throughput (docs/spark.md has the figures). A third keeps tracebacks of workers that
-outlive their query from the terminal (`daemon.py`).
+collector for throughput (docs/spark.md has the figures).
 
 If the user has configured Spark or Java, none of them is set: a builder's settings would override
 spark-defaults.conf, and a JVM with two collectors in its options does not start.
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 COLLECTOR: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
-DAEMON: Final = {"spark.python.daemon.module": "trocket.spark.daemon"}
 SOCKETS: Final = "spark.python.unix.domain.socket"
 
 VARIABLES: Final = (
@@ -51,8 +49,8 @@ def local_settings(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     sockets = _socket_folder()
     if sockets is None:
-        return {**COLLECTOR, **DAEMON}
-    return {**COLLECTOR, **DAEMON, f"{SOCKETS}.enabled": "true", f"{SOCKETS}.dir": sockets}
+        return dict(COLLECTOR)
+    return {**COLLECTOR, f"{SOCKETS}.enabled": "true", f"{SOCKETS}.dir": sockets}
 
 
 def _home(environment: Mapping[str, str]) -> str:

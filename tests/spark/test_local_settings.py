@@ -11,14 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.spark import local_settings as module
-from trocket.spark.local_settings import (
-    COLLECTOR,
-    DAEMON,
-    FILES,
-    SOCKETS,
-    VARIABLES,
-    local_settings,
-)
+from trocket.spark.local_settings import COLLECTOR, FILES, SOCKETS, VARIABLES, local_settings
 
 
 @pytest.fixture
@@ -30,7 +23,7 @@ def plain(tmp_path):
 def test_both_are_set_and_the_sockets_are_the_users_alone(plain) -> None:
     found = local_settings(plain)
     folder = Path(found.pop(f"{SOCKETS}.dir"))
-    assert found == {**COLLECTOR, **DAEMON, f"{SOCKETS}.enabled": "true"}
+    assert found == {**COLLECTOR, f"{SOCKETS}.enabled": "true"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert len(str(folder)) <= module.FOLDER_BYTES_MAX
     assert local_settings(plain)[f"{SOCKETS}.dir"] == str(folder)
@@ -39,7 +32,7 @@ def test_both_are_set_and_the_sockets_are_the_users_alone(plain) -> None:
 def test_a_long_path_is_none_for_sockets(plain, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
     monkeypatch.setattr(module, "_socket_folder", module._socket_folder.__wrapped__)
-    assert local_settings(plain) == {**COLLECTOR, **DAEMON}
+    assert local_settings(plain) == COLLECTOR
 
 
 @pytest.mark.parametrize("name", VARIABLES)
