@@ -5,6 +5,7 @@
    it leaves out much that is legal, such as a member twice, or any other member. */
 #include "native.h"
 
+#define CODE 1 /* the bit of the member `code` */
 #define DIGITS_MAX 10 /* of an int32 */
 
 static void
@@ -181,7 +182,7 @@ read_member(Span *text, Span name, JsonHeader *header, Unescaped *unescaped)
     int32_t version;
     Span ignored;
     if (is_name(name, TEXT("code")))
-        return read_int32(text, &header->code) ? 1 : 0;
+        return read_int32(text, &header->code) ? CODE : 0;
     if (is_name(name, TEXT("flag")))
         return read_int32(text, &header->flag) ? 2 : 0;
     if (is_name(name, TEXT("opaque")))
@@ -199,26 +200,28 @@ read_member(Span *text, Span name, JsonHeader *header, Unescaped *unescaped)
     return 0;
 }
 
-/* Read a header; 0: it is not usual. `unescaped` still has room for the whole text. */
+/* Read the header of a request with a wanted code; 0: it is another one, or not usual.
+   `unescaped` still has room for the whole text. */
 int
-read_json_header(Span text, JsonHeader *header, Unescaped *unescaped)
+read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
+                 Unescaped *unescaped)
 {
-    Span name;
+    Span name, whole = text;
     int seen = 0;
     header->code = header->flag = header->opaque = 0;
     header->field_count = 0;
-    if (!is_utf8(text) || !skip(&text, '{'))
+    if (!skip(&text, '{'))
         return 0;
     do {
         if (!read_string(&text, unescaped, &name) || !skip(&text, ':'))
             return 0;
         int member = read_member(&text, name, header, unescaped);
-        if (member == 0 || seen & member)
+        if (member == 0 || seen & member || (member == CODE && !is_wanted(header->code)))
             return 0;
         seen |= member;
     } while (skip(&text, ','));
     if (!skip(&text, '}'))
         return 0;
     skip_space(&text);
-    return text.size == 0 && seen & 1;
+    return text.size == 0 && seen & CODE && is_utf8(whole);
 }

@@ -118,7 +118,8 @@ typedef struct {
     size_t size, size_max;
 } Unescaped;
 
-int read_json_header(Span text, JsonHeader *header, Unescaped *unescaped);
+int read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
+                     Unescaped *unescaped);
 
 /* properties.c */
 typedef struct {

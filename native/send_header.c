@@ -98,7 +98,7 @@ read_json(const Frame *frame, Unescaped *unescaped, Fields *fields, int32_t *fla
           SendHeader *send)
 {
     JsonHeader header;
-    if (!read_json_header(frame->header, &header, unescaped) || !is_send(header.code))
+    if (!read_json_header(frame->header, is_send, &header, unescaped))
         return 0;
     send->opaque = (uint32_t)header.opaque;
     *flag = header.flag;

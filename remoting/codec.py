@@ -263,11 +263,15 @@ class FrameDecoder:
         frame_size_max, take_run = self.frame_size_max, self.take_run
         decode_usual, has_runs = _decode_usual, take_run is not None
         size = len(data)
+        left_size, is_run = -1, False
         try:
             while size - position >= 8:
-                if decode_usual is not None:
+                # What the extension leaves to Python comes in bursts with headers of one size; the
+                # extension need not be asked again for each.
+                if decode_usual is not None and data[position + 7] != left_size:
                     position = decode_usual(data, position, frame_size_max, has_runs, commands)
-                    if position < 0 and take_run is not None:
+                    is_run = position < 0
+                    if is_run and take_run is not None:
                         position = ~position
                         if commands:
                             self.is_paused, self._rest = True, (data, position)
@@ -296,6 +300,7 @@ class FrameDecoder:
                     else _decode_text(data, start, start + header_size, end, mark >> 24)
                 )
                 position = end
+                left_size = -1 if is_run else mark & 0xFF
             self._keep(data, position)
         except RemoteProtocolError as error:
             # Without the traceback, whose frames would keep `data` alive until a full collection.
