@@ -123,7 +123,8 @@ def test_pulls_are_left_to_the_cache_of_their_series(monkeypatch: pytest.MonkeyP
 
 
 SEND = {
-    "a": "PG", "b": "T", "e": "0", "f": "0", "g": "1700000000000", "h": "0", "i": "UNIQ_KEY\1A\2", "j": "0",
+    "a": "PG", "b": "T", "e": "0", "f": "0", "g": "1700000000000", "h": "0", "j": "0",
+    "i": "UNIQ_KEY\1A\2",
 }  # fmt: skip
 
 
