@@ -291,7 +291,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
-    (frames, 100), (json_headers, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50),
-    (arguments, 200), (broker, 1),
+    (frames, 100), (json_headers, 100), (find_property, 200), (batches, 50), (index, 50),
+    (answers, 50), (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""
