@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..common import process
+from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
 from ..common.config import ConfigError
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
@@ -25,13 +26,27 @@ from .config import (
 )
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
 
     import trio
 
     from ..common.config import Entry
 
-PROGRAM = "trocket broker"
+PROGRAM = Program(
+    "trocket broker",
+    "Run a broker; takes the flags of RocketMQ's mqbroker.",
+    (
+        *APACHE_FLAGS,
+        Flag(
+            ("-m", "--printImportantConfig"),
+            "print_important",
+            "Print the keys that RocketMQ marks as important, and exit",
+        ),
+        CONFIG_FROM_STDIN,
+    ),
+    "Example: trocket broker -c broker.conf -n 127.0.0.1:9876",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,21 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: without the program's name; None: the process's own.
     """
-    parser = process.apache_flags(PROGRAM, "Run a RocketMQ broker.")
-    parser.add_argument(
-        "-m",
-        "--printImportantConfig",
-        dest="print_important",
-        action="store_true",
-        help="print the keys that RocketMQ marks as important, and exit",
-    )
-    process.add_config_from_stdin(parser)
-    options = parser.parse_args(arguments)
+    return run(parse(PROGRAM, arguments))
+
+
+def run(options: Namespace) -> int:
+    """Run a broker with the parsed flags of `PROGRAM`; return the exit status."""
     try:
         entries, path = process.given_entries(options)
         broker, store, warnings = _configured(entries, path, options.namesrv_addr)
     except ConfigError as error:
-        return process.refuse(PROGRAM, error)
+        return process.refuse(PROGRAM.name, error)
     if options.print_all or options.print_important:
         important = frozenset(key for key, fact in known_keys().items() if fact.important)
         process.print_configuration([broker, store], None if options.print_all else important)
@@ -62,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     process.log_to_stderr(options.log_level, warnings)
     return process.serve(
         lambda stop: _run(broker, store, stop, from_stdin=options.from_stdin),
-        program=PROGRAM,
+        program=PROGRAM.name,
         expected=(StoreError,),
     )
 

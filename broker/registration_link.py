@@ -51,6 +51,9 @@ takes about 0.1 ms, a table of 100,000 topics half a second."""
 SINGLE_TOPICS_IN_FLIGHT: Final = 32
 """Unanswered registrations of single topics at one name server."""
 
+WARNING_CHARACTERS_MAX: Final = 1_000
+"""Characters of a name server's warning in the log."""
+
 SINGLE_TOPIC_VERSION: Final = V5_0_0
 """The first version of name servers that support REGISTER_TOPIC_IN_NAMESRV (217). One of 4.9.7 does
 not answer it at all: the call would time out and close the connection, which drops all routes.
@@ -121,6 +124,7 @@ class RegistrationLink:
         self._registered: _Registered | None = None
         self._takes_single_topics = False
         self._takes_compressed = True
+        self._warning = ""
 
     def want(self, topics: Iterable[str] = (), *, whole: bool = False) -> None:
         """Schedule a registration.
@@ -271,9 +275,16 @@ class RegistrationLink:
             answer = await self._call(part, timeout_s)
             self._takes_single_topics = answer.version >= SINGLE_TOPIC_VERSION
             self._on_master(self.address, master_of(answer))
+            self._note_warning(answer.remark or "")
             ordered = order_topics(answer)
             if ordered:
                 self._topics.update_order_topics(ordered)
+
+    def _note_warning(self, text: str) -> None:
+        """Log the warning of an answer once, until it changes; RocketMQ's answers have none."""
+        if text and text != self._warning:
+            logger.warning("name server %s: %s", self.address, text[:WARNING_CHARACTERS_MAX])
+        self._warning = text
 
     async def _register_topics(
         self, identity: BrokerIdentity, names: Iterable[str], timeout_s: float

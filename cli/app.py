@@ -1,11 +1,12 @@
 """The typer commands of `trocket`, and its help.
 
-The servers' commands are listed here for the help only: `main.py` has dispatched them already. Only
-the module of the command that runs is imported; all of them for the help and for shell completion.
+Only the module of the command that runs is imported; all of them for the help and for shell
+completion.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
@@ -15,8 +16,8 @@ import typer
 
 from .. import __version__
 from ..common.config import KnownKey
-
-_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+from . import servers
+from .servers import SERVERS
 
 
 class _Command(NamedTuple):
@@ -41,12 +42,16 @@ COMMANDS: Final[dict[str, _Command]] = {
     "offset": _Command("app"),
     "filter": _Command("app"),
     "cluster": _Command("app"),
+    "profile": _Command("app"),
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),
     "interop": _Command("app"),
     "pipeline": _Command("app"),
 }
 """Commands by name, which is also the module's name; in the order of the help."""
+
+ALL: Final = (*SERVERS, *COMMANDS)
+"""The names of all commands except `keys`."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,38 +65,46 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _needed(first: str) -> Collection[str]:
-    """The names in COMMANDS that a command line with this first word needs."""
-    if first in COMMANDS:
+    """The names in ALL that a command line with this first word needs."""
+    if first in ALL:
         return (first,)
-    return () if first in ("keys", "--version") else COMMANDS
+    return () if first in ("keys", "--version") else ALL
 
 
-def make_app(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+def make_app(names: Collection[str] = ALL) -> typer.Typer:
     """Build the command line.
 
     Args:
-      names: the names in COMMANDS to include.
+      names: the names in ALL to include.
     """
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help="RocketMQ in Python: servers, messages, and the administration of any cluster.",
-        epilog="Name servers come from --url, else from ROCKETMQ_URL, else 127.0.0.1:9876.",
+        epilog="Name servers: --url, ROCKETMQ_URL or the profile in use, else 127.0.0.1:9876.",
     )
     app.callback(invoke_without_command=True)(_main)
-    app.command("up", context_settings=_PASSED_ON)(_up)
-    app.command("broker", context_settings=_PASSED_ON)(_broker)
-    app.command("namesrv", context_settings=_PASSED_ON)(_namesrv)
+    for name in SERVERS:
+        if name in names:
+            servers.add(app, name)
     app.command("keys")(_keys)
     for name, command in COMMANDS.items():
         if name not in names:
             continue
         found = getattr(import_module(f".{name}", __package__), command.attribute)
         if isinstance(found, typer.Typer):
+            for info in found.registered_commands:
+                info.help = info.help or _unwrapped(info.callback)
             app.add_typer(found, name=name)
         else:
-            app.command(name, epilog=command.epilog)(found)
+            app.command(name, help=_unwrapped(found), epilog=command.epilog)(found)
     return app
+
+
+def _unwrapped(function: object) -> str:
+    """A docstring's paragraphs as one line each: rich wraps them to the terminal's width."""
+    text = inspect.getdoc(function) or ""
+    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
 
 
 def _main(
@@ -100,18 +113,6 @@ def _main(
     if version:
         typer.echo(f"trocket {__version__}")
         raise typer.Exit
-
-
-def _up() -> None:
-    """Run name server and broker in one process, or several brokers in a process each."""
-
-
-def _broker() -> None:
-    """Run a broker; takes the flags of RocketMQ's mqbroker."""
-
-
-def _namesrv() -> None:
-    """Run a name server; takes the flags of RocketMQ's mqnamesrv."""
 
 
 def _keys(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..common.terminal import show
+from ..common.terminal import one_line, say, show
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -48,6 +48,8 @@ def cluster(
                 )
         return
     view = administer(url, timeout_s, lambda admin: admin.cluster())
+    if view.warning:
+        say(f"trocket: warning: {one_line(view.warning)}")
     if as_json:
         emit(view)
         return

@@ -16,6 +16,7 @@ from .session import (
     OFFSET_MAX,
     AsJson,
     TimeoutS,
+    TopicName,
     Url,
     emit,
     fail,
@@ -37,7 +38,7 @@ _QUEUE: Final = re.compile(r"(?:(.+):)?([0-9]{1,9})", re.ASCII)
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Read this topic.")],
+    topic: TopicName,
     group: Annotated[
         str,
         typer.Option(

@@ -11,6 +11,7 @@ from .session import (
     DEFAULT_URL,
     AsJson,
     Cluster,
+    GroupName,
     TimeoutS,
     Url,
     Yes,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from ..client import Admin, ClientInfo, GroupClients, GroupInfo
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create and delete consumer groups.")
-
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
 
 @app.command("list", epilog="Example: trocket group list")
@@ -55,7 +54,7 @@ def group_list(
 
 @app.command("show", epilog="Example: trocket group show billing")
 def group_show(
-    name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+    name: GroupName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """Show a group's settings on each broker, its members and its subscriptions."""
 
@@ -92,7 +91,7 @@ def group_show(
 
 @app.command("clients", epilog="Example: trocket group clients billing --producers")
 def group_clients(
-    name: Name,
+    name: GroupName,
     producers: Annotated[
         bool, typer.Option("--producers", help="List producers of this group, not consumers.")
     ] = False,
@@ -134,7 +133,7 @@ def show_clients(clients: Sequence[ClientInfo]) -> None:
 
 @app.command("create", epilog="Example: trocket group create billing --retries 3")
 def group_create(
-    name: Name,
+    name: GroupName,
     retries: Annotated[
         int | None, typer.Option("--retries", help="Retry a message this often. Default: 16.")
     ] = None,
@@ -169,7 +168,7 @@ def group_create(
 
 @app.command("delete", epilog="Example: trocket group delete billing --yes --with-topics")
 def group_delete(
-    name: Name,
+    name: GroupName,
     yes: Yes = False,
     keep_offsets: Annotated[
         bool, typer.Option("--keep-offsets", help="Keep its offsets for a new group of this name.")

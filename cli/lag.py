@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import plain, say, show, table
+from .completion import topic_names
 from .session import (
     DEFAULT_URL,
     AsJson,
+    GroupName,
     TimeoutS,
     Url,
     emit,
@@ -27,9 +29,14 @@ COLUMNS = ("Topic", "Broker", "Queue", "Committed", "End", "Lag")
 
 
 def lag(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")],
+    group: GroupName,
     topic: Annotated[
-        str, typer.Option("--topic", help="Show only this topic. Default: all topics it reads.")
+        str,
+        typer.Option(
+            "--topic",
+            help="Show only this topic. Default: all topics it reads.",
+            autocompletion=topic_names,
+        ),
     ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[

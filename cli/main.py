@@ -1,8 +1,8 @@
 """Entry point of the `trocket` command.
 
-The servers' commands bypass typer: `trocket up` must be ready within half a second of the process's
-start, and importing typer alone takes a sixth of that (docs/dependencies.md). Everything else is a
-typer command in `app.py`.
+All commands are typer's, in `app.py`. The servers' commands bypass typer when their flags are
+right (`servers.py`): `trocket up` must be ready within half a second of the process's start, and
+importing typer alone takes a sixth of that (docs/dependencies.md).
 
 Every installation has this entry point; the packages it needs come with the extra `cli`.
 """
@@ -45,22 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    if words[:1] == ["up"]:
-        from .up import main as up
+    from .servers import run_usual
 
-        return up(words[1:])
-    if words[:1] == ["broker"]:
-        from ..broker.__main__ import main as broker
-
-        return broker(words[1:])
-    if words[:1] == ["namesrv"]:
-        from ..namesrv.__main__ import main as namesrv
-
-        return namesrv(words[1:])
-    if words[:1] == ["filtersrv"]:
-        from ..filtersrv.__main__ import main as filtersrv
-
-        return filtersrv(words[1:])
+    status = run_usual(words)
+    if status is not None:
+        return status
     from .app import run
 
     return run(words)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import printable, time_text
+from .completion import group_names, topic_names
 from .message_lines import as_json as json_of
 from .message_lines import as_text
 from .session import (
@@ -32,7 +33,12 @@ def message(
         str, typer.Argument(metavar="ID", help="Message id of the producer or of the broker.")
     ] = "",
     topic: Annotated[
-        str, typer.Option("--topic", help="Search this topic. With ID, default: all topics.")
+        str,
+        typer.Option(
+            "--topic",
+            help="Search this topic. With ID, default: all topics.",
+            autocompletion=topic_names,
+        ),
     ] = "",
     key: Annotated[str, typer.Option("--key", help="Find messages with this key.")] = "",
     since: Annotated[
@@ -42,7 +48,13 @@ def message(
         str, typer.Option("--until", metavar="TIME", help="Find messages stored at TIME or before.")
     ] = "",
     dlq: Annotated[
-        str, typer.Option("--dlq", metavar="GROUP", help="Find the dead letters of this group.")
+        str,
+        typer.Option(
+            "--dlq",
+            metavar="GROUP",
+            help="Find the dead letters of this group.",
+            autocompletion=group_names,
+        ),
     ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this number.")] = 64,
     url: Url = DEFAULT_URL,

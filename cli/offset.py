@@ -11,7 +11,9 @@ from .session import (
     DEFAULT_URL,
     OFFSET_MAX,
     AsJson,
+    GroupName,
     TimeoutS,
+    TopicName,
     Url,
     Yes,
     administer,
@@ -32,7 +34,7 @@ app = typer.Typer(no_args_is_help=True, help="Show a topic's offsets, or reset a
 
 @app.command("show", epilog="Example: trocket offset show Orders")
 def offset_show(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    topic: TopicName,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
@@ -55,8 +57,8 @@ def offset_show(
     epilog="Example: trocket offset reset billing Orders --to 2h --dry-run",
 )
 def offset_reset(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    group: GroupName,
+    topic: TopicName,
     to: Annotated[
         str,
         typer.Option(

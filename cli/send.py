@@ -15,6 +15,7 @@ from .session import (
     DEFAULT_URL,
     AsJson,
     TimeoutS,
+    TopicName,
     Url,
     emit,
     fail,
@@ -36,7 +37,7 @@ LINE_SIZE_MAX: Final = 16 * 1024 * 1024
 
 
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Send to this topic.")],
+    topic: TopicName,
     body: Annotated[
         str,
         typer.Argument(

@@ -18,18 +18,30 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from ..common.terminal import EXIT_INTERRUPTED, one_line, say
+from . import profiles
+from .clients import new_client as new_client
+from .completion import DEFAULT_URL as DEFAULT_URL
+from .completion import group_names, profile_names, topic_names
 
 if TYPE_CHECKING:
-    from ..client import Admin, Client
+    from ..client import Admin
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-DEFAULT_URL = "127.0.0.1:9876"
-"""Default address of the name server."""
-
 OFFSET_MAX = 10**12
 """Numbers below this are offsets, others are ms since 1970: as a time, it is in 2001."""
+
+
+def _with_profile(context: typer.Context, url: str) -> str:
+    """The URL of --url, which may be a profile's name; else that of the profile in use."""
+    source = context.get_parameter_source("url")
+    given = None if source is not None and source.name == "DEFAULT" else url
+    try:
+        return profiles.chosen_url(given, os.environ) or url
+    except profiles.ProfileError as error:
+        usage(str(error))
+
 
 Url = Annotated[
     str,
@@ -38,9 +50,19 @@ Url = Annotated[
         "-n",
         envvar="ROCKETMQ_URL",
         metavar="URL",
-        help="Use these name servers: rocketmq://host:port;host:port?namespace=…, or "
-        "host:port;host:port.",
+        help="Use these name servers: rocketmq://host:port;host:port?namespace=…, "
+        "host:port;host:port, or a profile's name.",
+        callback=_with_profile,
+        autocompletion=profile_names,
     ),
+]
+TopicName = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names),
+]
+GroupName = Annotated[
+    str,
+    typer.Argument(metavar="GROUP", help="The group.", autocompletion=group_names),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 TimeoutS = Annotated[
@@ -132,27 +154,6 @@ async def _interruptible(
         done.append(await main(*args))
         group.cancel_scope.cancel()
     return done
-
-
-def new_client(url: str, timeout_s: float) -> Client:
-    """A client for the flags and the environment, not open yet.
-
-    Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; an account in
-    the URL takes precedence.
-
-    Raises: ConfigurationError: the URL or the environment is not valid.
-    """
-    from ..client import Client, ConfigurationError
-    from ..client.core.signature import credentials_of
-    from ..client.core.url import parse_url
-
-    try:
-        credentials = parse_url(url).credentials or credentials_of(os.environ)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-    if credentials is None:
-        return Client(url, timeout_s=timeout_s)
-    return Client(url, timeout_s=timeout_s, credentials=credentials)
 
 
 def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> T:

@@ -12,6 +12,7 @@ from .session import (
     AsJson,
     Cluster,
     TimeoutS,
+    TopicName,
     Url,
     Yes,
     administer,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ..client import Admin, QueueOffsets, TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")
-
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 
 
 @app.command("list", epilog="Example: trocket topic list --all")
@@ -50,7 +49,7 @@ def topic_list(
 
 @app.command("show", epilog="Example: trocket topic show Orders")
 def topic_show(
-    name: Name, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """Show a topic's settings on each broker, and the offsets of its queues."""
 
@@ -103,7 +102,7 @@ def show_offsets(offsets: list[QueueOffsets]) -> None:
     "create", epilog="Example: trocket topic create Orders --queues 4 -a message.type=FIFO"
 )
 def topic_create(
-    name: Name,
+    name: TopicName,
     queues: Annotated[
         int, typer.Option("--queues", min=1, help="Set the queues on each broker.")
     ] = 8,
@@ -147,7 +146,7 @@ def topic_create(
 
 @app.command("delete", epilog="Example: trocket topic delete Orders --yes")
 def topic_delete(
-    name: Name,
+    name: TopicName,
     yes: Yes = False,
     cluster: Cluster = "",
     url: Url = DEFAULT_URL,

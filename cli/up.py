@@ -2,8 +2,9 @@
 
 With `--masters`, `--slaves` or `--brokers` each broker runs in a separate process: `up_cluster.py`.
 
-Ready means: both listen, the broker is registered, and a message passed (`self_check`). A broker
-whose store accepts no messages (read-only, disk full) is still served, with a notice.
+Ready means: both listen, the broker is registered, and a client's requests are answered
+(`self_check`). A broker whose store accepts no messages (read-only, disk full) is still served,
+with a notice.
 On a stop the broker ends first, so that it can still unregister from the name server.
 """
 
@@ -24,6 +25,7 @@ from ..native import choice
 from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
+from .up_flags import PROGRAM
 from .up_plan import ConfigFile, Shape, plan, reachable, shape_of, usage
 
 if TYPE_CHECKING:
@@ -33,29 +35,41 @@ if TYPE_CHECKING:
 
     from ..broker.controller import BrokerController
 
-PROGRAM = "trocket up"
 EVERYWHERE = ("0.0.0.0", "::")
+MEMORY_HOME = "/trocket"
+"""The data folder of a broker whose files are in memory."""
+MEMORY_LOG_FILE_SIZE = 16 * 1024 * 1024
+"""Bytes of a commit log file in memory: room for some messages of the largest size, 4 MiB."""
+MEMORY_QUEUE_FILE_SIZE = 2_000 * 20
+MEMORY_INDEX_SLOTS = 10_000
+"""Sizes that take a MiB at most until there are messages."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run both until SIGTERM or SIGINT, and return the exit status."""
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Run both with the parsed flags of `PROGRAM` until SIGTERM or SIGINT; return the status."""
     try:
         shape = shape_of(options.masters, options.slaves, options.brokers, is_sync=options.is_sync)
         if shape is not None:
             return _serve_cluster(options, shape)
         if options.own_files:
             raise ConfigError("--broker-config needs several brokers: add --masters 2")
+        if options.memory and options.home:
+            raise ConfigError("--memory keeps no files: give it without --home")
         namesrv, broker, store, warnings = _configured(options, "store")
     except ConfigError as error:
-        return process.refuse(PROGRAM, error)
+        return process.refuse(PROGRAM.name, error)
     process.log_to_stderr(options.log_level, warnings)
-    up = Up(namesrv, broker, store, as_json=options.json, home=options.home)
-    return process.serve(up.run, program=PROGRAM, expected=(StoreError, SelfCheckError))
+    up = Up(
+        namesrv, broker, store,
+        as_json=options.json, home=options.home, in_memory=options.memory,
+    )  # fmt: skip
+    return process.serve(up.run, program=PROGRAM.name, expected=(StoreError, SelfCheckError))
 
 
 def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
     """Raises: ConfigError: the flags or the files cannot be used."""
+    if options.memory:
+        raise ConfigError("--memory is for one broker: leave out --masters, --slaves, --brokers")
     namesrv, broker, store, warnings = _configured(options, "")
     common = ConfigFile(options.config_file or "", process.read_entries(options.config_file))
     own = {}
@@ -81,11 +95,11 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
         )
         await cluster.run(stop)
 
-    return process.serve(run, program=PROGRAM, expected=(StoreError, ClusterError))
+    return process.serve(run, program=PROGRAM.name, expected=(StoreError, ClusterError))
 
 
 class SelfCheckError(Exception):
-    """The servers run, but the self-check's message did not pass."""
+    """The servers run, but the self-check's requests were not answered as they should."""
 
 
 class Up:
@@ -95,6 +109,7 @@ class Up:
       namesrv, broker, store: whole configurations; a port 0 takes any free one.
       as_json: when ready, print one JSON object, and nothing else on standard output.
       home: the data folder, to be printed.
+      in_memory: keep all files in this process's memory.
     """
 
     def __init__(
@@ -105,18 +120,20 @@ class Up:
         *,
         as_json: bool,
         home: str,
+        in_memory: bool = False,
     ) -> None:
         self._namesrv = namesrv
         self._broker = broker
         self._store = store
         self._as_json = as_json
         self._home = home
+        self._in_memory = in_memory
 
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
 
-        Raises: OSError, StoreError: a server could not start; SelfCheckError: the self-check's
-          message did not pass; or the error of a server that failed.
+        Raises: OSError, StoreError: a server could not start; SelfCheckError: the self-check
+          failed; or the error of a server that failed.
         """
         import trio
 
@@ -125,12 +142,13 @@ class Up:
         from ..remoting.client import split_address
         from ..remoting.turn import Turn
         from ..store.clock import SystemClock
+        from ..store.disk.memory_disk import MemoryDisk
         from ..store.disk.os_disk import OsDisk
 
         clock, turn = SystemClock(), Turn()
         # `stop` cancels only the inner nursery: the broker unregisters at the name server.
         async with trio.open_nursery() as outer:
-            disk = OsDisk()
+            disk = MemoryDisk() if self._in_memory else OsDisk()
             namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk, turn=turn)
             await outer.start(namesrv.run)
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
@@ -168,7 +186,7 @@ class Up:
             join_address(host, split_address(namesrv)[1]),
             advertised,
             broker.listen_addresses,
-            refused or f"one message sent and consumed in {check_ms:.0f} ms",
+            refused or f"route, send and pull answered in {check_ms:.0f} ms",
             refused,
         )
 
@@ -195,6 +213,7 @@ class Up:
             "listening": list(listening),
             "home": self._home,
             "store": self._store.store_path_root_dir,
+            "memory": self._in_memory,
             "sendsRefused": refused,
             "hotPath": choice.description,
         }
@@ -202,89 +221,19 @@ class Up:
             process.say(json.dumps(facts))
             return
         listening_text = ", ".join(listening)
+        data = "in memory, gone at the end" if self._in_memory else facts["store"]
         process.say(
             f"trocket {__version__}, process {facts['pid']}\n"
             f"  name server  {namesrv}\n"
             f"  broker       {advertised}  {self._broker.broker_name} of "
             f"{self._broker.broker_cluster_name}, listening on {listening_text}\n"
-            f"  data         {facts['store']}\n"
+            f"  data         {data}\n"
             f"  self-check   {checked}\n"
             f"  hot path     {choice.description}\n"
             "\n"
             f"{usage(namesrv)}\n"
             f"ready {facts['seconds']:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        PROGRAM,
-        description="Run name server and broker in one process, or several brokers.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--home",
-        default=str(Path.home() / "trocket"),
-        metavar="DIR",
-        help="store data in DIR (~/trocket); storePathRootDir in a file takes precedence",
-    )
-    parser.add_argument(
-        "--host",
-        metavar="HOST",
-        help="listen on HOST and advertise it to clients (127.0.0.1); with 0.0.0.0, listen on all "
-        "addresses and advertise this machine's, or brokerIP1",
-    )
-    parser.add_argument(
-        "--namesrv-port",
-        type=int,
-        metavar="PORT",
-        help="listen on PORT (9876); 0 takes any free port",
-    )
-    parser.add_argument(
-        "--broker-port",
-        type=int,
-        metavar="PORT",
-        help="listen on PORT (10911), and on PORT - 2 as VIP port; 0 takes any free port; with "
-        "several brokers, it is the first one's, the next takes PORT + 10",
-    )
-    parser.add_argument(
-        "-c", dest="config_file", metavar="FILE", help="read this broker.conf of RocketMQ"
-    )
-    parser.add_argument(
-        "--namesrv-config", metavar="FILE", help="read this namesrv.conf of RocketMQ"
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON when ready")
-    process.add_log_level(parser, "warning")
-    several = parser.add_argument_group(
-        "several brokers", "each broker has its own process, and its own folder in --home"
-    )
-    several.add_argument(
-        "--masters", type=int, metavar="N", help="run N masters: broker-a, broker-b, …"
-    )
-    several.add_argument(
-        "--slaves",
-        type=int,
-        metavar="N",
-        help="run N slaves of each master (0): broker-a-1, broker-b-1, …",
-    )
-    several.add_argument(
-        "--brokers", type=int, metavar="N", help="run N masters without slaves, as --masters N"
-    )
-    several.add_argument(
-        "--sync",
-        dest="is_sync",
-        action="store_true",
-        help="let masters confirm a send when a slave has it: brokerRole=SYNC_MASTER",
-    )
-    several.add_argument(
-        "--broker-config",
-        dest="own_files",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="read a broker.conf for one broker, such as broker-a=a.conf; it overrides -c",
-    )
-    return parser
 
 
 class _Configured(NamedTuple):
@@ -307,7 +256,8 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     """
     from ..common.machine import host_name, local_address
 
-    home = Path(options.home).absolute()
+    home = Path(MEMORY_HOME if options.memory else options.home or Path.home() / "trocket")
+    home = home.absolute()
     options.home = str(home)
     loopback = "127.0.0.1"
     namesrv, namesrv_warnings = read_namesrv_config(
@@ -322,7 +272,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     broker, store, broker_warnings = read_broker_config(
         process.read_entries(options.config_file),
         BrokerConfig(bind_address=loopback),
-        MessageStoreConfig(store_path_root_dir=str(home / folder)),
+        _store_defaults(options, str(home / folder)),
         path=options.config_file or "",
     )
     if options.host is not None:
@@ -338,6 +288,25 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         local_address=local_address if bound in EVERYWHERE else lambda: bound,
     )
     return _Configured(namesrv, broker, store, [*namesrv_warnings, *broker_warnings])
+
+
+def _store_defaults(options: argparse.Namespace, folder: str) -> MessageStoreConfig:
+    """RocketMQ's defaults, less what a trial does not need.
+
+    A broker.conf means production: RocketMQ's sizes, and room that is reserved. Without one, files
+    have the same sizes, so that a broker.conf may come later, but take only what is written.
+    """
+    if options.memory:
+        return MessageStoreConfig(
+            store_path_root_dir=folder,
+            mapped_file_size_commit_log=MEMORY_LOG_FILE_SIZE,
+            mapped_file_size_consume_queue=MEMORY_QUEUE_FILE_SIZE,
+            max_hash_slot_num=MEMORY_INDEX_SLOTS,
+            max_index_num=4 * MEMORY_INDEX_SLOTS,
+        )
+    return MessageStoreConfig(
+        store_path_root_dir=folder, preallocate_commit_log=options.config_file is not None
+    )
 
 
 def _port(given: int | None, configured: int, flag: str) -> int:

@@ -204,7 +204,7 @@ class UpCluster:
         return bytes(answer.body)
 
     async def _check(self, master: Member, namesrv: str, advertised: dict[str, str]) -> float:
-        """Send a message to a master and consume it; return the milliseconds it took."""
+        """Check a master, and return the milliseconds it took."""
         try:
             check_ms, warning = await check(
                 namesrv, _local_address(master, advertised), advertised[master.name]
@@ -261,7 +261,7 @@ class UpCluster:
             f"  {'name server':{width}}  {namesrv}\n"
             f"{brokers}"
             f"  {'data':{width}}  a folder for each broker in {self._home}\n"
-            f"  {'self-check':{width}}  one message sent to each master and consumed, "
+            f"  {'self-check':{width}}  route, send and pull answered by each master, "
             f"{check_ms:.0f} ms at most\n"
             f"  {'hot path':{width}}  {choice.description}\n"
             f"\n{usage(namesrv)}\n"

@@ -222,6 +222,7 @@ def _addresses_and_folders(
         "bindAddress": broker.bind_address,
         "brokerIP1": broker.broker_ip1,
         "storePathRootDir": f"{store.store_path_root_dir}/{name}",
+        "preallocateCommitLog": str(store.preallocate_commit_log).lower(),
     }
     if store.store_path_commit_log:
         keys["storePathCommitLog"] = f"{store.store_path_commit_log}/{name}"

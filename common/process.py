@@ -1,4 +1,4 @@
-"""Common parts of the server processes: flags, files, log, signals, exit status.
+"""Common parts of the server processes: files, log, signals, exit status.
 
 A shell without protocol logic. trio is imported only to run a server, so that `--help` and `-p` do
 not wait for it.
@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,53 +49,6 @@ _imported_s = time.monotonic()
 logger = logging.getLogger("trocket")
 
 
-def apache_flags(program: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the flags that RocketMQ's `mqbroker` and `mqnamesrv` have both.
-
-    Source: RocketMQ 5.5.0 srvutil/ServerUtil.java buildCommandlineOptions.
-    """
-    parser = argparse.ArgumentParser(program, description=description, allow_abbrev=False)
-    parser.add_argument(
-        "-c", "--configFile", dest="config_file", metavar="FILE", help="properties file"
-    )
-    parser.add_argument(
-        "-n",
-        "--namesrvAddr",
-        dest="namesrv_addr",
-        metavar="ADDRESSES",
-        help="name servers, such as 192.168.0.1:9876;192.168.0.2:9876",
-    )
-    parser.add_argument(
-        "-p",
-        "--printConfigItem",
-        dest="print_all",
-        action="store_true",
-        help="print the configuration as it would be used, and end",
-    )
-    add_log_level(parser)
-    return parser
-
-
-def add_log_level(parser: argparse.ArgumentParser, default: str = "info") -> None:
-    """Add `--log-level`, which RocketMQ sets in its logback files."""
-    parser.add_argument(
-        "--log-level",
-        choices=["debug", "info", "warning", "error"],
-        default=default,
-        help=f"lines on standard error: this level and above ({default})",
-    )
-
-
-def add_config_from_stdin(parser: argparse.ArgumentParser) -> None:
-    """Add `--config-from-stdin`, for children: no value is ever part of their command line."""
-    parser.add_argument(
-        "--config-from-stdin",
-        dest="from_stdin",
-        action="store_true",
-        help="read the keys from standard input, up to an empty line, and end when it ends",
-    )
-
-
 def read_entries(path: str | None) -> list[Entry]:
     """The entries of a configuration file; none without a file.
 
@@ -107,7 +61,7 @@ def given_entries(options: argparse.Namespace) -> tuple[list[Entry], str]:
     """The entries of the file, or of standard input, that flags name; and its name for messages.
 
     Args:
-      options: of `apache_flags` with `add_config_from_stdin`.
+      options: of `command_line.APACHE_FLAGS` with `CONFIG_FROM_STDIN`.
     Raises: ConfigError: see `read_entries`; or standard input ended, or is too long, before an
       empty line.
     """
@@ -152,10 +106,22 @@ def read_text(path: str) -> str:
 
 def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = None) -> None:
     """Print `key=value` lines that a configuration file could hold; `only`: these keys."""
-    for config in configs:
-        for key, value in to_properties(config):
-            if only is None or key in only:
-                print(f"{key}={value}")
+    with pipe_may_close():
+        for config in configs:
+            for key, value in to_properties(config):
+                if only is None or key in only:
+                    print(f"{key}={value}")
+
+
+@contextmanager
+def pipe_may_close() -> Iterator[None]:
+    """Let the reader of standard output leave early, as `head` does; the rest is dropped."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would flush again at exit, and report the failure.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def log_to_stderr(level: str, warnings: Iterable[str]) -> None:

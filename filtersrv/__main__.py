@@ -12,17 +12,24 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..common import process
+from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
 from ..common.config import ConfigError
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
     import trio
 
     from .filters import Filter
 
-PROGRAM = "trocket filtersrv"
+PROGRAM = Program(
+    "trocket filtersrv",
+    "Run a filter server beside a broker; takes the flags of RocketMQ's mqfiltersrv.",
+    (*APACHE_FLAGS, CONFIG_FROM_STDIN),
+    "Example: trocket filtersrv -c filtersrv.conf -n 127.0.0.1:9876",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,9 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns: the exit status.
     """
-    parser = process.apache_flags(PROGRAM, "Run a filter server beside a RocketMQ broker.")
-    process.add_config_from_stdin(parser)
-    options = parser.parse_args(arguments)
+    return run(parse(PROGRAM, arguments))
+
+
+def run(options: Namespace) -> int:
+    """Run a filter server with the parsed flags of `PROGRAM`; return the exit status."""
     try:
         entries, path = process.given_entries(options)
         config, warnings = read_filtersrv_config(entries, path=path)
@@ -44,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return process.EXIT_OK
         configured = _configured(config)
     except ConfigError as error:
-        return process.refuse(PROGRAM, error)
+        return process.refuse(PROGRAM.name, error)
     process.log_to_stderr(options.log_level, warnings)
     return _serve(config, configured, from_stdin=options.from_stdin)
 
@@ -78,7 +87,7 @@ def _serve(config: FiltersrvConfig, configured: Mapping[str, Filter], *, from_st
                 if from_stdin:
                     nursery.start_soon(process.stop_at_end_of_stdin, stop)
 
-    return process.serve(run, program=PROGRAM, expected=(UnknownToBrokerError,))
+    return process.serve(run, program=PROGRAM.name, expected=(UnknownToBrokerError,))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ..common.config import ConfigError, Entry, KnownKey, configure, setting
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
-from ..remoting.client import split_address
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 
@@ -78,6 +77,8 @@ def read_filtersrv_config(
     if not config.connect_which_broker and config.listen_port:
         config.connect_which_broker = f"127.0.0.1:{config.listen_port}"
         config.listen_port = 0
+    from ..remoting.client import split_address  # not for the help: it brings trio
+
     try:
         split_address(config.connect_which_broker)
     except ValueError as error:

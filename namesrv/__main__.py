@@ -9,16 +9,23 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..common import process
+from ..common.command_line import APACHE_FLAGS, Program, parse
 from ..common.config import ConfigError
 from ..store.errors import StoreError
 from .config import NamesrvConfig, read_namesrv_config
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
 
     import trio
 
-PROGRAM = "trocket namesrv"
+PROGRAM = Program(
+    "trocket namesrv",
+    "Run a name server; takes the flags of RocketMQ's mqnamesrv.",
+    APACHE_FLAGS,
+    "Example: trocket namesrv -c namesrv.conf",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,19 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: without the program's name; None: the process's own.
     """
-    parser = process.apache_flags(PROGRAM, "Run a RocketMQ name server.")
-    options = parser.parse_args(arguments)
+    return run(parse(PROGRAM, arguments))
+
+
+def run(options: Namespace) -> int:
+    """Run a name server with the parsed flags of `PROGRAM`; return the exit status."""
     try:
         entries = process.read_entries(options.config_file)
         path = options.config_file or ""
         config, warnings = read_namesrv_config(entries, NamesrvConfig(), path=path)
     except ConfigError as error:
-        return process.refuse(PROGRAM, error)
+        return process.refuse(PROGRAM.name, error)
     if options.print_all:
         process.print_configuration([config])
         return process.EXIT_OK
     process.log_to_stderr(options.log_level, warnings)
-    return process.serve(lambda stop: _run(config, stop), program=PROGRAM, expected=(StoreError,))
+    return process.serve(
+        lambda stop: _run(config, stop), program=PROGRAM.name, expected=(StoreError,)
+    )
 
 
 async def _run(config: NamesrvConfig, stop: trio.CancelScope) -> None:

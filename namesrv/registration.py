@@ -86,11 +86,13 @@ class RegisterBrokerResult(NamedTuple):
       master_addr, ha_server_addr: the addresses of a slave's master; None for a master, and while
         there is none.
       change: to be sent to the group's brokers; None: nothing has changed.
+      warning: for the broker's operator; "": none.
     """
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
     change: MinBrokerIdChange | None = None
+    warning: str = ""
 
 
 class Removal(NamedTuple):

@@ -32,6 +32,7 @@ from ..remoting.errors import RequestRefused
 from ..remoting.names import FILTER_SERVERS_MAX, check_address, check_name, is_address
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
+from .duplicate_brokers import DuplicateBrokers
 from .limits import BROKERS_MAX, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN
 from .registration import (
     BROKER_CHANNEL_EXPIRED_MS,
@@ -65,6 +66,7 @@ class RouteInfoManager:
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
+        self._duplicates = DuplicateBrokers()
 
     # Registration
 
@@ -116,7 +118,7 @@ class RouteInfoManager:
             self._clusters.setdefault(registration.cluster_name, set()).add(name)
         group.enable_acting_master = bool(registration.enable_acting_master)
         group.zone_name = registration.zone_name
-        is_first = self._put_address(group, registration)
+        is_first = self._put_address(group, registration, channel, now_ms)
         live = self._live[addr_info] = BrokerLiveInfo(
             name,
             now_ms,
@@ -184,7 +186,9 @@ class RouteInfoManager:
             )  # fmt: skip
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
 
-    def _put_address(self, group: BrokerGroup, registration: BrokerRegistration) -> bool:
+    def _put_address(
+        self, group: BrokerGroup, registration: BrokerRegistration, channel: object, now_ms: int
+    ) -> bool:
         """Set the address of a broker id. Returns: whether the id had none before."""
         addrs = group.broker_addrs
         broker_id, address = registration.broker_id, registration.broker_addr
@@ -194,10 +198,16 @@ class RouteInfoManager:
             )
             del addrs[old_id]
         replaced = addrs.get(broker_id)
-        if replaced is not None and replaced != address:
-            logger.info(
-                "%s id %d moves from %s to %s", group.broker_name, broker_id, replaced, address
-            )
+        identity = group.broker_name, broker_id
+        if replaced is None or replaced == address:
+            self._duplicates.renewed(identity, address, channel, now_ms)
+        else:
+            # Its connection is open: one that ends without unregistering is removed with it.
+            old = self._live[BrokerAddrInfo(group.cluster, replaced)]
+            if self._duplicates.replaced(
+                identity, address, channel, old=replaced, old_channel=old.channel, now_ms=now_ms
+            ):
+                logger.warning("%s", self._duplicates.warning(identity))
             self._forget(BrokerAddrInfo(group.cluster, replaced))
         addrs[broker_id] = address
         return replaced is None
@@ -262,10 +272,11 @@ class RouteInfoManager:
     ) -> RegisterBrokerResult:
         """The result, with the master's addresses for a slave."""
         master_addr = group.broker_addrs.get(MASTER_ID)
+        warning = self._duplicates.warning((group.broker_name, registration.broker_id))
         if registration.broker_id == MASTER_ID or master_addr is None:
-            return RegisterBrokerResult(change=change)
+            return RegisterBrokerResult(change=change, warning=warning)
         live = self._live[BrokerAddrInfo(group.cluster, master_addr)]
-        return RegisterBrokerResult(master_addr, live.ha_server_addr, change)
+        return RegisterBrokerResult(master_addr, live.ha_server_addr, change, warning)
 
     def update_heartbeat(self, addr_info: BrokerAddrInfo, *, now_ms: int) -> None:
         """Record a heartbeat; that of an unregistered broker is ignored."""
@@ -282,6 +293,7 @@ class RouteInfoManager:
 
     def unregister_broker(self, addr_info: BrokerAddrInfo, broker_name: str) -> Removal:
         """Remove a broker on its request; one that has another name is ignored."""
+        self._duplicates.unregistered(addr_info.broker_addr)
         live = self._live.get(addr_info)
         if live is None or live.broker_name != broker_name:
             logger.info("unregister %s as %s: there is no such broker", addr_info, broker_name)
@@ -290,10 +302,12 @@ class RouteInfoManager:
 
     def channel_closed(self, channel: object) -> Removal:
         """Remove the brokers whose last registration came on a closed connection."""
+        self._duplicates.channel_closed(channel)
         return self.remove_brokers([a for a, live in self._live.items() if live.channel is channel])
 
     def expire(self, *, now_ms: int) -> Removal:
         """Remove the brokers without a heartbeat for longer than their time-out."""
+        self._duplicates.expire(now_ms)
         silent = [
             addr_info
             for addr_info, live in self._live.items()
@@ -438,6 +452,10 @@ class RouteInfoManager:
             broker_addr_table={name: _broker_data(group) for name, group in self._groups.items()},
             cluster_addr_table={name: sorted(names) for name, names in self._clusters.items()},
         )
+
+    def warnings(self) -> list[str]:
+        """Names and ids that several connected brokers register, as sentences for operators."""
+        return self._duplicates.warnings()
 
     def broker_addrs(self, broker_name: str) -> dict[int, str]:
         """The addresses of a broker group by broker id; empty for an unknown group."""

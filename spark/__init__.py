@@ -14,6 +14,8 @@ the columns and the guarantees.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -39,6 +41,9 @@ map that all streams of a source share."""
 def register(spark: SparkSession) -> None:
     """Register the formats with a session, classic or Spark Connect.
 
+    Where the driver runs the tasks (`local[2]`) and no other Python is configured, the formats run
+    in the driver's: Spark would take the first `python3` in PATH, which may not have trocket.
+
     Raises: ImportError: pyspark, pyarrow or numpy is not installed.
     """
     from pyspark.errors import AnalysisException
@@ -48,12 +53,32 @@ def register(spark: SparkSession) -> None:
 
     for source in (RocketMQSource, RocketMQStoreSource):
         try:
-            with _variables_set(spark):
+            with _variables_set(spark), _own_python(spark):
                 spark.dataSource.register(source)
         except AnalysisException as error:
             # Spark found the format by itself, and 4.0 refuses to register it a second time.
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise
+
+
+@contextmanager
+def _own_python(spark: SparkSession) -> Iterator[None]:
+    """Register a source that runs in this interpreter, unless the user configured another."""
+    context = getattr(spark, "sparkContext", None)
+    if (
+        context is None
+        or not context.master.startswith("local")
+        or "PYSPARK_PYTHON" in os.environ
+        or context.getConf().contains("spark.pyspark.python")
+    ):
+        yield
+        return
+    known = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = known
 
 
 @contextmanager

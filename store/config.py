@@ -40,6 +40,8 @@ class MessageStoreConfig:
       store_path_root_dir: the data folder.
       store_path_commit_log: folder of the commit log; "" = `commitlog` in the data folder.
       mapped_file_size_commit_log: bytes of one commit log file.
+      preallocate_commit_log: ours. Reserve a commit log file's blocks when it is made, so that no
+        write to it can run out of space; else it takes the bytes that are written, as RocketMQ's.
       mapped_file_size_consume_queue: bytes of one queue file; rounded up to whole 20 B units.
       flush_interval_commit_log: ms between fsyncs of the log under ASYNC_FLUSH.
       flush_interval_consume_queue: ms between scans for queues with a page of units that are in
@@ -133,6 +135,7 @@ class MessageStoreConfig:
     store_path_root_dir: str = str(Path.home() / "store")
     store_path_commit_log: str = ""
     mapped_file_size_commit_log: int = 1024 * 1024 * 1024
+    preallocate_commit_log: bool = True
     mapped_file_size_consume_queue: int = 300_000 * 20
     enable_consume_queue_ext: bool = False
     mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024

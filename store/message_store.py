@@ -150,7 +150,10 @@ class MessageStore:
     def _make_files(self) -> None:
         config, root = self.config, self.config.store_path_root_dir
         self.log = CommitLog(
-            self.disk, config.commit_log_folder, config.mapped_file_size_commit_log
+            self.disk,
+            config.commit_log_folder,
+            config.mapped_file_size_commit_log,
+            preallocates=config.preallocate_commit_log,
         )
         self._visible_log = VisibleLog(self.log, lambda: self.dispatched_offset)
         self.index = IndexService(

@@ -166,11 +166,7 @@ class Brokers:
 
         Raises: ConfigurationError: there is no such cluster; ClientError: no name server answers.
         """
-        answer = await self._client.request_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        with reading_answer(";".join(self._client.url.name_servers)):
-            info = ClusterInfo.from_body(answer.body)
-        brokers = [_broker_info(data) for data in info.broker_addr_table.values()]
-        brokers.sort(key=lambda broker: (broker.cluster, broker.name))
+        brokers, _ = await self.find_with_warning()
         if cluster is None:
             return brokers
         found = [broker for broker in brokers if broker.cluster == cluster]
@@ -178,6 +174,18 @@ class Brokers:
             names = ", ".join(sorted({broker.cluster for broker in brokers})) or "none"
             raise ConfigurationError(f"there is no cluster {cluster!r}; there are: {names}")
         return found
+
+    async def find_with_warning(self) -> tuple[list[BrokerInfo], str]:
+        """All brokers, sorted, and the name server's warning about them, or "".
+
+        Raises: ClientError: no name server answers.
+        """
+        answer = await self._client.request_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        with reading_answer(";".join(self._client.url.name_servers)):
+            info = ClusterInfo.from_body(answer.body)
+        brokers = [_broker_info(data) for data in info.broker_addr_table.values()]
+        brokers.sort(key=lambda broker: (broker.cluster, broker.name))
+        return brokers, answer.remark or ""
 
     async def find_to_change(self, cluster: str | None) -> list[BrokerInfo]:
         """The brokers to make a topic or group on.

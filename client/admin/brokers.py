@@ -30,7 +30,8 @@ class BrokerVerbs:
 
         Raises: ServerError; ConnectError: no name server answers.
         """
-        return ClusterView(self._client.url.name_servers, tuple(await self._brokers.find()))
+        brokers, warning = await self._brokers.find_with_warning()
+        return ClusterView(self._client.url.name_servers, tuple(brokers), warning)
 
     async def broker_runtime_info(self, broker: str) -> dict[str, str]:
         """How a broker is: RocketMQ's names and texts, such as "putTps" and "bootTimestamp".

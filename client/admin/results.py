@@ -38,10 +38,12 @@ class ClusterView(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
       name_servers: `host:port` of each that the client knows.
       brokers: sorted by cluster and name.
+      warning: of trocket's name server, such as two brokers with the same name and id; "": none.
     """
 
     name_servers: tuple[str, ...]
     brokers: tuple[BrokerInfo, ...]
+    warning: str = ""
 
     @property
     def clusters(self) -> tuple[str, ...]:

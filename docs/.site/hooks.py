@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ LONG_CELL = 40
 WIDE_PAGES = ("compatibility.md", "protocol.md", "quirks.md", "which_broker.md")
 """Pages whose tables need the space of the table of contents."""
 
+PLACEHOLDER = "https://example.org/"
+"""The beginning of an address in pyproject.toml that is not filled in."""
+
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -48,6 +52,9 @@ def on_config(config: Any) -> Any:
     package.mkdir()
     for part in PARTS:
         (package / part).symlink_to(ROOT / part)
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    if not urls["Source"].startswith(PLACEHOLDER):
+        config.repo_url, config.site_url = urls["Source"], urls["Documentation"]
     python = config.plugins["mkdocstrings"].config.handlers["python"]
     python["paths"] = [folder.name]
     return config

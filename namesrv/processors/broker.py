@@ -133,7 +133,8 @@ class BrokerProcessors:
         if self._config.return_order_topic_config_to_broker:
             items = self._services.kv.items(NAMESPACE_ORDER_TOPIC_CONFIG)
         body = b"" if items is None else KVTable(table=items).to_body()
-        return request.answer(ext_fields=fields, body=body)
+        # RocketMQ's brokers ignore the remark of a success; trocket's log it.
+        return request.answer(remark=result.warning or None, ext_fields=fields, body=body)
 
     def unregister(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
         """UNREGISTER_BROKER 104: remove a broker; success also for an unknown one."""
@@ -165,7 +166,8 @@ class BrokerProcessors:
 
     def cluster_info(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
         """GET_BROKER_CLUSTER_INFO 106: all brokers; broker ids are bare keys for every client."""
-        return request.answer(body=self._routes.cluster_info().to_body())
+        remark = "; ".join(self._routes.warnings()) or None
+        return request.answer(remark=remark, body=self._routes.cluster_info().to_body())
 
     def member_group(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand:
         """GET_BROKER_MEMBER_GROUP 901: the addresses of a broker name, empty for an unknown one."""

@@ -12,9 +12,11 @@ older than three days are the next to go.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -24,7 +26,7 @@ from pyspark.sql import functions as F
 from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.dead_letters import DeadLetterFlags, dead_letters, dlq_topics
 from trocket.spark.jobs.flags import read_flags
-from trocket.spark.jobs.running import EXIT_FINDINGS, Summary, run
+from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +49,9 @@ class Flags(DeadLetterFlags):
     """The job's command line."""
 
     top: Annotated[int, typer.Option(help="Show this number of keys.")] = 10
+    out: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Write the report to FOLDER/report.json, too.")
+    ] = ""
     samples: Annotated[
         int, typer.Option(help="Show this number of bodies per group and topic.")
     ] = 3
@@ -132,6 +137,8 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
             shown = samples(short, given.samples)
         finally:
             short.unpersist()
+    if given.out:
+        _write(Path(given.out), found | {"keys": keys, "samples": shown, "unreadable": closed})
     summary.row("dead letters", found["total"])
     summary.row("oldest", found["oldest"])
     summary.row("newest", found["newest"])
@@ -152,6 +159,16 @@ def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
     if shown:
         show(tuple(shown[0]), [tuple(each.values()) for each in shown], cell=grouped)
     return status
+
+
+def _write(folder: Path, report: dict[str, Any]) -> None:
+    """Raises: JobError: the folder or the file cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report, indent=1, default=str)
+        (folder / "report.json").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise JobError(f"--out {folder} cannot be written: {error}") from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:

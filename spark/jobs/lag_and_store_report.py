@@ -7,8 +7,9 @@ Either from a broker's files (`--store`: a cold copy, or a pattern for several),
 cluster (`--name-server`), whose messages are read once; bytes are then those of bodies. With
 `--before`, the folder of an earlier report, lags have a slope, and a time until they are consumed.
 
-In the folder `--out`: `lag`, `queues`, `bytes`, `hot_keys`, `duplicates` as Parquet, report.json,
-and report.html, a self-contained page. Exit status 1: a group lost messages, or is about to.
+In the folder `--out`: `lag`, `queues`, `bytes`, `arrivals`, `hot_keys`, `duplicates` as Parquet,
+report.json, and report.html, a self-contained page. Exit status 1: a group lost messages, or is
+about to.
 
 For a store, "now" is the time of its newest message. A message is a duplicate if its topic has
 another one with the same producer's id: a retried send. Days are in UTC.
@@ -47,6 +48,11 @@ COLUMNS = (
 QUEUE = ["topic", "brokerName", "queueId"]
 HOT_KEYS = 10
 """Keys per topic in the report."""
+HOT_SHARE = 0.01
+"""The share of its topic from which a key is hot."""
+ARRIVALS = 96
+"""Columns of the plot over time; older messages are left out."""
+STEPS_MS = (1000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
 DUPLICATES = 100
 """Duplicates in the report; all are counted."""
 
@@ -167,6 +173,17 @@ def bytes_by_day(messages: DataFrame) -> DataFrame:
     return found.agg(F.count("*").alias("messages"), F.sum("size").alias("bytes"))
 
 
+def arrivals(messages: DataFrame, step_ms: int) -> DataFrame:
+    """topic, at_ms, messages: by the time they were stored, in steps."""
+    at = (F.floor(F.unix_millis("storeTimestamp") / step_ms) * step_ms).alias("at_ms")
+    return messages.groupBy("topic", at).agg(F.count("*").alias("messages"))
+
+
+def step_of(span_ms: int) -> int:
+    """The step of a plot over a time: the smallest one with at most ARRIVALS columns."""
+    return next((step for step in STEPS_MS if span_ms // step < ARRIVALS), STEPS_MS[-1])
+
+
 def queue_loads(messages: DataFrame) -> DataFrame:
     """topic, queue, messages, bytes: shows queues with far more messages than the others."""
     found = messages.groupBy(*QUEUE)
@@ -185,6 +202,7 @@ def hot_keys(messages: DataFrame) -> DataFrame:
         .where((F.col("place") <= HOT_KEYS) & (F.col("messages") > 1))
         .join(F.broadcast(total), "topic")
         .select("topic", "key", "messages", (F.col("messages") / F.col("total")).alias("share"))
+        .where(F.col("share") >= HOT_SHARE)
     )
 
 
@@ -228,7 +246,8 @@ def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
         messages, queues, committed = of_store(spark, given.store, given.broker_name)
     else:
         messages, queues, committed = of_cluster(spark, given)
-    newest = messages.agg(F.unix_millis(F.max("storeTimestamp")).alias("ms")).collect()[0]["ms"]
+    ends = [F.unix_millis(end("storeTimestamp")).alias(end.__name__) for end in (F.min, F.max)]
+    oldest, newest = messages.agg(*ends).collect()[0]
     if newest is None:
         raise JobError(f"{given.store or cluster_name(given)}: there are no messages to report on")
     at_ms = newest if given.store else max(newest, SystemClock().wall_ms())
@@ -245,8 +264,11 @@ def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
     users = F.col("topic").isin([topic for topic in own if not is_system_topic(topic)])
     mine = messages.where(users)
     found = duplicates(mine).persist()
+    step_ms = step_of(newest - oldest)
+    recent = F.unix_millis("storeTimestamp") > newest - ARRIVALS * step_ms
     tables = {
         "bytes": bytes_by_day(messages).orderBy("topic", "day"),
+        "arrivals": arrivals(mine.where(recent), step_ms).orderBy("topic", "at_ms"),
         "queues": queue_loads(mine).orderBy(*QUEUE),
         "hot_keys": hot_keys(mine).orderBy("topic", F.desc("messages"), "key"),
         "duplicates": found.orderBy(F.desc("copies"), "topic", "uniqKey"),
@@ -256,6 +278,7 @@ def make(spark: SparkSession, given: Flags) -> dict[str, Any]:
         "source": given.store or cluster_name(given),
         "bytes_of": "records" if given.store else "bodies",
         "retention_hours": given.retention_hours,
+        "arrivals_step_ms": step_ms,
         "lag": [dataclasses.asdict(row) for row in rows],
         "duplicate_count": found.count(),
     }

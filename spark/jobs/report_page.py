@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
 from .node import document, node
@@ -27,14 +28,17 @@ Rows = Sequence[Mapping[str, Any]]
 
 def page(report: Mapping[str, Any]) -> bytes:
     """The report as HTML, in UTF-8."""
-    sections = [_losses(report), _lag(report), _bytes(report), _queues(report), _keys(report),
-                _duplicates(report)]  # fmt: skip
-    main = node("main", *(section for section in sections if section is not None))
+    made = [_losses(report), _lag(report), _arrivals(report), _bytes(report), _queues(report),
+            _keys(report), _duplicates(report)]  # fmt: skip
+    sections = [section for section in made if section is not None]
+    main = node("main", _contents(sections), *sections)
     footer = node(
         "footer",
         "Made by ",
         node("code", "trocket pipeline lag_and_store_report"),
-        "; days are UTC.",
+        "; times are UTC. The numbers are in ",
+        node("a", "report.json", href="report.json"),
+        ", the tables beside it as Parquet.",
     )
     style = files(__package__).joinpath("report_page.css").read_text(encoding="utf-8")
     title = f"trocket, {report['source']}, {_moment(report['at_ms'])}"
@@ -80,7 +84,22 @@ def _header(report: Mapping[str, Any]) -> Element:
 
 
 def _section(title: str, text: str, *children: Element, class_: str | None = None) -> Element:
-    return node("section", node("h2", title), node("p", text), *children, class_=class_)
+    place = title.lower().replace(" ", "-")
+    return node("section", node("h2", title), node("p", text), *children, class_=class_, id=place)
+
+
+def _contents(sections: Sequence[Element]) -> Element:
+    """Links to the sections."""
+    links = [
+        node("a", section.findtext("h2") or "", href=f"#{section.get('id')}")
+        for section in sections
+    ]
+    return node("nav", *links, aria_label="Contents")
+
+
+def _of_topic(topic: str) -> str:
+    """The id of a topic's place among the queues; `%` keeps other characters out."""
+    return f"queues-{quote(topic, safe='')}"
 
 
 # ---- groups ------------------------------------------------------------------------------
@@ -133,11 +152,12 @@ def _lag(report: Mapping[str, Any]) -> Element:
         children.append(
             node(
                 "li",
-                node("div", node("b", group), " ", node("span", topic, class_="soft"),
+                node("div", node("b", group), " ",
+                     node("a", topic, href=f"#{quote(_of_topic(topic))}", class_="soft"),
                      class_="what"),
                 node("div", " · ".join(facts), class_="facts"),
                 _bar(total / most, f"{group}, {topic}: {total:,} messages"),
-                *([_strip(marks, widest)] if widest and len(rows) > 1 else []),
+                *(_strip_with_axis(rows, marks, widest) if widest and len(rows) > 1 else ()),
             )
         )  # fmt: skip
     more = f" The {GROUPS_MAX} longest of {len(sums)}." if len(sums) > GROUPS_MAX else ""
@@ -202,6 +222,46 @@ def _days(found: Iterable[str]) -> list[str]:
     return [(first + timedelta(days=number)).isoformat() for number in range(count)]
 
 
+# ---- arrivals ----------------------------------------------------------------------------
+
+
+def _arrivals(report: Mapping[str, Any]) -> Element | None:
+    """Messages over time; None: the report is of an older version."""
+    found = report.get("arrivals")
+    if not found:
+        return None
+    by_topic: dict[str, int] = defaultdict(int)
+    for row in found:
+        by_topic[row["topic"]] += row["messages"]
+    order = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))
+    colour = {topic: min(place, COLOURS) for place, topic in enumerate(order)}
+    step_ms = report["arrivals_step_ms"]
+    first = min(row["at_ms"] for row in found)
+    count = (max(row["at_ms"] for row in found) - first) // step_ms + 1
+    columns: list[list[tuple[int, int, str]]] = [[] for _ in range(count)]
+    for row in sorted(found, key=lambda row: order.index(row["topic"])):
+        title = f"{_moment(row['at_ms'])}, {row['topic']}: {row['messages']:,}"
+        column = columns[(row["at_ms"] - first) // step_ms]
+        column.append((row["messages"], colour[row["topic"]], title))
+    most = max(sum(part[0] for part in column) for column in columns)
+    ends = [node("span", _moment(first)), node("span", _moment(first + (count - 1) * step_ms))]
+    legend = [
+        node("span", node("i", class_=f"swatch c{colour[topic]}"), "\N{NO-BREAK SPACE}", topic)
+        for topic in order[:COLOURS]
+    ]
+    figure = node(
+        "figure",
+        node("div", f"{most:,} in {span(step_ms / 1000)}", class_="axis"),
+        _columns(columns, most, "messages over time"),
+        node("div", *ends[: min(count, 2)], class_="axis"),
+        node("div", *legend, class_="legend"),
+    )
+    text = (
+        f"Messages that are kept, by the time they were stored; a column is {span(step_ms / 1000)}."
+    )
+    return _section("Messages over time", text, figure)
+
+
 # ---- queues, keys, duplicates ------------------------------------------------------------
 
 
@@ -226,7 +286,8 @@ def _queues(report: Mapping[str, Any]) -> Element | None:
                 node("div", node("b", topic), class_="what"),
                 node("div", f"{len(rows)} queues · fullest {skew:.1f} times the mean",
                      class_="facts bad" if skew >= SKEWED else "facts"),
-                _strip(marks, most),
+                *_strip_with_axis(rows, marks, most),
+                id=_of_topic(topic),
             )
         )  # fmt: skip
     text = "Messages in each queue that has any: one far above the others makes its consumer late."
@@ -300,6 +361,17 @@ def _bar(share: float, label: str) -> Element:
     return _svg(100, [back, _rect(0, 0, width, 100, "c0", label)], label, "bar-plot")
 
 
+def _strip_with_axis(
+    rows: Rows, marks: Sequence[tuple[int, str]], most: int
+) -> tuple[Element, Element]:
+    """A small column for each queue, and the names of the first and the last one."""
+    plot = _strip(marks, most)
+    names = [f"{row['brokerName']}/{row['queueId']}" for row in rows]
+    axis = node("div", *(node("span", name) for name in [names[0], *names[1:][-1:]]), class_="axis")
+    axis.set("style", f"max-width:{max(len(marks) * 2.2, 14):g}rem")
+    return plot, axis
+
+
 def _strip(marks: Sequence[tuple[int, str]], most: int) -> Element:
     """A small column for each queue."""
     shapes = [_rect(place * 10 + 1, 0, 8, 100, "back", title)
@@ -312,8 +384,10 @@ def _strip(marks: Sequence[tuple[int, str]], most: int) -> Element:
     return plot
 
 
-def _columns(days: Sequence[Sequence[tuple[int, int, str]]], most: int) -> Element:
-    """A column for each day, of (bytes, colour, title) one above the other."""
+def _columns(
+    days: Sequence[Sequence[tuple[int, int, str]]], most: int, label: str = "bytes by day"
+) -> Element:
+    """A column for each day or step, of (count, colour, title) one above the other."""
     shapes = []
     for place, parts in enumerate(days):
         top = 100.0
@@ -321,7 +395,7 @@ def _columns(days: Sequence[Sequence[tuple[int, int, str]]], most: int) -> Eleme
             height = count / (most or 1) * 100
             top -= height
             shapes.append(_rect(place * 10 + 0.75, top, 8.5, height, f"c{colour}", title))
-    plot = _svg(len(days) * 10, shapes, "bytes by day", "columns")
+    plot = _svg(len(days) * 10, shapes, label, "columns")
     plot.set("style", f"max-width:{max(len(days) * 5, 8):g}rem")
     return plot
 

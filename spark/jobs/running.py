@@ -49,6 +49,7 @@ from trocket.spark import lag, register
 from trocket.spark.errors import SparkConnectorError
 from trocket.spark.jobs.connection import writing
 from trocket.spark.jobs.flags import JobFlags
+from trocket.spark.jobs.java_errors import filtered
 from trocket.spark.local_settings import local_settings
 from trocket.spark.source_options import FORMAT
 from trocket.spark.versions import require_streams
@@ -135,7 +136,9 @@ def _started(settings: Mapping[str, str]) -> SparkSession:
     """
     with interrupts(STARTING) as is_interrupted:
         # A new context installs its own handler of Ctrl-C, so install ours again afterwards.
-        SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        starts_java = "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None
+        with filtered() if starts_java else contextlib.nullcontext():
+            SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         with interrupts(STARTING) as is_interrupted_late:
             spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
             # `run` reports errors in one line; Spark would print them twice, with Java's stack.

@@ -51,6 +51,7 @@ class CommitLog:
       disk: holds the files.
       folder: their folder.
       file_size: bytes of each.
+      preallocates: reserve all blocks of a file when it is made.
 
     Attributes:
       files: by base, oldest first; each is opened when it is used (log_files.py).
@@ -59,7 +60,9 @@ class CommitLog:
       unfinished_path: the file that was being created when the process died; "": none.
     """
 
-    def __init__(self, disk: Disk, folder: str, file_size: int) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, file_size: int, *, preallocates: bool = True
+    ) -> None:
         self.disk = disk
         self.folder = folder
         self.file_size = file_size
@@ -69,6 +72,7 @@ class CommitLog:
         self.unfinished_path = ""
         self._zeroed_end = 0
         self._is_made_in_place = False
+        self._preallocates = preallocates
         self._making = Lock()
         self._pool = LogFilePool(disk, open_count_max(file_size), self._must_stay_open)
         self._open = self._pool.open
@@ -190,7 +194,10 @@ class CommitLog:
     def _make(self, file: DiskFile) -> None:
         """Give a new file its size, and close it."""
         try:
-            file.allocate(self.file_size)
+            if self._preallocates:
+                file.allocate(self.file_size)
+            else:
+                file.resize(self.file_size)
             file.sync()  # a power cut must not leave a short file before a whole one
         except StoreIOError:
             file.close()

@@ -125,3 +125,19 @@ def run(
         return Ended(status, captured.out.decode(), captured.err.decode())
 
     return run
+
+
+def completions(*words: str, environment: dict[str, str] | None = None) -> list[str]:
+    """What the shell offers for the last word."""
+    environment = {
+        **(environment or os.environ),
+        "_TROCKET_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["trocket", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "trocket.cli.main"],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]

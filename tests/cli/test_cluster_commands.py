@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from trocket.testing import Broker
 
-from .conftest import Run
+from .conftest import Command, Run
 
 TIMEOUT_S = 30.0
 
@@ -517,3 +517,21 @@ def test_commands_do_not_import_the_client_before_they_run() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_two_brokers_of_one_name_and_id_are_reported(
+    start: Callable[..., Command], run: Run, tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "bindAddress=127.0.0.1\nlistenPort=0\nbrokerIP1=127.0.0.1\nbrokerName=twin\n"
+        f"storePathRootDir={tmp_path}/store\npreallocateCommitLog=false\n"
+    )
+    with Broker(config={"brokerName": "twin"}) as broker:
+        second = start("broker", "-c", str(conf), "-n", broker.namesrv_address)
+        assert "boot success" in second.first_line()
+        ended = run("cluster", "--url", broker.url, "--json")
+        assert ended.json["warning"].startswith("broker twin id 0 is registered by several brokers")
+        assert ended.err.startswith("trocket: warning: broker twin id 0 is registered by several")
+        assert second.end(signal.SIGTERM)[2].count("broker twin id 0 is registered by several") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +16,21 @@ from trocket.cli.main import main
 from trocket.common.config import parse_properties
 from trocket.namesrv.__main__ import main as namesrv
 
+from .conftest import completions
+
 
 def printed(text: str) -> dict[str, str]:
     return {entry.key: entry.value for entry in parse_properties(text)}
+
+
+def test_paragraphs_of_help_are_wrapped_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["store", "fsck", "--help"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("Checks the sizes"))
+    assert lines[first + 1].startswith("compares all consume queues, index entries")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +41,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for command in ("up", "broker", "namesrv", "keys"):
+    for command in ("up", "broker", "namesrv", "filtersrv", "keys"):
         assert command in out
 
 
@@ -37,12 +50,54 @@ def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
     assert "nosuch" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["up", "broker", "namesrv"])
-def test_each_server_has_its_own_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["up", "broker", "namesrv", "filtersrv"])
+def test_each_server_has_help_errors_and_an_example_as_all_commands(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"Usage: trocket {command} [OPTIONS]" in out
+    assert f"Example: trocket {command} " in out
+    assert main([command, "--log-levl", "info"]) == 2
+    assert "No such option: --log-levl" in capsys.readouterr().err
+    assert main([command, "--log-level", "loud"]) == 2
+    assert "'loud' is not one of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("module", "flag"), [(broker, "-m"), (namesrv, "-p")])
+def test_a_server_as_a_module_needs_no_typer(
+    module: Callable[[list[str]], int], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
-        main([command, "--help"])
+        module(["--help"])
     assert end.value.code == 0
-    assert f"usage: trocket {command}" in capsys.readouterr().out
+    assert flag in capsys.readouterr().out
+
+
+def test_right_flags_start_a_server_without_typer() -> None:
+    program = (
+        "import sys; from trocket.cli.main import main; main(['broker', '-p']);"
+        " sys.exit('typer' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["broker", "-p"], ["broker", "-m"], ["namesrv", "-p"], ["keys"]])
+def test_a_reader_that_closes_the_pipe_gets_no_traceback(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)  # as `head` after its last line
+    with os.fdopen(write, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "trocket.cli.main", *words],
+            stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_servers_flags_and_values_are_completed() -> None:
+    assert {"--home", "--memory", "--masters"} <= set(completions("up", "--"))
+    assert completions("broker", "--log-level", "w") == ["warning"]
 
 
 def test_p_prints_a_configuration_that_reads_back(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import trio
 
+from trocket import Message, Producer
 from trocket.cli.self_check import TOPIC, check
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RemotingError
-from trocket.remoting.hosts import host_bytes
-from trocket.remoting.message_codec import encode_record
+from trocket.remoting.message_id import decode_offset_id
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer, open_listener
-
-HOST = host_bytes("127.0.0.1", 10911)
+from trocket.testing import Broker
 
 
 class FakeServers:
@@ -25,34 +22,18 @@ class FakeServers:
 
     def __init__(self) -> None:
         self.route_code = ResponseCode.SUCCESS
-        self.send_code = ResponseCode.SUCCESS
-        self.change: Callable[[bytes], bytes] = bytes
-        self.body = b""
+        self.send_code = ResponseCode.INVALID_PARAMETER
+        self.pull_code = ResponseCode.PULL_NOT_FOUND
 
     def route(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         assert request.ext_fields["topic"] == TOPIC
         return request.answer(self.route_code, "no route")
 
     def send(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        self.body = bytes(request.body)
-        return request.answer(self.send_code, "disk full", {"queueOffset": "7"})
+        return request.answer(self.send_code, "disk full")
 
     def pull(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        assert request.ext_fields["queueOffset"] == "7"
-        body = self.change(self.body)
-        record = encode_record(
-            TOPIC,
-            0,
-            7,
-            0,
-            body,
-            b"",
-            born_timestamp_ms=1,
-            born_host=HOST,
-            store_timestamp_ms=2,
-            store_host=HOST,
-        )
-        return request.answer(ResponseCode.SUCCESS, body=bytes(record))
+        return request.answer(self.pull_code, "no such topic")
 
     async def checked(self, advertised: str = "") -> tuple[float, str]:
         """The outcome of the check against these."""
@@ -76,7 +57,7 @@ class FakeServers:
         return outcome
 
 
-async def test_a_message_that_comes_back_is_well() -> None:
+async def test_servers_that_answer_are_well() -> None:
     check_ms, warning = await FakeServers().checked()
     assert check_ms > 0
     assert warning == ""
@@ -96,11 +77,23 @@ async def test_a_refused_send_fails() -> None:
         await servers.checked()
 
 
-async def test_another_message_than_the_one_sent_fails() -> None:
+async def test_a_refused_pull_fails() -> None:
     servers = FakeServers()
-    servers.change = bytes.upper
-    with pytest.raises(RemotingError, match=r"sent b'self-check .* consumed"):
+    servers.pull_code = ResponseCode.TOPIC_NOT_EXIST
+    with pytest.raises(RemotingError, match="PULL_MESSAGE was answered 17: no such topic"):
         await servers.checked()
+
+
+async def test_it_leaves_no_message_in_the_store() -> None:
+    async with Broker() as broker:
+        check_ms, warning = await check(
+            broker.namesrv_address, broker.broker_address, broker.broker_address
+        )
+        assert broker.messages(TOPIC) == []
+        async with Producer(broker.url) as producer:
+            first = await producer.send(Message("Orders", "first"))
+        assert decode_offset_id(first.offset_message_id).physical_offset == 0
+    assert (check_ms > 0, warning) == (True, "")
 
 
 async def test_an_advertised_address_that_leads_nowhere_is_a_warning() -> None:

@@ -9,14 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from trocket import native
+from trocket import Message, native
+from trocket.blocking import Producer
+from trocket.cli.main import main
+from trocket.remoting.message_id import decode_offset_id
 
 from .conftest import Command
 
 pytestmark = pytest.mark.slow
 
+FEW_MIB = 8 << 20
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+Capture = pytest.CaptureFixture[str]
 Start = Callable[..., Command]
+
+
+def taken(folder: Path) -> int:
+    """Bytes that the files of a folder take on disk."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
 
 
 def up(start: Start, home: Path, *more: str) -> Command:
@@ -81,7 +91,10 @@ def test_it_starts_again_on_the_data_it_left(start: Start, home: Path) -> None:
 
 def test_a_store_that_may_only_be_read_is_served_and_says_why(start: Start, home: Path) -> None:
     first = up(start, home, "--json")
-    assert first.ready()["sendsRefused"] == ""
+    facts = first.ready()
+    assert facts["sendsRefused"] == ""
+    with Producer(facts["namesrv"]) as producer:
+        producer.send(Message("Orders", "one"))
     assert first.end(signal.SIGTERM)[0] == 0
     for path in (home / "store" / "commitlog").iterdir():
         path.unlink()
@@ -89,6 +102,41 @@ def test_a_store_that_may_only_be_read_is_served_and_says_why(start: Start, home
     assert "there is no commit log file" in again.ready()["sendsRefused"]
     assert again.end(signal.SIGTERM)[0] == 0
     assert list((home / "store" / "commitlog").iterdir()) == []
+
+
+def test_without_a_broker_conf_it_takes_little_disk_and_stores_nothing_itself(
+    start: Start, home: Path
+) -> None:
+    command = up(start, home, "--json")
+    facts = command.ready()
+    assert taken(home) < FEW_MIB
+    with Producer(facts["namesrv"]) as producer:
+        first = producer.send(Message("Orders", "one", keys="1"))
+    assert decode_offset_id(first.offset_message_id).physical_offset == 0
+    assert command.end(signal.SIGTERM)[0] == 0
+    assert taken(home) < FEW_MIB
+    # Apache's broker reads files of these sizes.
+    log = home / "store" / "commitlog" / f"{0:020}"
+    assert log.stat().st_size == 1 << 30
+
+
+def test_in_memory_it_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    command = start("up", "--memory", "--json", *FREE_PORTS, environment={"HOME": str(tmp_path)})
+    facts = command.ready()
+    assert facts["memory"] is True
+    with Producer(facts["namesrv"]) as producer:
+        producer.send(Message("Orders", "one", keys="1"))
+    assert command.end(signal.SIGTERM)[0] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [(["--home", "x"], "without --home"), (["--brokers", "2"], "--memory is for one broker")],
+)
+def test_memory_contradicts_files(words: list[str], reason: str, capsys: Capture) -> None:
+    assert main(["up", "--memory", *words]) == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_a_second_process_on_the_same_data_is_refused_in_one_line(start: Start, home: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_master_and_its_slave_speak_tls(up: Start, conf: Path, tmp_path: Path)
         f"haTlsKeyPath={tmp_path}/key.pem\nhaTlsTrustCertPath={tmp_path}/ca.pem\n"
     )
     command = up("--slaves", "1", "--sync")
-    command.ready()  # the slave has the self-check's message
+    command.ready()  # the slave is connected
     assert command.end(signal.SIGTERM)[0] == 0
     (tmp_path / "key.pem").unlink()
     status, _, error = up("--slaves", "1", "--sync").end()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import trocket.common.known_keys
+from trocket.cli.protocol_table import served_codes
 from trocket.common.config import KnownKey
-from trocket.common.known_keys import EFFECTS, parse_keys, read_keys
+from trocket.common.known_keys import ABSENT, EFFECTS, parse_keys, read_keys
+from trocket.remoting.request_codes import RequestCode
 
 FOLDER = Path(trocket.common.known_keys.__file__).parent / "keys"
 TABLES = sorted(path.stem for path in FOLDER.iterdir())
@@ -39,3 +42,19 @@ def test_of_a_key_in_two_tables_the_later_one_counts() -> None:
     of_sockets, of_broker = read_keys("netty"), read_keys("broker")
     assert of_sockets["listenPort"] != of_broker["listenPort"]
     assert read_keys("netty", "broker") == of_sockets | of_broker
+
+
+MISSING = re.compile(r"not there|there is no\b|not supported|no controller")
+WITHOUT_CODE = {"batch": "compaction", "other": "many small things", "tiered": "tiered storage"}
+"""Features that add no request: a commit that adds one changes the section."""
+
+
+def test_what_the_texts_call_missing_is_not_served() -> None:
+    calls_missing = {section for section, effect in EFFECTS.items() if MISSING.search(effect)}
+    assert calls_missing == ABSENT.keys() | WITHOUT_CODE.keys()
+    served = frozenset().union(*served_codes().values())
+    stale = {
+        section: [name for name in names if RequestCode[name] in served]
+        for section, names in ABSENT.items()
+    }
+    assert {section: names for section, names in stale.items() if names} == {}

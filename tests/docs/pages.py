@@ -5,6 +5,7 @@ A ```python block is a complete program, unless a comment stands directly above 
     <!-- not run: REASON -->     it must still compile, and what it imports of trocket must exist
     <!-- pytest OPTIONS -->      a module of tests
     <!-- goes on -->             it continues the program or module before it
+    <!-- spark -->              a program that runs in the Spark session of tests/spark
     <!-- until SIGTERM -->       a program that exits with status 0 after SIGTERM
 
 Only the commands of a ```sh block are checked, unless `<!-- run -->` stands directly above it.

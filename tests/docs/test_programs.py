@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,13 @@ import pytest
 from tests.docs.pages import PAGES, Block, blocks, name, pattern
 from trocket.testing import Broker
 
-REMARK = re.compile(r"|not run: .+|pytest( .+)?|goes on|until SIGTERM")
+REMARK = re.compile(r"|not run: .+|pytest( .+)?|goes on|until SIGTERM|spark")
 OF_A_BUSY_MACHINE = re.compile(
     r"^.*(took \d+ ms, in which no other client was served|the event loop was \d+ ms late).*\n",
     re.M,
 )
 """Lines of the broker's log that depend on what else the machine does."""
+FRAMEWORKS = ("django", "fastapi", "pytest_asyncio")
 TIMEOUT_S = 120
 """Of one program; those of the pages take a second or two."""
 
@@ -32,7 +34,17 @@ WITH_PROGRAMS = [page for page in PAGES if any(each.language == "python" for eac
 def runs(block: Block) -> bool:
     if block.language == "sh":
         return block.remark == "run"
-    return block.language == "python" and not block.remark.startswith("not run")
+    # Programs of Spark run in tests/spark/test_programs.py, in the session of its tests.
+    return block.language == "python" and not block.remark.startswith(("not run", "spark"))
+
+
+def missing_of(block: Block) -> list[str]:
+    """Frameworks that a program imports, and that are not installed; CI must have them all."""
+    named = re.findall(r"^(?:from|import) (\w+)", block.text, re.MULTILINE)
+    named += ["pytest_asyncio"] if "-p asyncio" in block.remark else []
+    missing = [each for each in named if each in FRAMEWORKS and find_spec(each) is None]
+    assert not (missing and os.environ.get("CI") == "true"), missing
+    return missing
 
 
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name)
@@ -60,6 +72,8 @@ def test_the_programs_of_a_page_run_one_after_the_other(page: Path, tmp_path: Pa
         for block in blocks(page):
             if not runs(block):
                 continue
+            if missing_of(block):
+                pytest.skip(f"{name(page)} needs {', '.join(missing_of(block))}")
             if block.remark == "goes on":
                 assert last is not None, f"{name(page)}:{block.line}: nothing stands before it"
                 block = replace(block, remark=last.remark, text=last.text + block.text)
@@ -80,6 +94,8 @@ def run(block: Block, folder: Path, url: str, place: str) -> str:
         arguments = ["sh", "-e", str(program)]
     elif is_test:
         options = ["-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        if "asyncio" not in block.remark:
+            options += ["-p", "no:asyncio"]
         options += [f"--rootdir={folder}", *block.remark.split()[1:]]
         arguments = [sys.executable, "-m", "pytest", *options, program.name]
     else:

@@ -79,3 +79,10 @@ def test_a_forwarded_verb_is_shown_as_the_method_that_it_is(site: Path) -> None:
     assert "read_queues" in create
     assert "A name server knows it when this returns." in create
     assert "forwarded" not in page
+
+
+def test_no_page_shows_an_escape(site: Path) -> None:
+    """A `\\|` inside of a code span of a table is shown as it is, and gets copied."""
+    for page in sorted(site.rglob("index.html")):
+        shown = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+        assert "\\|" not in shown, page

@@ -498,3 +498,48 @@ def test_no_broker_is_notified_when_another_id_goes_or_the_group_does_not_act_or
         register(routes, "b", broker_id, acting=False)
     assert routes.remove_brokers([addr_info("a", 1), addr_info("b")]).changes == ()
     assert routes.remove_brokers([addr_info("a")]).changes == ()
+
+
+# Duplicates
+
+
+def test_two_connected_brokers_of_one_name_and_id_are_reported(routes, caplog):
+    for at_ms, port in enumerate((1, 2, 1, 2)):
+        result = register(
+            routes, "a", broker_addr=f"10.0.0.1:{port}", channel=f"channel {port}", now_ms=at_ms
+        )
+    text = (
+        "broker a id 0 is registered by several brokers, at 10.0.0.1:1 and 10.0.0.1:2: each "
+        "registration replaces the other one, and messages are split between them. Give each its "
+        "own brokerName (a slave its own brokerId), or stop one"
+    )
+    assert result.warning == text
+    assert routes.warnings() == [text]
+    # Once for a pair, not at every registration.
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [text]
+    assert register(routes, "b").warning == ""
+
+
+@pytest.mark.parametrize("how", ["closes", "unregisters", "falls silent"])
+def test_a_duplicate_that_leaves_is_no_longer_reported(routes, how):
+    channels = ("one channel", "another channel")
+    for port, channel in enumerate(channels, 1):
+        register(routes, "a", broker_addr=f"10.0.0.1:{port}", channel=channel)
+    assert len(routes.warnings()) == 1
+    if how == "closes":
+        routes.channel_closed(channels[0])
+    elif how == "unregisters":
+        routes.unregister_broker(BrokerAddrInfo(CLUSTER, "10.0.0.1:1"), "a")
+    else:
+        again = {"broker_addr": "10.0.0.1:2", "channel": channels[1], "now_ms": 100_000}
+        register(routes, "a", **again)
+        routes.expire(now_ms=120_001)
+    assert routes.warnings() == []
+    assert routes.broker_addrs("a") == {0: "10.0.0.1:2"}
+
+
+def test_a_broker_that_restarts_at_another_port_is_no_duplicate(routes):
+    register(routes, "a", broker_addr="10.0.0.1:1", channel=channel_of("a"))
+    routes.channel_closed(channel_of("a"))
+    assert register(routes, "a", broker_addr="10.0.0.1:2", channel=channel_of("b")).warning == ""
+    assert routes.warnings() == []

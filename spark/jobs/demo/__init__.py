@@ -22,7 +22,7 @@ import typer
 
 from trocket.common.terminal import EXIT_INTERRUPTED, say
 from trocket.spark.jobs import load
-from trocket.spark.jobs.running import EXIT_FINDINGS
+from trocket.spark.jobs.running import EXIT_FAILED, EXIT_FINDINGS
 
 if TYPE_CHECKING:
     from trocket.testing import Broker
@@ -42,11 +42,20 @@ class Stage:
 
     Attributes:
       broker: a broker in this process; its files are in `store`.
-      folder: the job's output folder; removed at the end.
+      folder: for the broker's files and the job's checkpoints; removed at the end.
+      out: for the job's results; None: in `folder`.
     """
 
     broker: Broker
     folder: Path
+    out: Path | None = None
+
+    @property
+    def results(self) -> Path:
+        """The folder of the job's results. Raises: OSError: it cannot be made."""
+        folder = self.out or self.folder / "results"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     @property
     def name_server(self) -> str:
@@ -71,7 +80,7 @@ def play(name: str, words: Sequence[str]) -> int:
     """Start a broker, fill it, run a job over it, print the results; return the exit status.
 
     Args:
-      words: `--count N`, `--seed N`; the job gets all others.
+      words: `--count N`, `--seed N`, `--out FOLDER`; the job gets all others.
     """
     from trocket.testing import Broker
 
@@ -81,7 +90,7 @@ def play(name: str, words: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="trocket-demo-") as folder:
             root = Path(folder)
             with Broker(folder=root / "broker") as broker:
-                stage = Stage(broker, root)
+                stage = Stage(broker, root, given.out)
                 say(f"a broker at {stage.name_server}, with data of seed {given.seed}")
                 answers = demo.fill(stage.name_server, given.count, given.seed)
                 line = [*demo.arguments(stage, answers), *given.rest]
@@ -90,9 +99,19 @@ def play(name: str, words: Sequence[str]) -> int:
                     status = int(load(name).main(line))
                 if status not in (0, EXIT_FINDINGS):
                     return status
-                return 0 if demo.check(stage, answers) else EXIT_FINDINGS
+                is_right = demo.check(stage, answers)
+                if given.out is not None:
+                    say(f"the results are in {given.out}")
+                elif any(stage.results.iterdir()):
+                    say("add --out FOLDER to keep the results")
+                return 0 if is_right else EXIT_FINDINGS
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except OSError as error:
+        if given.out is None or error.filename != str(given.out):
+            raise
+        say(f"{name}: --out {given.out}: {error.strerror}")
+        return EXIT_FAILED
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,7 @@ class _DemoFlags:
 
     count: int
     seed: int
+    out: Path | None
     rest: list[str]
 
 
@@ -113,8 +133,9 @@ def _demo_flags(name: str, words: Sequence[str]) -> _DemoFlags:
         context: typer.Context,
         count: Annotated[int, typer.Option()] = 2000,
         seed: Annotated[int, typer.Option()] = 1,
+        out: Annotated[Path | None, typer.Option()] = None,
     ) -> None:
-        made.append(_DemoFlags(count, seed, context.args))
+        made.append(_DemoFlags(count, seed, out.absolute() if out else None, context.args))
 
     try:
         app(list(words), prog_name=f"{name} --demo")

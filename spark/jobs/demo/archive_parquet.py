@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer
+from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.demo import Stage
 
 QUEUES: Final = {"TopicOrder": 3, "TopicPayment": 2}
+COLUMNS: Final = ("topic", "archived", "sent", "sum archived", "sum sent")
 BATCH: Final = 100
 """Messages per request."""
 
@@ -51,7 +52,7 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
     """The job's command line."""
     topics = ",".join(answers["topics"])
-    out = stage.folder / "archive"
+    out = stage.results
     return ["--name-server", stage.name_server, "--topic", topics, "--out", str(out)]
 
 
@@ -61,11 +62,16 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
 
     from trocket.spark.jobs.archive_parquet import main
 
-    out = str(stage.folder / "archive")
+    out = str(stage.results)
     status = main(["--name-server", stage.name_server, "--out", out, "--verify"])
     found = {topic: {"count": 0, "cents": 0} for topic in QUEUES}
     for row in parquet.read_table(out, columns=["topic", "body"]).to_pylist():
         found[row["topic"]]["count"] += 1
         found[row["topic"]]["cents"] += json.loads(row["body"])["cents"]
-    print(f"in the archive: {found}; sent: {answers['topics']}", file=sys.stderr)
+    rows = [
+        (topic, values["count"], sent["count"], f"{values['cents'] / 100:,.2f}",
+         f"{sent['cents'] / 100:,.2f}")
+        for topic, values in found.items() if (sent := answers["topics"][topic])
+    ]  # fmt: skip
+    show(COLUMNS, rows, title="The archive, and what was sent", cell=grouped)
     return status == 0 and found == answers["topics"]

@@ -6,13 +6,13 @@ import contextlib
 import json
 import logging
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer, PushConsumer
 from trocket.client.errors import ClientError
+from trocket.common.terminal import grouped, show
 from trocket.remoting.bodies import ConsumeFromWhere
 from trocket.spark.jobs.demo import Stage
 
@@ -108,7 +108,7 @@ def _quiet_broker() -> Iterator[None]:
 
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
     """The job's command line."""
-    return ["--name-server", stage.name_server]
+    return ["--name-server", stage.name_server, "--out", str(stage.results)]
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
@@ -119,5 +119,9 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
         for group in GROUPS
     }  # fmt: skip
     expected = {group: sorted(orders) for group, orders in answers["dead"].items()}
-    print(f"{answers['total']} messages were given up: {answers['by']}", file=sys.stderr)
+    rows = [
+        (group, len(expected[group]), len(found[group]))
+        for group in GROUPS
+    ]  # fmt: skip
+    show(("group", "given up", "dead letters"), rows, title="Checked", cell=grouped)
     return found == expected

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer, PullConsumer
 from trocket.client import MessageQueue
+from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.demo import Stage
+from trocket.spark.jobs.report_page import span
 
 TOPICS: Final = {"TopicClick": 4, "TopicOrder": 2, "TopicAudit": 1}
 """Topics and their numbers of queues."""
@@ -20,6 +22,7 @@ GROUPS: Final = {
     "nightly": ("TopicAudit", 0.0),
 }
 """The topic of each group, and the share of each queue that the group has read."""
+COLUMNS: Final = ("group", "topic", "lag", "oldest unread")
 HOT_KEY: Final = "customer-7"
 
 
@@ -62,16 +65,28 @@ def fill(name_server: str, count: int, seed: int) -> dict[str, Any]:
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
     """The job's command line: a report on the broker's files after a restart."""
     stage.broker.restart()
-    return ["--store", str(stage.store), "--out", str(stage.folder / "report")]
+    return ["--store", str(stage.store), "--out", str(stage.results)]
 
 
 def check(stage: Stage, answers: dict[str, Any]) -> bool:
     """Compare the report with the sent messages and committed offsets."""
-    report = json.loads((stage.folder / "report" / "report.json").read_text(encoding="utf-8"))
+    report = json.loads((stage.results / "report.json").read_text(encoding="utf-8"))
     is_right = problems(report, answers) == []
+    show(COLUMNS, lag_by_group(report), title="Lag", cell=grouped)
     word = "the same as" if is_right else "NOT the same as"
     print(f"{sum(answers['lags'].values()):,} messages of lag: {word} was committed")
     return is_right
+
+
+def lag_by_group(report: dict[str, Any]) -> list[tuple[str, str, int, str]]:
+    """Group, topic, lag and the age of the next unread message, the longest lag first."""
+    lags: Counter[tuple[str, str]] = Counter()
+    ages: dict[tuple[str, str], float] = {}
+    for row in report["lag"]:
+        place = row["group"], row["topic"]
+        lags[place] += row["lag"]
+        ages[place] = max(ages.get(place, 0.0), row["age_s"] or 0.0)
+    return [(*place, lag, span(ages[place])) for place, lag in lags.most_common()]
 
 
 def problems(report: dict[str, Any], answers: dict[str, Any]) -> list[str]:

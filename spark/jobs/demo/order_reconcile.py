@@ -99,6 +99,8 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
     alerts = [json.loads(message.body) for message in stage.broker.messages(TOPICS[3])]
     alerts.sort(key=lambda alert: (alert["kind"], alert["orderId"]))
     rows = [(alert["kind"], alert["orderId"], f"{alert['amount']:,.2f}") for alert in alerts]
+    kept = "".join(json.dumps(alert) + "\n" for alert in alerts)
+    (stage.results / "alerts.jsonl").write_text(kept, encoding="utf-8")
     show(["kind", "order", "amount"], rows[:SHOWN], title=TOPICS[3], cell=grouped)
     if len(rows) > SHOWN:
         print(f"… and {len(rows) - SHOWN} more alerts")

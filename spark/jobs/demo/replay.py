@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from typing import Any
 
+from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.demo import Stage
 from trocket.spark.jobs.demo.dlq_report import TOPICS
 from trocket.spark.jobs.demo.dlq_report import fill as fill
@@ -16,7 +16,7 @@ __all__ = ["arguments", "check", "fill"]
 
 def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
     """The job's command line."""
-    audit = str(stage.folder / "audit")
+    audit = str(stage.results / "audit")
     return ["--name-server", stage.name_server, "--rate", "0", "--audit", audit]
 
 
@@ -29,5 +29,7 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
         if "REPLAY_ID" in each.properties
     )
     expected = {order for orders in answers["dead"].values() for order in orders}
-    print(f"{len(expected)} messages were given up, {again.total()} sent again", file=sys.stderr)
+    show(
+        ("given up", "sent again"), [(len(expected), again.total())], title="Checked", cell=grouped
+    )
     return dict(again) == dict.fromkeys(expected, 1)

@@ -96,7 +96,7 @@ def arguments(stage: Stage, answers: dict[str, Any]) -> list[str]:
     return [
         *("--name-server", stage.name_server, "--window", "1 second", "--available-now"),
         *("--checkpoint", str(stage.folder / "checkpoint"), "--instruments", str(table)),
-        *("--late-files", str(stage.folder / "late")),
+        *("--late-files", str(stage.results / "late")),
     ]
 
 
@@ -104,6 +104,8 @@ def check(stage: Stage, answers: dict[str, Any]) -> bool:
     """Print the bars, and compare them with those computed in plain Python."""
     stored = [json.loads(message.body) for message in stage.broker.messages("TopicBar")]
     stored.sort(key=lambda bar: (bar["symbol"], bar["start"]))
+    kept = "".join(json.dumps(bar) + "\n" for bar in stored)
+    (stage.results / "bars.jsonl").write_text(kept, encoding="utf-8")
     show(
         COLUMNS,
         [_row(bar) for bar in stored[:SHOWN]],

@@ -48,10 +48,13 @@ def test_lags_loads_and_hot_keys_are_those_that_were_made(spark, tmp_path, capsy
     summary = json.loads(capsys.readouterr().out)
     assert "warehouse" in summary["groups about to lose some"]
     assert demo.check(stage, made)
-    folder = tmp_path / "report"
+    # Grouped by people's names: the longest lag first.
+    assert capsys.readouterr().out.startswith("warehouse\tTopicOrder\t")
+    folder = stage.results
     report = json.loads((folder / "report.json").read_text())
     assert all(row["slope"] < 0 for row in report["lag"])
     assert spark.read.parquet(str(folder / "lag")).count() == len(made["lags"])
+    assert sum(row["messages"] for row in report["arrivals"]) == 301
     kept = spark.read.parquet(str(folder / "bytes"))
     stored = sum(path.stat().st_size for path in (stage.store / "commitlog").iterdir())
     assert 300 * 100 < kept.groupBy().sum("bytes").collect()[0][0] <= stored

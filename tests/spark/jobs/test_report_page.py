@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -53,6 +54,12 @@ def sample() -> dict[str, Any]:
             {"topic": topic, "day": f"2026-11-{day:02}", "messages": 1000 + day,
              "bytes": (place + 3) * (day % 5 + 1) * 1_234_567 // (place * place + 1)}
             for place, topic in enumerate(topics) for day in range(3, 22) if day != 9
+        ],
+        "arrivals_step_ms": 3_600_000,
+        "arrivals": [
+            {"topic": topic, "at_ms": AT_MS - hour * 3_600_000,
+             "messages": 50 + hour % 7 * (place + 1)}
+            for place, topic in enumerate(topics[:4]) for hour in range(80) if hour != 5
         ],
         "queues": [
             {"topic": "TopicOrder", "brokerName": "broker-a", "queueId": queue,
@@ -190,3 +197,15 @@ def test_it_fits_a_screen_and_a_phone(
         bottom = browser.evaluate("document.documentElement.scrollHeight")
         browser.show_size(width, bottom)
         browser.screenshot(Path(shots) / f"report-{width}-{'dark' if is_dark else 'light'}.png")
+
+
+def test_its_links_lead_to_places_and_time_has_a_plot() -> None:
+    text = page(sample()).decode()
+    targets = {unquote(each) for each in re.findall(r'href="#([^"]+)"', text)}
+    places = set(re.findall(r' id="([^"]+)"', text))
+    assert {"lag", "messages-over-time", "queues-TopicOrder"} <= targets
+    # A topic whose messages are all gone has no queues to show.
+    assert {each for each in targets - places if not each.startswith("queues-")} == set()
+    assert 'aria-label="messages over time"' in text
+    assert "Messages over time" not in page(sample() | {"arrivals": []}).decode()
+    assert ">broker-a/7</span>" in text

@@ -1,0 +1,106 @@
+"""The servers' commands: quick with right flags, by typer for help, errors and completion."""
+
+from __future__ import annotations
+
+import inspect
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from enum import Enum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+from ..common.command_line import Flag, Program, parse_usual
+
+if TYPE_CHECKING:
+    import typer
+
+
+class Server(NamedTuple):
+    """The modules of a server's command, relative to `trocket`: of its `PROGRAM` and its `run`."""
+
+    program: str
+    run: str
+
+
+SERVERS: Final[dict[str, Server]] = {
+    "up": Server(".cli.up_flags", ".cli.up"),
+    "broker": Server(".broker.__main__", ".broker.__main__"),
+    "namesrv": Server(".namesrv.__main__", ".namesrv.__main__"),
+    "filtersrv": Server(".filtersrv.__main__", ".filtersrv.__main__"),
+}
+"""Servers by the name of the command, in the order of the help."""
+
+_ROOT: Final = __package__.rpartition(".")[0]
+
+
+def run_usual(words: Sequence[str]) -> int | None:
+    """Run a server whose command line is right, without importing typer.
+
+    Returns: its exit status; None: another command, wrong flags, or a request for help.
+    """
+    server = SERVERS.get(words[0]) if words else None
+    if server is None:
+        return None
+    options = parse_usual(program_of(server), words[1:])
+    return None if options is None else run_of(server)(options)
+
+
+def program_of(server: Server) -> Program:
+    """The command line of a server."""
+    program: Program = import_module(server.program, _ROOT).PROGRAM
+    return program
+
+
+def run_of(server: Server) -> Callable[[Namespace], int]:
+    """The function that runs a server and returns the exit status."""
+    run: Callable[[Namespace], int] = import_module(server.run, _ROOT).run
+    return run
+
+
+def add(app: typer.Typer, name: str) -> None:
+    """Add a server's command to the command line."""
+    import typer
+
+    server = SERVERS[name]
+    program = program_of(server)
+
+    def command(**values: Any) -> None:
+        plain = {
+            dest: value.value if isinstance(value, Enum) else value
+            for dest, value in values.items()
+        }
+        raise typer.Exit(run_of(server)(Namespace(**plain)))
+
+    parameters = [_parameter(flag) for flag in program.flags]
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    app.command(name, help=program.summary, epilog=program.epilog)(command)
+
+
+def _parameter(flag: Flag) -> inspect.Parameter:
+    import typer
+
+    kind: Any = bool
+    default: Any = False
+    if flag.metavar:
+        default = flag.default
+        kind = Enum("Value", {each: each for each in flag.choices}) if flag.choices else flag.kind
+        if flag.choices:
+            default = kind(default)
+        if flag.is_repeatable:
+            kind, default = list[kind], []
+        elif default is None:
+            kind |= None
+    option = typer.Option(
+        *flag.names,
+        metavar=flag.metavar or None,
+        help=f"{flag.help}.",
+        show_default=False,
+        rich_help_panel=flag.panel or None,
+    )
+    return inspect.Parameter(
+        flag.dest,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option],
+    )

@@ -1,0 +1,49 @@
+"""What the documents say about installing trocket, and the metadata of its distributions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, name
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DOCUMENTS = [*PAGES, ROOT / "interop" / "image" / "Dockerfile"]
+
+
+def installs(page: Path) -> Iterator[str]:
+    """What `pip install` of trocket names in a document."""
+    text = page.read_text(encoding="utf-8")
+    yield from re.findall(r"pip install (?:-\S+ )*['\"]?(trocket\b[^ '\"`]*|\.[^ '\"`]*)", text)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=name)
+def test_no_document_installs_trocket_from_an_index_that_does_not_have_it(page: Path) -> None:
+    assert [each for each in installs(page) if each.startswith("trocket")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_extra_that_a_document_installs_exists(page: Path) -> None:
+    for each in installs(page):
+        extras = re.findall(r"[a-z]+", each)
+        assert set(extras) <= PROJECT["optional-dependencies"].keys(), each
+
+
+def test_the_readme_says_how_to_make_a_wheel() -> None:
+    assert "pip wheel --no-deps -w dist ." in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_metadata_is_complete_and_its_addresses_agree() -> None:
+    assert PROJECT["authors"]
+    urls = PROJECT["urls"]
+    assert urls.keys() == {"Source", "Documentation", "Issues", "Changelog"}
+    # All are filled in, or none is.
+    assert len({each.startswith("https://example.org/") for each in urls.values()}) == 1
+
+
+def test_the_tools_of_the_site_are_pinned() -> None:
+    assert all("==" in each for each in PROJECT["optional-dependencies"]["docs"])
