@@ -75,7 +75,7 @@ class Peer:
         self, name: str, arguments: Sequence[str], folder: Path, beside: Path | None = None
     ) -> None:
         self.name = name
-        self._errors = Path(folder, f"{name}.stderr").open("w+")
+        self._errors = Path(folder, f"{name}.stderr").open("w+")  # noqa: SIM115 - until `close`
         self._process = subprocess.Popen(
             [*command_of(name, folder, beside), *arguments],
             stdin=subprocess.PIPE,

@@ -29,13 +29,13 @@ class Window(NamedTuple):
     """A period to measure: its length for producers, its number of messages for consumers."""
 
     seconds: float
-    count: int
+    total: int
 
 
 def windows() -> Iterator[Window]:
     for line in sys.stdin:
-        seconds, count = line.split()
-        yield Window(float(seconds), int(count))
+        seconds, total = line.split()
+        yield Window(float(seconds), int(total))
 
 
 async def async_windows() -> AsyncIterator[Window]:
@@ -90,7 +90,7 @@ async def consume(namesrv: str, topic: str) -> None:
                 if not count:
                     start_s, cpu_s = time.perf_counter(), time.process_time()
                 count += 1
-                if count == window.count:
+                if count == window.total:
                     break
             print_rates(count, start_s, cpu_s)
 
@@ -134,7 +134,7 @@ def consume_blocking(namesrv: str, topic: str) -> None:
                 if not count:
                     start_s, cpu_s = time.perf_counter(), time.process_time()
                 count += 1
-                if count == window.count:
+                if count == window.total:
                     break
             print_rates(count, start_s, cpu_s)
 
