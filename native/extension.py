@@ -37,6 +37,15 @@ class Extension(Protocol):
           one that is not for me. Pure: `codec.FrameDecoder.receive_data`.
         """
 
+    def decode_records(
+        self, message_class: type, data: Any, position: int, messages: list[Any], /
+    ) -> int:
+        """Decode plain records (V1, IPv4 hosts, not compressed) from a position on.
+
+        Returns: the position of the first byte that is not decoded: of the end, or of a record
+          that is not for me. Pure: `message_codec.decode_messages`.
+        """
+
     def find_property(self, properties: bytes, name: bytes, /) -> bytes | None:
         """One property's value. Pure: `message_properties.find_property`."""
 

@@ -74,6 +74,7 @@ static PyMethodDef functions[] = {
     FUNCTION(pack_sends),
     FUNCTION(fill_answer),
     FUNCTION(batch_ids),
+    FUNCTION(decode_records),
     {NULL, NULL, 0, NULL},
 };
 

@@ -143,5 +143,6 @@ DECLARE(pack_batch);
 DECLARE(pack_sends);
 DECLARE(fill_answer);
 DECLARE(batch_ids);
+DECLARE(decode_records);
 
 #endif
