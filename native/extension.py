@@ -150,3 +150,16 @@ class Extension(Protocol):
         Returns: the bytes of the run's frames, the number of sends, the records, the answers, and
           the entries for `index_put`; None: the first frame is not for me.
         """
+
+    def send_frame(
+        self, start: bytes, prefix: bytes, born_ms: int, opaque: int, properties: bytes,
+        body: bytes, /,
+    ) -> bytes | None:  # fmt: skip
+        """The frame of an unsigned send. Pure: `send_header.SendTemplate.encode`.
+
+        Args:
+          start: all before the fields; lengths and opaque are filled in.
+          prefix: the encoded fields before time and properties.
+
+        Returns: None: not for me.
+        """

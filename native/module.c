@@ -75,6 +75,7 @@ static PyMethodDef functions[] = {
     FUNCTION(fill_answer),
     FUNCTION(batch_ids),
     FUNCTION(decode_records),
+    FUNCTION(send_frame),
     {NULL, NULL, 0, NULL},
 };
 

@@ -144,5 +144,6 @@ DECLARE(pack_sends);
 DECLARE(fill_answer);
 DECLARE(batch_ids);
 DECLARE(decode_records);
+DECLARE(send_frame);
 
 #endif

@@ -129,6 +129,10 @@ def functions() -> dict[str, Callable[[], object]]:
         "decode_frames": lambda: [decode(data) for data in _frames],
         "decode_records": lambda: decode_records(MessageExt),
         "decode_records, refused": lambda: _raises(lambda: decode_records(Topic)),
+        "send_frame": lambda: [
+            extension.send_frame(bytes(29), b"prefix", born_ms, 7, PROPERTIES, b"body")
+            for born_ms in (1 << 40, 1 << 70)
+        ],
         "find_property": lambda: [extension.find_property(PROPERTIES, n) for n in (b"KEYS", b"B")],
         "pack_batch": lambda: [pack_batch(body) for body in _bodies],
         "index_entries": lambda: extension.index_entries(items),
@@ -146,7 +150,7 @@ def functions() -> dict[str, Callable[[], object]]:
 
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
-    "batch_ids", "pack_sends", "decode_records",
+    "batch_ids", "pack_sends", "decode_records", "send_frame",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
