@@ -13,7 +13,7 @@ from trocket import native
 from trocket.remoting import message_codec
 from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message_codec import decode_messages, encode_record, plain_records
-from trocket.remoting.record_schema import RECORD_HEAD
+from trocket.remoting.record_schema import RECORD_HEAD, SYS_FLAG_POSITION
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
@@ -108,3 +108,13 @@ def test_plain_records_are_decoded_by_the_extension(monkeypatch: pytest.MonkeyPa
     messages = decode_messages(record * 3)
     assert [message.queue_offset for message in messages] == [2, 2, 2]
     assert messages[0].born_host is messages[2].born_host
+
+
+@pytest.mark.parametrize("sys_flag", [0x10, 0x20, 0x30, 0x01])
+def test_flags_that_contradict_the_rest(sys_flag: int) -> None:
+    record = encode_record(
+        "Topic", 1, 2, 3, b"body", b"A\1b\2", born_timestamp_ms=4, born_host=bytes(8),
+        store_timestamp_ms=5, store_host=bytes(8),
+    )  # fmt: skip
+    at = SYS_FLAG_POSITION
+    assert_equal(record[:at] + sys_flag.to_bytes(4) + record[at + 4 :] + record)
