@@ -206,7 +206,6 @@ class SendTemplate:
           oneway: tell the broker not to answer.
         Raises: LocalProtocolError: a number is out of range, or a field or the frame is too long.
         """
-        properties, body = payload.properties, payload.body
         key = (
             queue_id,
             broker_name,
@@ -221,10 +220,27 @@ class SendTemplate:
         except KeyError:
             prefix, signed = self._prepare(key)
         if _send_frame is not None and self._secret_key is None:
-            start = _STARTS[payload.is_batch, oneway]
-            frame = _send_frame(start, prefix, payload.born_timestamp_ms, opaque, properties, body)
+            frame = _send_frame(
+                _STARTS[payload.is_batch, oneway],
+                prefix,
+                payload.born_timestamp_ms,
+                opaque,
+                payload.properties,
+                payload.body,
+            )
             if frame is not None:
                 return frame
+        return self._frame(payload, prefix, signed, opaque, oneway)
+
+    def _frame(
+        self,
+        payload: SendPayload,
+        prefix: bytes,
+        signed: tuple[bytes, bytes, bytes],
+        opaque: int,
+        oneway: bool,
+    ) -> bytes:
+        properties, body = payload.properties, payload.body
         born = b"%d" % payload.born_timestamp_ms
         born_size = len(born)
         properties_size = len(properties)
