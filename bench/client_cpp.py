@@ -1,7 +1,7 @@
 """One workload of bench/client.py with the C++ client's wheel, in an interpreter that has it.
 
-Arguments: the name server's HOST:PORT, a topic, the workload, seconds to warm up, seconds to
-measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
+Arguments: the name server's HOST:PORT, a topic, the workload. Lines of standard input and results
+are those of `client_peer.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ def print_rates(count: int, start_s: float, cpu_s: float) -> None:
     print(json.dumps({"per_s": count / elapsed_s, "cpu_us": cpu_us}), flush=True)
 
 
-def produce(namesrv: str, topic: str, warm_s: float, run_s: float) -> None:
+def produce(namesrv: str, topic: str) -> None:
     producer = Producer("bench")
     producer.set_namesrv_addr(namesrv)
     producer.start()
-    for seconds, is_measured in ((warm_s, False), (run_s, True)):
+    for line in sys.stdin:
+        seconds = float(line.split()[0])
         start_s, cpu_s = time.perf_counter(), time.process_time()
         count = 0
         while time.perf_counter() - start_s < seconds:
@@ -35,11 +36,15 @@ def produce(namesrv: str, topic: str, warm_s: float, run_s: float) -> None:
             message.set_body(BODY)
             producer.send_sync(message)
             count += 1
-        if is_measured:
-            print_rates(count, start_s, cpu_s)
+        print_rates(count, start_s, cpu_s)
 
 
-def consume(namesrv: str, topic: str, total: int) -> None:
+def consume(namesrv: str, topic: str) -> None:
+    for line in sys.stdin:
+        consume_once(namesrv, topic, int(line.split()[1]))
+
+
+def consume_once(namesrv: str, topic: str, total: int) -> None:
     done = threading.Event()
     began: list[float] = []
     seen = [0]
@@ -57,15 +62,15 @@ def consume(namesrv: str, topic: str, total: int) -> None:
     consumer.start()
     done.wait()
     print_rates(seen[0], *began)
+    consumer.shutdown()
 
 
 def main() -> None:
-    namesrv, topic, workload, *numbers = sys.argv[1:]
-    warm_s, run_s, total = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    namesrv, topic, workload = sys.argv[1:]
     if workload == "consume":
-        consume(namesrv, topic, total)
+        consume(namesrv, topic)
     else:
-        produce(namesrv, topic, warm_s, run_s)
+        produce(namesrv, topic)
     # The client's threads would keep the process alive.
     os._exit(0)
 

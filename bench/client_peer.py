@@ -1,7 +1,8 @@
 """One workload of bench/client.py with trocket's client: async on asyncio or trio, or blocking.
 
-Arguments: the API (asyncio, trio or blocking), the name server's HOST:PORT, a topic, the workload,
-seconds to warm up, seconds to measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
+Arguments: the API (asyncio, trio or blocking), the name server's HOST:PORT, a topic, the workload.
+Each line of standard input, SECONDS COUNT, is a window to measure: sends for that time, or COUNT
+messages consumed by a new group. Prints {"per_s": ..., "cpu_us": ...} for each.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import NamedTuple
 
-import anyio
+import anyio.to_thread
 
 import trocket
 import trocket.blocking
@@ -23,13 +25,32 @@ BATCH = 32
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
+class Window(NamedTuple):
+    """A period to measure: its length for producers, its number of messages for consumers."""
+
+    seconds: float
+    total: int
+
+
+def windows() -> Iterator[Window]:
+    for line in sys.stdin:
+        seconds, total = line.split()
+        yield Window(float(seconds), int(total))
+
+
+async def async_windows() -> AsyncIterator[Window]:
+    lines = windows()
+    while (window := await anyio.to_thread.run_sync(next, lines, None)) is not None:
+        yield window
+
+
 def print_rates(count: int, start_s: float, cpu_s: float) -> None:
     elapsed_s = time.perf_counter() - start_s
     cpu_us = (time.process_time() - cpu_s) / count * 1e6
     print(json.dumps({"per_s": count / elapsed_s, "cpu_us": cpu_us}), flush=True)
 
 
-async def produce(namesrv: str, topic: str, workload: str, warm_s: float, run_s: float) -> None:
+async def produce(namesrv: str, topic: str, workload: str) -> None:
     options = trocket.ProducerOptions(send_buffer_count_max=IN_FLIGHT)
     async with trocket.Producer(namesrv, **options) as producer:
 
@@ -47,34 +68,34 @@ async def produce(namesrv: str, topic: str, workload: str, warm_s: float, run_s:
 
         step: Callable[[], Awaitable[int]]
         step = {"awaited": awaited, "pipelined": pipelined, "batch": batch}[workload]
-        for seconds, is_measured in ((warm_s, False), (run_s, True)):
+        async for window in async_windows():
             start_s, cpu_s = time.perf_counter(), time.process_time()
             count = 0
-            while time.perf_counter() - start_s < seconds:
+            while time.perf_counter() - start_s < window.seconds:
                 count += await step()
             await producer.drain()
-            if is_measured:
-                print_rates(count, start_s, cpu_s)
+            print_rates(count, start_s, cpu_s)
 
 
-async def consume(namesrv: str, topic: str, total: int) -> None:
+async def consume(namesrv: str, topic: str) -> None:
     options = trocket.PushConsumerOptions(consume_from_where=FIRST)
-    group = f"bench_{time.time_ns()}"
-    async with trocket.PushConsumer(
-        namesrv, group=group, subscriptions={topic: "*"}, **options
-    ) as consumer:
-        count = 0
-        start_s = cpu_s = 0.0
-        async for _ in consumer:
-            if not count:
-                start_s, cpu_s = time.perf_counter(), time.process_time()
-            count += 1
-            if count == total:
-                break
-        print_rates(count, start_s, cpu_s)
+    async for window in async_windows():
+        group = f"bench_{time.time_ns()}"
+        async with trocket.PushConsumer(
+            namesrv, group=group, subscriptions={topic: "*"}, **options
+        ) as consumer:
+            count = 0
+            start_s = cpu_s = 0.0
+            async for _ in consumer:
+                if not count:
+                    start_s, cpu_s = time.perf_counter(), time.process_time()
+                count += 1
+                if count == window.total:
+                    break
+            print_rates(count, start_s, cpu_s)
 
 
-def produce_blocking(namesrv: str, topic: str, workload: str, warm_s: float, run_s: float) -> None:
+def produce_blocking(namesrv: str, topic: str, workload: str) -> None:
     options = trocket.ProducerOptions(send_buffer_count_max=IN_FLIGHT)
     with trocket.blocking.Producer(namesrv, **options) as producer:
 
@@ -91,45 +112,44 @@ def produce_blocking(namesrv: str, topic: str, workload: str, warm_s: float, run
             return BATCH
 
         step = {"awaited": awaited, "pipelined": pipelined, "batch": batch}[workload]
-        for seconds, is_measured in ((warm_s, False), (run_s, True)):
+        for window in windows():
             start_s, cpu_s = time.perf_counter(), time.process_time()
             count = 0
-            while time.perf_counter() - start_s < seconds:
+            while time.perf_counter() - start_s < window.seconds:
                 count += step()
             producer.drain()
-            if is_measured:
-                print_rates(count, start_s, cpu_s)
+            print_rates(count, start_s, cpu_s)
 
 
-def consume_blocking(namesrv: str, topic: str, total: int) -> None:
+def consume_blocking(namesrv: str, topic: str) -> None:
     options = trocket.PushConsumerOptions(consume_from_where=FIRST)
-    group = f"bench_{time.time_ns()}"
-    with trocket.blocking.PushConsumer(
-        namesrv, group=group, subscriptions={topic: "*"}, **options
-    ) as consumer:
-        count = 0
-        start_s = cpu_s = 0.0
-        for _ in consumer:
-            if not count:
-                start_s, cpu_s = time.perf_counter(), time.process_time()
-            count += 1
-            if count == total:
-                break
-        print_rates(count, start_s, cpu_s)
+    for window in windows():
+        group = f"bench_{time.time_ns()}"
+        with trocket.blocking.PushConsumer(
+            namesrv, group=group, subscriptions={topic: "*"}, **options
+        ) as consumer:
+            count = 0
+            start_s = cpu_s = 0.0
+            for _ in consumer:
+                if not count:
+                    start_s, cpu_s = time.perf_counter(), time.process_time()
+                count += 1
+                if count == window.total:
+                    break
+            print_rates(count, start_s, cpu_s)
 
 
 def main() -> None:
-    api, namesrv, topic, workload, *numbers = sys.argv[1:]
-    warm_s, run_s, total = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    api, namesrv, topic, workload = sys.argv[1:]
     if api == "blocking":
         if workload == "consume":
-            consume_blocking(namesrv, topic, total)
+            consume_blocking(namesrv, topic)
         else:
-            produce_blocking(namesrv, topic, workload, warm_s, run_s)
+            produce_blocking(namesrv, topic, workload)
     elif workload == "consume":
-        anyio.run(consume, namesrv, topic, total, backend=api)
+        anyio.run(consume, namesrv, topic, backend=api)
     else:
-        anyio.run(produce, namesrv, topic, workload, warm_s, run_s, backend=api)
+        anyio.run(produce, namesrv, topic, workload, backend=api)
 
 
 if __name__ == "__main__":

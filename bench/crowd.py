@@ -25,7 +25,6 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
-import anyio
 import trio
 import typer
 from rich.console import Console
@@ -34,6 +33,7 @@ from trocket.bench.frames import pull_fields, send_fields
 from trocket.bench.kit import Columns, chosen, percentile, resident_mb, running, show
 from trocket.client.connection import Connection, OnAnswer
 from trocket.client.errors import ClientError
+from trocket.client.transport import connect_tcp
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 from trocket.remoting.bodies import (
@@ -99,8 +99,8 @@ class Peer:
         on_request: Callable[[int], None] = lambda code: None,
     ) -> Peer:
         host, _, port = address.rpartition(":")
-        stream = await anyio.connect_tcp(host, int(port))
-        connection = Connection(stream, address, lambda _, request: on_request(request.code))
+        transport = await connect_tcp(host, int(port))
+        connection = Connection(transport, address, lambda _, request: on_request(request.code))
         nursery.start_soon(connection.run)
         return cls(connection)
 

@@ -13,8 +13,9 @@ from .loop_thread import WAIT_S
 
 T = TypeVar("T")
 
-FETCH_MAX: Final = 32
-"""Largest number of messages fetched from the loop at once."""
+FETCH_MAX: Final = 256
+"""Largest number of messages fetched from the loop at once: those of some pulls, because each fetch
+has two threads wait for each other."""
 
 
 class MessageBuffer(Generic[T]):

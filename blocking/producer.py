@@ -146,7 +146,7 @@ class Producer(Member[AsyncProducer]):
         try:
             outgoing = sender.packer.message(message)
             sending = sender.sending(outgoing, queue, selector, timeout_s)
-            has_begun = sender.begin(sending, loop_object.spawn, on_end)
+            has_begun = sender.begin(sending, loop_object.spawn, on_end, at_once=True)
         except Exception as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(error)
             return

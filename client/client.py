@@ -49,6 +49,7 @@ from .members import GroupMember, Members, Processor
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
+from .transport import StreamTransport, Transport, connect_tcp
 
 __all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
 
@@ -94,7 +95,7 @@ class Client:
         self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
         self._connect_timeout_s = _positive(options, "connect_timeout_s", CONNECT_TIMEOUT_S)
         self.credentials: Credentials | None = options.get("credentials") or self.url.credentials
-        self._dial: Dial = options.get("dial") or _tcp_dial(options.get("tls", self.url.tls))
+        self._dial: Dial | None = options.get("dial") or _tls_dial(options.get("tls", self.url.tls))
         self._pid = os.getpid()
         self._generation = process.generation()
         self._ip = _local_ip(self.url.name_servers[0])
@@ -378,7 +379,7 @@ class Client:
             raise ConnectError(address, "not an address of the form host:port")
         try:
             with anyio.fail_after(self._connect_timeout_s):
-                stream = await self._dial(host.strip("[]"), int(port))
+                transport = await self._open(host.strip("[]"), int(port))
         except TimeoutError:
             why = f"no connection within {self._connect_timeout_s:g} s"
             raise ConnectError(address, why) from None
@@ -388,13 +389,18 @@ class Client:
             ) from error
         except (OSError, anyio.BrokenResourceError, anyio.ConnectionFailed) as error:
             raise ConnectError(address, f"cannot connect: {error}") from error
-        connection = Connection(stream, address, self._members.on_request)
+        connection = Connection(transport, address, self._members.on_request)
         self._connections[address] = connection
         self.start_soon(self._run_connection, connection)
         if self._routes.has_broker_at(address):
             # A broker that was just started does not know this client.
             self._members.heartbeat_soon()
         return connection
+
+    async def _open(self, host: str, port: int) -> Transport:
+        if self._dial is None:
+            return await connect_tcp(host, port)
+        return StreamTransport(await self._dial(host, port))
 
     async def _run_connection(self, connection: Connection) -> None:
         try:
@@ -537,12 +543,12 @@ def _positive(options: ClientOptions, name: str, default: float) -> float:
     return float(value)
 
 
-def _tcp_dial(tls: ssl.SSLContext | bool) -> Dial:
-    context = ssl.create_default_context() if tls is True else tls or None
+def _tls_dial(tls: ssl.SSLContext | bool) -> Dial | None:
+    context = ssl.create_default_context() if tls is True else tls
+    if not context:
+        return None
 
     async def dial(host: str, port: int) -> anyio.abc.ByteStream:
-        if context is None:
-            return await anyio.connect_tcp(host, port)
         # Netty closes connections without TLS's close_notify.
         return await anyio.connect_tcp(
             host, port, ssl_context=context, tls_hostname=host, tls_standard_compatible=False

@@ -1,8 +1,9 @@
-"""A connection of the client: a `Session` with its stream, its timer and its tasks.
+"""A connection of the client: a `Session` with its transport, its timer and its tasks.
 
 It is written for anyio, so that it runs under trio and asyncio. A synchronous call puts a request
 into the outbox; a writer task sends all that the outbox holds at once. So requests made at the same
-time share a system call, and cancelling a caller never cuts a frame in two.
+time share a system call, and cancelling a caller never cuts a frame in two. A request that is made
+alone, and waited for, is sent in the call itself.
 
 Java counterpart: NettyRemotingAbstract (invokeSyncImpl, invokeAsyncImpl).
 """
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import anyio
-import anyio.abc
 
 from ..remoting.codec import RemotingCommand, encode
 from ..remoting.errors import RemotingConnectError, RemotingTimeoutError
@@ -22,11 +22,9 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.session import Answered, Session, State, Unanswered
 from .clock import loop_clock
 from .errors import ClientError, ConnectError, RequestTimeoutError
+from .transport import Transport
 
 logger = logging.getLogger(__name__)
-
-RECEIVE_SIZE: Final = 256 * 1024
-"""Bytes read at once: enough for several answers with 32 messages each."""
 
 OUTBOX_SIZE_MAX: Final = 4 * 1024 * 1024
 """Bytes that may wait to be sent; above it `wait_writable` waits, so a slow peer slows senders."""
@@ -41,40 +39,44 @@ OnRequest: TypeAlias = "Callable[[Connection, RemotingCommand], None]"
 class Connection:
     """A connection to one server.
 
-    Lifecycle: created with an open stream; it ends when `run` returns. Owner: the task that awaits
-    `run`.
+    Lifecycle: created with an open transport; it ends when `run` returns. Owner: the task that
+    awaits `run`.
 
     Args:
-      stream: the open stream.
+      transport: open.
       address: `host:port`, for error messages.
       on_request: called with the requests that the peer sends.
     """
 
     __slots__ = (
         "_due_s",
+        "_is_quiet",
+        "_is_writing",
         "_now_s",
         "_on_request",
         "_outbox",
         "_outbox_size",
         "_scope",
         "_session",
-        "_stream",
         "_sweep",
+        "_transport",
         "_wake",
         "_writable",
         "address",
         "closed",
     )
 
-    def __init__(self, stream: anyio.abc.ByteStream, address: str, on_request: OnRequest) -> None:
+    def __init__(self, transport: Transport, address: str, on_request: OnRequest) -> None:
         self.address: str = address
         self.closed: bool = False
-        self._stream = stream
+        self._transport = transport
         self._on_request = on_request
         self._now_s = loop_clock()
         self._session: Session[OnAnswer] = Session(address)
         self._outbox: list[bytes] = []
         self._outbox_size = 0
+        self._is_writing = False  # the writer task waits for the peer
+        self._is_quiet = True  # no request was sent in its own call since bytes were received
         self._wake = anyio.Event()
         self._writable: anyio.Event | None = None
         self._sweep = anyio.Event()
@@ -89,13 +91,16 @@ class Connection:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._write)
                     group.start_soon(self._expire_requests)
-                    reason = await self._read()
+                    await self._transport.receive(self._take)
+                    reason = "the peer closed the connection"
+                    if self._session.state is State.FAILED:
+                        reason = f"the peer broke the protocol: {self._session.error}"
                     group.cancel_scope.cancel()
         except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as errors:
             reason = f"the connection was lost: {_first_text(errors)}"
         finally:
             self._end(reason)
-            await anyio.aclose_forcefully(self._stream)
+            await self._transport.aclose()
 
     def close(self, reason: str) -> None:
         """Close it now; pending requests fail with ConnectError, which has the reason."""
@@ -109,6 +114,8 @@ class Connection:
         on_answer: OnAnswer,
         timeout_s: float,
         code: int = RequestCode.SEND_MESSAGE_V2,
+        *,
+        at_once: bool = False,
     ) -> None:
         """Send a request without waiting; a callback gets the answer.
 
@@ -118,6 +125,8 @@ class Connection:
           on_answer: see `OnAnswer`.
           timeout_s: seconds until `on_answer` is called with a RequestTimeoutError.
           code: the request code, for error messages.
+          at_once: send it in this call if that is possible, for callers that will wait for the
+            answer; otherwise it shares a system call with the requests that follow.
 
         Raises: ConnectError: the connection is closed.
         """
@@ -128,6 +137,14 @@ class Connection:
             raise ConnectError(self.address, "the connection is closed") from error
         if session.next_due_s < self._due_s:
             self._sweep.set()
+        if at_once and self._is_quiet and not self._outbox and not self._is_writing:
+            # Only the first of the requests that one burst of answers leads to: those of many tasks
+            # share a system call.
+            self._is_quiet = False
+            rest = self._transport.send_nowait(frame)
+            if not rest:
+                return
+            frame = bytes(rest)
         self._put(frame)
 
     def forget(self, opaque: int) -> None:
@@ -158,7 +175,7 @@ class Connection:
         Raises: ConnectError: closed before the answer; RequestTimeoutError: no answer in time.
         """
         waiter = _Waiter()
-        self.submit(frame, opaque, waiter, timeout_s, code)
+        self.submit(frame, opaque, waiter, timeout_s, code, at_once=True)
         try:
             await waiter.event.wait()
         finally:
@@ -196,25 +213,24 @@ class Connection:
                 if self._writable is not None:
                     self._writable.set()
                     self._writable = None
-                await self._stream.send(data)
+                rest = self._transport.send_nowait(data)
+                if rest:
+                    self._is_writing = True
+                    await self._transport.send(rest)
+                    self._is_writing = False
             self._wake = anyio.Event()
             await self._wake.wait()
 
-    async def _read(self) -> str:
-        """Process received data until the end; returns the reason why the connection ended."""
-        receive, session = self._stream.receive, self._session
-        while True:
-            try:
-                data = await receive(RECEIVE_SIZE)
-            except anyio.EndOfStream:
-                return "the peer closed the connection"
-            for event in session.receive_data(data):
-                if isinstance(event, Answered):
-                    event.waiter(event.answer)
-                elif isinstance(event, RemotingCommand):
-                    self._on_request(self, event)
-            if session.state is State.FAILED:
-                return f"the peer broke the protocol: {session.error}"
+    def _take(self, data: bytes) -> bool:
+        """Process received data; returns False if the peer broke the protocol."""
+        self._is_quiet = True
+        session = self._session
+        for event in session.receive_data(data):
+            if isinstance(event, Answered):
+                event.waiter(event.answer)
+            elif isinstance(event, RemotingCommand):
+                self._on_request(self, event)
+        return session.state is not State.FAILED
 
     async def _expire_requests(self) -> None:
         """Fail requests whose time is over; sleeps until the earliest deadline."""

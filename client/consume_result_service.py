@@ -80,8 +80,9 @@ class ConsumeResultService:
 
     def ack(self, message: PushedMessage, assigned: AssignedQueue) -> None:
         """Acknowledge a message, so that the group's offset can move past it."""
-        call_after_consume(self._client.interceptors, message, None)
-        if assigned.is_dropped:
+        if self._client.interceptors:
+            call_after_consume(self._client.interceptors, message, None)
+        if assigned.process_queue.is_dropped:
             return
         if self._config.is_orderly:
             self._commit(assigned)
@@ -115,11 +116,10 @@ class ConsumeResultService:
     # Moving the offset
 
     def _remove(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        if not assigned.is_dropped:
-            now_ms = clock.monotonic_ms()
-            self._update_offset(
-                assigned, assigned.process_queue.remove([message.queue_offset], now_ms=now_ms)
-            )
+        held = assigned.process_queue
+        if not held.is_dropped:
+            offset = held.remove((message.queue_offset,), now_ms=clock.monotonic_ms())
+            self._update_offset(assigned, offset)
 
     def _commit(self, assigned: AssignedQueue) -> None:
         """Finish the message that an orderly queue delivered, and deliver the next one."""

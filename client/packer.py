@@ -6,7 +6,6 @@ Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; Me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from ..common import message_properties as names
 from ..common.topic_names import AUTO_CREATE_TOPIC
@@ -76,7 +75,7 @@ class Packer:
         now_ms = self._client.wall_ms()
         message_id = self._client.next_unique_id(now_ms)
         if more is None and is_bare(message):
-            properties = _BARE_PROPERTIES % message_id.encode()
+            properties = _BARE_START + message_id.encode() + _BARE_END
         else:
             own = {names.PROPERTY_UNIQUE_KEY: message_id}
             if more:
@@ -177,6 +176,8 @@ class Packer:
 
     def _body(self, message: Message) -> bytes:
         body = message.body
+        if type(body) is bytes and 0 < len(body) <= self._config.message_size_max:
+            return body  # as nearly all are
         if isinstance(body, str):
             body = body.encode()
         elif not isinstance(body, bytes):
@@ -196,10 +197,10 @@ class Packer:
         return body
 
 
-_BARE_PROPERTIES: Final = names.properties_to_bytes(
+_BARE_START, _BARE_END = names.properties_to_bytes(
     {names.PROPERTY_WAIT_STORE_MSG_OK: "true", names.PROPERTY_UNIQUE_KEY: "%b"}
-)
-"""The encoded properties of a message that has no others; `%b` is its unique key."""
+).split(b"%b")
+"""The encoded properties of a message that has no others, before and after its unique key."""
 
 
 def _check_entry(message: Message, first: Message) -> None:

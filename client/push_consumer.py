@@ -349,7 +349,7 @@ class PushConsumer(Participant):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
         """
-        return Messages(self.receive, auto_ack)
+        return Messages(self.receive, self._receive_if_open, auto_ack)
 
     async def receive(self) -> PushedMessage:
         """Wait for the next message, which the caller settles by `ack` or `retry`.
@@ -358,9 +358,8 @@ class PushConsumer(Participant):
           ClosedError: the consumer is not open, or was stopped.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
         while True:
-            message = self.receive_nowait()
+            message = self._receive_if_open()
             if message is not None:
                 return message
             if self._is_stopping:
@@ -369,12 +368,17 @@ class PushConsumer(Participant):
                 self._arrival = anyio.Event()
             await self._arrival.wait()
 
+    def _receive_if_open(self) -> PushedMessage | None:
+        self._client.check_open()
+        return self.receive_nowait()
+
     def receive_nowait(self) -> PushedMessage | None:
         """The next message, which the caller settles; None if there is none at the moment."""
         while self._ready:
             message = self._ready.popleft()
             if not message.is_revoked:
-                call_before_consume(self._client.interceptors, message)
+                if self._client.interceptors:
+                    call_before_consume(self._client.interceptors, message)
                 return message
         return None
 
@@ -510,7 +514,7 @@ class PushConsumer(Participant):
     def _on_pulled(self, result: PullResult, assigned: AssignedQueue) -> None:
         """Store the messages of a pull in the ProcessQueue, and deliver them."""
         if result.messages:
-            pushed = [self._pushed(ext, assigned) for ext in result.messages]
+            pushed = self._pushed_all(result.messages, assigned)
             assigned.process_queue.put(pushed, max_offset=result.max_offset)
             if self._config.is_orderly:
                 self._results.hand_out_next(assigned)
@@ -519,6 +523,21 @@ class PushConsumer(Participant):
         elif assigned.process_queue.count == 0:
             # The broker filtered all messages out: commit an offset behind them.
             self._offsets.update(assigned.queue, result.next_begin_offset)
+
+    def _pushed_all(
+        self, messages: Sequence[MessageExt], assigned: AssignedQueue
+    ) -> list[PushedMessage]:
+        """`_pushed` of all; those of a plain topic have one name, which is looked up once."""
+        plain = assigned.queue.topic
+        if is_retry_topic(plain):
+            return [self._pushed(ext, assigned) for ext in messages]
+        topic, results = self._client.without_namespace(plain), self._results
+        return [
+            PushedMessage(ext, topic, assigned, results, ext.reconsume_times)
+            if ext.topic == plain
+            else self._pushed(ext, assigned)
+            for ext in messages
+        ]
 
     def _pushed(self, ext: MessageExt, assigned: AssignedQueue) -> PushedMessage:
         topic = ext.topic

@@ -58,7 +58,10 @@ class PushedMessage(ReceivedMessage):
         results: ConsumeResults,
         reconsume_times: int,
     ) -> None:
-        super().__init__(ext, assigned.queue, topic)
+        # The fields of ReceivedMessage by hand: its __init__ would cost as much as all of these.
+        self._ext = ext
+        self._queue = assigned.queue
+        self._topic = topic
         self._assigned = assigned
         self._results = results
         self._is_settled = False
@@ -105,7 +108,7 @@ class PushedMessage(ReceivedMessage):
     @property
     def is_revoked(self) -> bool:
         """Whether its queue was assigned to another consumer: settling it has no effect then."""
-        return self._assigned.is_dropped
+        return self._assigned.process_queue.is_dropped
 
     def again(self) -> PushedMessage:
         """A copy of the message for its redelivery, which is not settled.
@@ -214,11 +217,19 @@ class Messages:
 
     Args:
       receive: waits for the next message; raises ClosedError when the consumer is stopped.
+      receive_nowait: the next message, or None; it saves a coroutine for each message. Raises as
+        `receive`.
       auto_ack: acknowledge each message when the next one is requested, unless it is settled.
     """
 
-    def __init__(self, receive: Callable[[], Awaitable[PushedMessage]], auto_ack: bool) -> None:
+    def __init__(
+        self,
+        receive: Callable[[], Awaitable[PushedMessage]],
+        receive_nowait: Callable[[], PushedMessage | None],
+        auto_ack: bool,
+    ) -> None:
         self._receive = receive
+        self._receive_nowait = receive_nowait
         self._auto_ack = auto_ack
         self._last: PushedMessage | None = None
 
@@ -230,7 +241,7 @@ class Messages:
             self._last.ack()
             self._last = None
         try:
-            message = await self._receive()
+            message = self._receive_nowait() or await self._receive()
         except ClosedError:
             raise StopAsyncIteration from None
         if self._auto_ack:

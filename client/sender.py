@@ -156,12 +156,16 @@ class Sender:
 
     # Sends without a task: a task, its context and two events cost as much as the rest of a send
 
-    def begin(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> bool:
+    def begin(
+        self, sending: Sending, spawn: Spawn, on_end: OnEnd, *, at_once: bool = False
+    ) -> bool:
         """Make the first try in this call, and the others in the background.
 
-        False: nothing was sent, and `on_end` will not be called: the route or the connection is not
-        there, or the connection has no room.
+        Args:
+          at_once: see `Connection.submit`.
 
+        Returns: False: nothing was sent, and `on_end` will not be called: the route or the
+          connection is not there, or the connection has no room.
         Raises: MessageRefusedError; ConfigurationError; what a selector raises.
         """
         client = self._client
@@ -180,6 +184,7 @@ class Sender:
             opaque,
             partial(self._take_answer, sending, spawn, on_end),
             sending.timeout_s,
+            at_once=at_once,
         )
         return True
 

@@ -41,6 +41,15 @@ class Extension(Protocol):
           one that is not for me; where a run may begin, `~position`. Pure: `codec.FrameDecoder`.
         """
 
+    def decode_records(
+        self, message_class: type, data: Any, position: int, messages: list[Any], /
+    ) -> int:
+        """Decode plain records (V1, IPv4 hosts, not compressed) from a position on.
+
+        Returns: the position of the first byte that is not decoded: of the end, or of a record
+          that is not for me. Pure: `message_codec.decode_messages`.
+        """
+
     def find_property(self, properties: bytes, name: bytes, /) -> bytes | None:
         """One property's value. Pure: `message_properties.find_property`."""
 
@@ -145,4 +154,17 @@ class Extension(Protocol):
 
         Returns: the bytes of the run's frames, the number of sends, the records, the answers, and
           the entries for `index_put`; None: the first frame is not for me.
+        """
+
+    def send_frame(
+        self, start: bytes, prefix: bytes, born_ms: int, opaque: int, properties: bytes,
+        body: bytes, /,
+    ) -> bytes | None:  # fmt: skip
+        """The frame of an unsigned send. Pure: `send_header.SendTemplate.encode`.
+
+        Args:
+          start: all before the fields; lengths and opaque are filled in.
+          prefix: the encoded fields before time and properties.
+
+        Returns: None: not for me.
         """

@@ -74,6 +74,8 @@ static PyMethodDef functions[] = {
     FUNCTION(pack_sends),
     FUNCTION(fill_answer),
     FUNCTION(batch_ids),
+    FUNCTION(decode_records),
+    FUNCTION(send_frame),
     {NULL, NULL, 0, NULL},
 };
 

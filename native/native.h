@@ -195,5 +195,7 @@ DECLARE(pack_batch);
 DECLARE(pack_sends);
 DECLARE(fill_answer);
 DECLARE(batch_ids);
+DECLARE(decode_records);
+DECLARE(send_frame);
 
 #endif

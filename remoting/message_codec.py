@@ -13,12 +13,14 @@ buffer; encoding a value that does not fit the layout raises `LocalProtocolError
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from mmap import mmap
 from typing import Any, TypeAlias
 from zlib import crc32
 
 from ..common.java_hash import java_hash_code, tags_code
+from ..native import Extension, extension
 from .compression import DECOMPRESSED_SIZE_MAX, decompress
 from .errors import LocalProtocolError, RemoteProtocolError
 from .hosts import host_bytes, host_text
@@ -378,6 +380,21 @@ def record_properties(buffer: Buffer, position: int, size: int) -> bytes:
     return bytes(buffer[properties_at:end])
 
 
+DecodePlain: TypeAlias = Callable[[Buffer, int, list[MessageExt]], int]
+"""Decodes plain records: (buffer, position of the first one, the list to append the messages to).
+Returns the position of the first record that it leaves to `decode_record`."""
+
+
+def plain_records(native: Extension | None) -> DecodePlain:
+    """The C extension's `decode_records`; without the extension, a function that leaves all."""
+    if native is None:
+        return lambda body, position, messages: position
+    return partial(native.decode_records, MessageExt)
+
+
+_decode_plain = plain_records(extension)
+
+
 def decode_messages(
     body: Buffer,
     *,
@@ -400,6 +417,12 @@ def decode_messages(
     messages: list[MessageExt] = []
     position, size, budget = 0, len(body), inflated_total_max
     while position < size:
+        if not check_crc:
+            first = len(messages)
+            position = _decode_plain(body, position, messages)
+            if position >= size:
+                break
+            budget = max(budget - sum([len(each.body) for each in messages[first:]]), 0)
         message = decode_record(
             body,
             position,

@@ -167,6 +167,9 @@ class UniqueIdGenerator:
         self._prefix = f"{ip.hex().upper()}{pid & 0xFFFF:04X}{loader_hash & 0xFFFFFFFF:08X}"
         self._timezone = timezone
         self._begin_ms = self._end_ms = 0
+        # The time of `_start`, which most ids share with the one before.
+        self._now_ms: int | None = None
+        self._start = ""
         self._counter = 0
 
     def next_id(self, now_ms: int) -> str:
@@ -176,12 +179,14 @@ class UniqueIdGenerator:
           now_ms: ms since 1970; if the clock is set back to an earlier month, the start of the
             known month is used.
         """
-        if now_ms >= self._end_ms:
-            self._begin_ms, self._end_ms = month_bounds_ms(now_ms, self._timezone)
-        span_ms = max(now_ms - self._begin_ms, 0)
+        if now_ms != self._now_ms:
+            if now_ms >= self._end_ms:
+                self._begin_ms, self._end_ms = month_bounds_ms(now_ms, self._timezone)
+            self._now_ms = now_ms
+            self._start = f"{self._prefix}{max(now_ms - self._begin_ms, 0):08X}"
         counter = self._counter
         self._counter = counter + 1 & 0xFFFF
-        return f"{self._prefix}{span_ms:08X}{counter:04X}"
+        return f"{self._start}{counter:04X}"
 
 
 def _unhex(text: str, layouts: dict[int, struct.Struct]) -> tuple[struct.Struct, bytes]:

@@ -128,6 +128,8 @@ BANS = [
         (
             # The clock of whichever loop the client runs in.
             "client/clock.py",
+            # TCP on asyncio without the cost of anyio's streams; on trio it needs no import.
+            "client/transport.py",
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
             "blocking/loop_object.py",
             "blocking/loop_thread.py",

@@ -171,8 +171,15 @@ class ProcessQueue(Generic[MessageT]):
             message = waiting.pop(offset, None)
             if message is not None:
                 self._size -= len(message.body)
-        self._trim()
-        return self._offsets[0] if self._offsets else self._offset_max + 1
+        offsets_left = self._offsets
+        # Messages are mostly consumed in order: the first part of `_trim`, without its call.
+        while offsets_left and offsets_left[0] not in waiting:
+            offsets_left.popleft()
+        if not offsets_left:
+            return self._offset_max + 1
+        if offsets_left[-1] not in waiting or len(offsets_left) > _HOLES_COUNT_MIN:
+            self._trim()
+        return offsets_left[0]
 
     def take(self, count: int, *, now_ms: float) -> list[MessageT]:
         """Take the next messages for orderly consumption; they count until `commit`.

@@ -24,6 +24,7 @@ from construct import Int32sb
 from construct import Struct as Schema
 
 from ...common.topic_names import AUTO_CREATE_TOPIC
+from ...native import extension
 from ...remoting.codec import (
     CURRENT_VERSION,
     FRAME,
@@ -66,6 +67,16 @@ _BINARY_MARK: Final = 1 << 24
 _PYTHON: Final = int(LanguageCode.PYTHON)
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+
+# All before the fields, by is_batch and oneway, for the C extension; None: pure Python.
+_STARTS: Final = {
+    (is_batch, oneway): _PACK_START(
+        0, 0, code, _PYTHON, CURRENT_VERSION, 0, ONEWAY_FLAG if oneway else 0, 0, 0
+    )
+    for is_batch, code in ((False, _SEND), (True, _SEND_BATCH))
+    for oneway in (False, True)
+}
+_send_frame = None if extension is None else extension.send_frame
 
 _LETTERS: Final = {name: letter for letter, name in SEND_MESSAGE_V2_LETTERS.items()}
 _BORN: Final = _LETTERS["born_timestamp"]
@@ -195,7 +206,6 @@ class SendTemplate:
           oneway: tell the broker not to answer.
         Raises: LocalProtocolError: a number is out of range, or a field or the frame is too long.
         """
-        properties, body = payload.properties, payload.body
         key = (
             queue_id,
             broker_name,
@@ -209,6 +219,28 @@ class SendTemplate:
             prefix, signed = self._prepared[key]
         except KeyError:
             prefix, signed = self._prepare(key)
+        if _send_frame is not None and self._secret_key is None:
+            frame = _send_frame(
+                _STARTS[payload.is_batch, oneway],
+                prefix,
+                payload.born_timestamp_ms,
+                opaque,
+                payload.properties,
+                payload.body,
+            )
+            if frame is not None:
+                return frame
+        return self._frame(payload, prefix, signed, opaque, oneway)
+
+    def _frame(
+        self,
+        payload: SendPayload,
+        prefix: bytes,
+        signed: tuple[bytes, bytes, bytes],
+        opaque: int,
+        oneway: bool,
+    ) -> bytes:
+        properties, body = payload.properties, payload.body
         born = b"%d" % payload.born_timestamp_ms
         born_size = len(born)
         properties_size = len(properties)

@@ -12,6 +12,7 @@ import trio.testing
 from tests.peers import Client as Far
 from trocket.client.connection import OUTBOX_SIZE_MAX, Connection
 from trocket.client.errors import ClientError, ConnectError, RequestTimeoutError
+from trocket.client.transport import StreamTransport, Take
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing.memory_stream import MemoryStream
@@ -30,7 +31,9 @@ class Ends:
         self.requests: list[RemotingCommand] = []
         self.answers: list[RemotingCommand | ClientError] = []
         self.connection = Connection(
-            MemoryStream(near), ADDRESS, lambda _, request: self.requests.append(request)
+            StreamTransport(MemoryStream(near)),
+            ADDRESS,
+            lambda _, request: self.requests.append(request),
         )
 
     def submit(self, opaque: int, timeout_s: float = 3.0) -> None:
@@ -153,3 +156,82 @@ async def test_a_slow_peer_slows_who_waits_for_it():
             nursery.start_soon(ends.connection.wait_writable)
             await ends.far.asked()
         assert not ends.connection.is_backed_up
+
+
+class Recorder:
+    """A transport that notes what it is given, and takes at most some bytes at once."""
+
+    def __init__(self, taken_at_once: int) -> None:
+        self._left = taken_at_once
+        self.sent: list[bytes] = []
+
+    def send_nowait(self, data: bytes) -> bytes:
+        taken, rest = data[: self._left], data[self._left :]
+        self._left -= len(taken)
+        if taken:
+            self.sent.append(taken)
+        return rest
+
+    async def send(self, data: bytes | memoryview) -> None:
+        self.sent.append(bytes(data))
+
+    async def receive(self, take: Take) -> None:
+        self.take = take
+        await trio.sleep_forever()
+
+    async def aclose(self) -> None:
+        pass
+
+
+@asynccontextmanager
+async def recorded(taken_at_once: int = 1 << 20) -> AsyncIterator[tuple[Connection, Recorder]]:
+    transport = Recorder(taken_at_once)
+    connection = Connection(transport, ADDRESS, lambda _, request: None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        await trio.testing.wait_all_tasks_blocked()
+        yield connection, transport
+        nursery.cancel_scope.cancel()
+
+
+def submit(connection: Connection, opaque: int, *, at_once: bool) -> bytes:
+    frame = encode(RemotingCommand(PULL, opaque=opaque))
+    connection.submit(frame, opaque, lambda answer: None, 3.0, PULL, at_once=at_once)
+    return frame
+
+
+async def test_of_requests_made_together_only_the_first_is_sent_in_its_call():
+    async with recorded() as (connection, transport):
+        first = submit(connection, 1, at_once=True)
+        assert transport.sent == [first]
+        others = [submit(connection, opaque, at_once=True) for opaque in (2, 3)]
+        assert transport.sent == [first]
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.sent == [first, b"".join(others)]
+        # An answer begins the next round.
+        transport.take(encode(RemotingCommand(PULL, opaque=1).answer(0)))
+        fourth = submit(connection, 4, at_once=True)
+        assert transport.sent[2:] == [fourth]
+
+
+async def test_pipelined_requests_share_a_call_from_the_first():
+    async with recorded() as (connection, transport):
+        frames = [submit(connection, opaque, at_once=False) for opaque in (1, 2)]
+        assert transport.sent == []
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.sent == [b"".join(frames)]
+
+
+async def test_a_request_overtakes_none_that_wait():
+    async with recorded() as (connection, transport):
+        frames = [submit(connection, 1, at_once=False), submit(connection, 2, at_once=True)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert transport.sent == [b"".join(frames)]
+
+
+async def test_a_frame_that_is_sent_in_part_is_completed_before_the_next():
+    async with recorded(taken_at_once=5) as (connection, transport):
+        frames = [submit(connection, 1, at_once=True), submit(connection, 2, at_once=True)]
+        assert transport.sent == [frames[0][:5]]
+        await trio.testing.wait_all_tasks_blocked()
+        assert b"".join(transport.sent) == b"".join(frames)

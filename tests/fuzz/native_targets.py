@@ -9,11 +9,15 @@ from random import Random
 from typing import Final
 
 from trocket.broker.processors.send_batch import batch_ids
+from trocket.client.core import send_header
+from trocket.client.core.send_header import SendPayload, SendTemplate
 from trocket.common.message_properties import pure_find_property
 from trocket.native import Extension
-from trocket.remoting import codec
+from trocket.remoting import codec, message_codec
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
+from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
+from trocket.remoting.message_codec import encode_record
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.index.index_backlog import IndexItem, IndexRun
 from trocket.store.index.index_entries import entries_of_items
@@ -140,6 +144,63 @@ def find_property(random: Random, material: Material, extension: Extension) -> N
     raw, name = properties(random), random.choice(NAMES)
     ours, pure = extension.find_property(raw, name), pure_find_property(raw, name)
     assert ours == pure, (raw, name, ours, pure)
+
+
+def records(random: Random, material: Material, extension: Extension) -> None:
+    """The records of a pull's answer."""
+    made = [
+        encode_record(
+            random.choice(("T", "Topic", "t" * 127, "t" * 128, "é")),
+            *(random.choice((0, 1, -1, 2**31 - 1)) for _ in range(3)),
+            random.randbytes(random.choice((0, 1, 100))),
+            properties(random)[:0x7FFF],
+            born_timestamp_ms=random.choice((0, -1, 2**63 - 1)),
+            born_host=HOST if random.random() < 0.9 else HOST_V6,
+            store_timestamp_ms=random.choice((0, -1, 2**63 - 1)),
+            store_host=HOST if random.random() < 0.9 else HOST_V6,
+            sys_flag=random.choice((0, 0, 0, 1, 8, 2**31 - 1)),
+        )
+        for _ in range(random.choice((0, 1, 3)))
+    ]
+    data = mutated(random, b"".join(made))
+    ours, pure = _messages(data, extension), _messages(data, None)
+    assert ours == pure, (data, ours, pure)
+
+
+def _messages(data: bytes, extension: Extension | None) -> object:
+    kept = message_codec._decode_plain
+    message_codec._decode_plain = message_codec.plain_records(extension)
+    try:
+        return message_codec.decode_messages(data)
+    except RemoteProtocolError as error:
+        return error.reason, error.position
+    finally:
+        message_codec._decode_plain = kept
+
+
+def send_frames(random: Random, material: Material, extension: Extension) -> None:
+    """A producer's send."""
+    payload = SendPayload(
+        properties(random),
+        random.randbytes(random.choice((0, 1, 200))),
+        0,
+        random.choice((0, 1, 9, 10, 10**18 - 1, 10**18, -1, 2**63 - 1, 2**63)),
+        is_batch=random.random() < 0.3,
+    )
+    opaque = random.choice((0, 1, -1, 2**31 - 1, 2**31, -(2**31)))
+    ours, pure = (_send_frame(payload, opaque, each) for each in (extension, None))
+    assert ours == pure, (payload, opaque, ours, pure)
+
+
+def _send_frame(payload: SendPayload, opaque: int, extension: Extension | None) -> object:
+    kept = send_header._send_frame
+    send_header._send_frame = None if extension is None else extension.send_frame
+    try:
+        return SendTemplate("Topic", "Group").encode(payload, 1, "broker", opaque)
+    except LocalProtocolError as error:
+        return str(error)
+    finally:
+        send_header._send_frame = kept
 
 
 def batch(random: Random) -> bytes:
@@ -284,14 +345,16 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
     """Arguments of any types and numbers: an exception or a result, never a crash."""
     names = [name for name in dir(extension) if callable(getattr(extension, name))]
     function = getattr(extension, random.choice([name for name in names if name[0] != "_"]))
-    given = [random.choice(ODD) for _ in range(random.choice((0, 1, 2, 3, 5, 7, 7, 12, 16)))]
+    given = [
+        random.choice(ODD) for _ in range(random.choice((0, 1, 2, 3, 4, 4, 5, 6, 6, 7, 7, 12, 16)))
+    ]
     with suppress(TypeError, ValueError, OverflowError, AttributeError):
         function(*given)
 
 
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
-    (frames, 100), (json_headers, 100), (find_property, 200), (batches, 50), (index, 50),
-    (answers, 50), (arguments, 200), (broker, 1),
+    (frames, 100), (json_headers, 100), (find_property, 200), (records, 100), (send_frames, 100),
+    (batches, 50), (index, 50), (answers, 50), (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

@@ -14,6 +14,8 @@ import pytest
 from trocket import native
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import EXT_FIELDS_MAX, HEADER_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand
+from trocket.remoting.message import MessageExt
+from trocket.remoting.message_codec import encode_record
 
 from .frames import batch_entry, binary_fields, binary_header, frame, whole
 
@@ -104,6 +106,18 @@ _frames = [
 ASK: Final = frame(30, {"topic": "T"})
 
 
+_record = encode_record(
+    "T", 1, 1 << 40, 1 << 40, b"body", PROPERTIES, born_timestamp_ms=1 << 40, born_host=HOST,
+    store_timestamp_ms=1 << 40, store_host=bytes(range(8)),
+)  # fmt: skip
+
+
+def decode_records(message_class: type) -> None:
+    """Records, of which the last is cut off; or a class that refuses them."""
+    assert native.extension is not None
+    native.extension.decode_records(message_class, _record * 3 + _record[:-1], 0, [])
+
+
 def pack_sends(queue: Queue) -> None:
     """A run of three sends, and one of other bytes."""
     assert native.extension is not None
@@ -129,6 +143,12 @@ def functions() -> dict[str, Callable[[], object]]:
     queue, bad_queue = Queue(), BadQueue()
     return {
         "decode_frames": lambda: [decode(data) for data in _frames],
+        "decode_records": lambda: decode_records(MessageExt),
+        "decode_records, refused": lambda: _raises(lambda: decode_records(Topic)),
+        "send_frame": lambda: [
+            extension.send_frame(bytes(29), b"prefix", born_ms, 7, PROPERTIES, b"body")
+            for born_ms in (1 << 40, 1 << 70)
+        ],
         "decode_frames, runs": lambda: [
             decode(data, True) for data in (*_frames, ASK + _frames[5])
         ],
@@ -149,13 +169,14 @@ def functions() -> dict[str, Callable[[], object]]:
 
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
-    "batch_ids", "pack_sends",
+    "batch_ids", "pack_sends", "decode_records", "send_frame",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
     "fill_answer": (PARTS, 1 << 40, b"", b"", b"", 0),
     "batch_ids": (b"", [1, -1]),
     "find_property": ("text", b""),
+    "decode_records": (MessageExt, b"", 0, ()),
     "pack_sends": ((1,) * 9, 1, b"", 0, 1, HOST, 1, 0, 1, []),
 }
 

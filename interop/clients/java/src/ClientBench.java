@@ -1,9 +1,11 @@
 import com.sun.management.OperatingSystemMXBean;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -17,8 +19,8 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * One workload of bench/client.py by the official client.
  *
- * Arguments: the name server's HOST:PORT, a topic, the workload, seconds to warm up, seconds to
- * measure, messages to consume. Prints {"per_s": ..., "cpu_us": ...}.
+ * Arguments: the name server's HOST:PORT, a topic, the workload. Lines of standard input and
+ * results are those of client_peer.py.
  */
 public final class ClientBench {
     private static final int BODY_SIZE = 128;
@@ -31,24 +33,30 @@ public final class ClientBench {
 
     public static void main(String[] args) throws Exception {
         String topic = args[1];
-        long warmNs = TimeUnit.SECONDS.toNanos(Long.parseLong(args[3]));
-        long runNs = TimeUnit.SECONDS.toNanos(Long.parseLong(args[4]));
-        if (args[2].equals("consume")) {
-            consume(args[0], topic, Long.parseLong(args[5]));
-        } else {
-            DefaultMQProducer producer = new DefaultMQProducer("bench");
-            producer.setNamesrvAddr(args[0]);
-            producer.setRetryTimesWhenSendAsyncFailed(0);
-            producer.start();
-            Step step = step(producer, topic, args[2]);
-            run(step, warmNs);
-            long done = DONE.get();
-            long cpu = cpuNs();
-            long start = System.nanoTime();
-            run(step, runNs);
-            say(DONE.get() - done, System.nanoTime() - start, cpuNs() - cpu);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        boolean consumes = args[2].equals("consume");
+        Step step = consumes ? null : step(producer(args[0]), topic, args[2]);
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] window = line.split(" ");
+            if (consumes) {
+                consume(args[0], topic, Long.parseLong(window[1]));
+            } else {
+                long done = DONE.get();
+                long cpu = cpuNs();
+                long start = System.nanoTime();
+                run(step, (long) (Double.parseDouble(window[0]) * 1e9));
+                say(DONE.get() - done, System.nanoTime() - start, cpuNs() - cpu);
+            }
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    private static DefaultMQProducer producer(String namesrv) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("bench");
+        producer.setNamesrvAddr(namesrv);
+        producer.setRetryTimesWhenSendAsyncFailed(0);
+        producer.start();
+        return producer;
     }
 
     private interface Step {
@@ -106,6 +114,7 @@ public final class ClientBench {
         Semaphore done = new Semaphore(0);
         AtomicLong start = new AtomicLong();
         AtomicLong cpu = new AtomicLong();
+        DONE.set(0);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             if (start.compareAndSet(0, System.nanoTime())) {
                 cpu.set(cpuNs());
@@ -118,6 +127,7 @@ public final class ClientBench {
         consumer.start();
         done.acquire();
         say(DONE.get(), System.nanoTime() - start.get(), cpuNs() - cpu.get());
+        consumer.shutdown();
     }
 
     private static long cpuNs() {
