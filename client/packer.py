@@ -16,6 +16,7 @@ from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from .client import Client
+from .core.message_check import check_delay_level
 from .core.outgoing import Outgoing
 from .core.send_header import SendPayload, SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic
@@ -78,6 +79,8 @@ class Packer:
         if more is None and is_bare(message):
             properties = _BARE_PROPERTIES % message_id.encode()
         else:
+            if message.delay_level:
+                check_delay_level(message.delay_level, self._config.delay_level_max)
             own = {names.PROPERTY_UNIQUE_KEY: message_id}
             if more:
                 own.update(more)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ..remoting.compression import COMPRESSION_LEVEL, CompressionType
+from .core.message_check import DELAY_LEVEL_MAX
 from .core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
 from .core.topics import MESSAGE_SIZE_MAX
 from .options import ClientOptions
@@ -39,6 +40,7 @@ class ProducerOptions(ClientOptions, total=False):
         LZ4 and ZSTD need `trocket[compression]`.
       compression_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; default 5.
       message_size_max: largest size of a body in bytes, before compression; default 4 MiB.
+      delay_level_max: highest delay level of the brokers' table; default 18.
       default_topic_queue_nums: number of queues of a topic that a send creates; default 4.
       send_latency_fault_enable: avoid brokers that answered slowly, for a time that grows with the
         latency; default False.
@@ -53,6 +55,7 @@ class ProducerOptions(ClientOptions, total=False):
     compression: CompressionType
     compression_level: int
     message_size_max: int
+    delay_level_max: int
     default_topic_queue_nums: int
     send_latency_fault_enable: bool
     serializer: Callable[[Any], bytes] | None
@@ -69,6 +72,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     compression: CompressionType = CompressionType.ZLIB
     compression_level: int = COMPRESSION_LEVEL
     message_size_max: int = MESSAGE_SIZE_MAX
+    delay_level_max: int = DELAY_LEVEL_MAX
     default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS
     send_latency_fault_enable: bool = False
     serializer: Callable[[Any], bytes] | None = None
