@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, NoReturn, Self, Unpack
 
 import anyio
 import anyio.abc
@@ -41,6 +41,8 @@ from .errors import (
     ConfigurationError,
     ConnectError,
     RequestTimeoutError,
+    ServerError,
+    name_server_error,
     reading_answer,
     server_error,
 )
@@ -86,13 +88,13 @@ class Client:
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
-        split_options(msgspec.Struct, options)  # raises for unknown options
+        split_options(msgspec.Struct, options)  # raises for unknown options and wrong values
         self.url: ClientUrl = _parsed(url)
-        self.timeout_s: float = _positive(options, "timeout_s", TIMEOUT_S)
+        self.timeout_s: float = options.get("timeout_s", TIMEOUT_S)
         self.namespace: str = options.get("namespace", self.url.namespace) or ""
         self.interceptors: tuple[Interceptor, ...] = tuple(options.get("interceptors", ()))
         self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
-        self._connect_timeout_s = _positive(options, "connect_timeout_s", CONNECT_TIMEOUT_S)
+        self._connect_timeout_s = options.get("connect_timeout_s", CONNECT_TIMEOUT_S)
         self.credentials: Credentials | None = options.get("credentials") or self.url.credentials
         self._dial: Dial = options.get("dial") or _tcp_dial(options.get("tls", self.url.tls))
         self._pid = os.getpid()
@@ -116,12 +118,12 @@ class Client:
         # By address, the last attempt to connect that failed: when and why.
         self._failures: dict[str, tuple[float, ConnectError]] = {}
         self._name_server_index = 0
-        self._members = Members(self, _positive(options, "heartbeat_s", HEARTBEAT_S))
+        self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
         self._routes = RouteTable(
             self.url.name_servers,
             self.request_name_server,
             self._members,
-            _positive(options, "route_refresh_s", ROUTE_REFRESH_S),
+            options.get("route_refresh_s", ROUTE_REFRESH_S),
         )
         self.replies: dict[str, PendingReply] = {}
 
@@ -152,6 +154,9 @@ class Client:
         group.cancel_scope.cancel()
         # Without the error of the `async with` body: the task group would wrap it in a group.
         await group.__aexit__(None, None, None)
+
+    def __reduce__(self) -> NoReturn:
+        process.refuse_pickling(self)
 
     def check_open(self) -> None:
         """Check that the client can be used.
@@ -325,6 +330,8 @@ class Client:
             except (ConnectError, RequestTimeoutError) as error:
                 failures.append(error)
                 self._name_server_index += 1
+            except ServerError as error:
+                raise name_server_error(error, code) from error.__cause__
         tried = "; ".join(map(str, failures))
         raise ConnectError(
             ";".join(servers), f"no name server answered: {tried}. Is one running there?"
@@ -390,6 +397,7 @@ class Client:
             raise ConnectError(address, f"cannot connect: {error}") from error
         connection = Connection(stream, address, self._members.on_request)
         self._connections[address] = connection
+        logger.debug("connected to %s", address)
         self.start_soon(self._run_connection, connection)
         if self._routes.has_broker_at(address):
             # A broker that was just started does not know this client.
@@ -400,6 +408,7 @@ class Client:
         try:
             await connection.run()
         finally:
+            logger.debug("the connection to %s has ended", connection.address)
             if self._connections.get(connection.address) is connection:
                 del self._connections[connection.address]
 
@@ -528,13 +537,6 @@ def _parsed(url: str) -> ClientUrl:
         return parse_url(url)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-
-
-def _positive(options: ClientOptions, name: str, default: float) -> float:
-    value: Any = options.get(name, default)
-    if not isinstance(value, int | float) or not value > 0:
-        raise ConfigurationError(f"{name} is {value!r}; give a number of seconds above 0")
-    return float(value)
 
 
 def _tcp_dial(tls: ssl.SSLContext | bool) -> Dial:

@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..remoting.errors import MissingPackageError, RemoteProtocolError, RequestRefused
+from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 
 
@@ -231,6 +232,24 @@ def server_error(code: int, remark: str | None, address: str, what: str) -> Serv
     if kind is ServerError and "AclException" in remark:
         kind = AccessDeniedError
     return kind(code, remark, address, what)
+
+
+def name_server_error(error: ServerError, code: int) -> ServerError:
+    """The error for a refusal by what the program gave as a name server.
+
+    A broker is given instead so often that the text names this mistake.
+    """
+    is_broker = (
+        code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    )
+    if not is_broker:
+        return error
+    remark = (
+        "it does not look up topics, so it is no name server, but probably a broker: give the"
+        " address of the name server, whose default port is 9876 (a broker's is 10911)"
+    )
+    return ServerError(error.code, remark, error.address, RequestCode(code).name)
 
 
 @contextlib.contextmanager

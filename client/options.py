@@ -13,7 +13,7 @@ import anyio.abc
 import msgspec
 
 from .core.signature import Credentials
-from .errors import ConfigurationError
+from .option_check import check_options
 
 if TYPE_CHECKING:
     from .interceptor import Interceptor
@@ -67,16 +67,12 @@ def split_options(
       options: all options.
 
     Returns: the configuration, and the client's options.
-    Raises: ConfigurationError: an option is unknown; the text lists the known ones.
+    Raises: ConfigurationError: as `check_options`.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
     given = cast("dict[str, Any]", options)
-    for name in given:
-        if name not in own and name not in known:
-            raise ConfigurationError(
-                f"unknown option {name}; known are {', '.join(sorted({*own, *known}))}"
-            )
+    check_options(given, {*own, *known})
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}
     return config, cast("ClientOptions", rest)

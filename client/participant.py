@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
+from . import process
 from .client import Client
 from .errors import ConfigurationError
 from .members import GroupMember
@@ -67,6 +68,9 @@ class Participant:
         traceback: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        process.refuse_pickling(self)
 
     async def _before_joining(self) -> None:
         """Called when the client is open, before it has this member."""

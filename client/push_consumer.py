@@ -42,7 +42,12 @@ from .consume_result_service import ConsumeResultService
 from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
 from .core.queue_requests import PullStatus
-from .core.subscription import FilterClass, MessageSelector, build_subscription
+from .core.subscription import (
+    FilterClass,
+    MessageSelector,
+    build_subscription,
+    check_subscriptions,
+)
 from .core.topics import check_consumer_group, check_topic, is_retry_topic
 from .errors import (
     ClientError,
@@ -79,6 +84,7 @@ from .push_options import (
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
+from .sql_check import check_sql_subscriptions, sql_refusal
 
 __all__ = [
     "CONCURRENCY",
@@ -126,8 +132,7 @@ class PushConsumer(Participant):
     ) -> None:
         self._config, client_options = split_options(PushConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
-        if not subscriptions:
-            raise ConfigurationError("there are no subscriptions: give at least one topic")
+        configured(check_subscriptions, subscriptions)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
         for topic, selector in subscriptions.items():
@@ -258,6 +263,7 @@ class PushConsumer(Participant):
                 # The first heartbeat creates the retry topic. Others may be created later.
                 if topic != self._retry_topic:
                     logger.warning("no name server knows the topic %s (yet)", topic)
+        await check_sql_subscriptions(self._client, self._group, self.subscriptions)
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat.
@@ -356,9 +362,18 @@ class PushConsumer(Participant):
 
         Raises:
           ClosedError: the consumer is not open, or was stopped.
+          ConfigurationError: `run` gives all messages to its handler.
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
+        if self._handler is not None:
+            raise ConfigurationError(
+                "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
+            )
+        return await self.next_message()
+
+    async def next_message(self) -> PushedMessage:
+        """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
             message = self.receive_nowait()
             if message is not None:
@@ -401,11 +416,12 @@ class PushConsumer(Participant):
         async def work() -> None:
             while True:
                 try:
-                    message = await self.receive()
+                    message = await self.next_message()
                 except ClosedError:
                     return
                 await self._handle(handler, message)
 
+        self._client.check_open()
         with self.handling(handler):
             async with anyio.create_task_group() as group:
                 for _ in range(concurrency):
@@ -556,5 +572,7 @@ class PushConsumer(Participant):
         else:
             self._client.refresh_soon()
         assigned.broker_id = 0
-        self._pull_failures.log(assigned.queue, error, PULL_RETRY_S)
+        # The topic may be newer than the check at the start.
+        refusal = sql_refusal(assigned.subscription, error)
+        self._pull_failures.log(assigned.queue, refusal or error, PULL_RETRY_S)
         await anyio.sleep(PULL_RETRY_S)

@@ -110,6 +110,7 @@ class RouteTable:
             return
         self._routes[topic] = route
         self._publish_infos.pop(topic, None)
+        logger.debug("the topic %s has the route %s", topic, broker_addresses(route))
         self._listener.on_route_changed(topic)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:

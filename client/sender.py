@@ -1,10 +1,13 @@
 """Sends of one producer: routes, connections and time around the pure `Sending`.
 
+The logger `trocket.client.sender` has a DEBUG line for each try: the queue, and how it ended.
+
 Java counterpart: DefaultMQProducerImpl.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -25,6 +28,8 @@ from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError,
 from .message import SendResult
 from .packer import Packer
 from .send_options import ProducerConfig
+
+logger = logging.getLogger(__name__)
 
 OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
 """Called once, in the loop, with the result or the error; must not raise."""
@@ -124,6 +129,8 @@ class Sender:
                 now_s = client.now_s()
             left_s = sending.begin(now_s)
             is_over = sending.take(await self._try(sending, left_s), client.now_s())
+            if logger.isEnabledFor(logging.DEBUG):
+                _log_try(sending, client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, topic)
             if is_over:
@@ -226,6 +233,8 @@ class Sender:
                 # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
             is_over = sending.take(answer, client.now_s())
+            if logger.isEnabledFor(logging.DEBUG):
+                _log_try(sending, client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, sending.outgoing.topic)
             if not is_over:
@@ -248,3 +257,20 @@ class Sender:
             failure = error
         finally:
             on_end(result, failure)
+
+
+def _log_try(sending: Sending, now_s: float) -> None:
+    """Log how a try ended; only with DEBUG."""
+    if sending.result is not None:
+        outcome: object = sending.result.status.name
+    else:
+        outcome = sending.failure or sending.error
+    logger.debug(
+        "%s to %s/%d, try %d, %.3g s after the send began: %s",
+        sending.outgoing.message_id,
+        sending.queue.broker_name,
+        sending.queue.queue_id,
+        len(sending.attempts) + (sending.failure is None),
+        now_s - sending.start_s,
+        outcome,
+    )

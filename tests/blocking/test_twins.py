@@ -48,6 +48,7 @@ MISSING = {
     "PushConsumer.process_queues": "what brokers ask for; it changes at any time",
     "PushConsumer.unassigned_message": "what brokers ask for",
     "PushConsumer.handling": "what brokers ask for",
+    "PushConsumer.next_message": "`receive` without a check, for `run` and the blocking consumer",
     "PushConsumer.receive_nowait": "the buffer of its messages has `timeout_s=0` for this",
     "PushedMessage.again": "the consumer's own, for another round",
     "Delivery.wait": "it is `result`, as futures of threads have it",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import pickle
+from pickle import dumps, loads
 from types import MappingProxyType
 from typing import Any
 
@@ -62,7 +62,7 @@ def test_a_mistake_is_found_where_the_message_is_made(fields: dict[str, Any], te
 )
 def test_a_message_can_be_pickled_and_copied(fields: dict[str, Any]) -> None:
     message = Message("T", "body", **fields)
-    assert pickle.loads(pickle.dumps(message)) == message
+    assert loads(dumps(message)) == message
     assert copy.deepcopy(message) == message
 
 
