@@ -16,8 +16,8 @@ from ..common import message_properties as names
 from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt
-from .core.message_check import check_message
 from .errors import MessageRefusedError
+from .message_check import check_message
 
 __all__ = [
     "Message",
@@ -78,10 +78,16 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
     wait_store_ok: bool = True
 
     def __post_init__(self) -> None:
-        # Most messages have topic and body only: that takes 0.1 us, and `check_message` 0.3.
+        # Most messages have topic and body only, for which this takes less than 0.1 us.
         if (
-            not is_bare(self)
+            self.tags
+            or self.keys
+            or self.properties
+            or self.delay_level
             or self.flag
+            or self.delay_s is not None
+            or self.deliver_at_ms is not None
+            or self.sharding_key is not None
             or self.wait_store_ok is not True
             or self.topic.__class__ is not str
         ):

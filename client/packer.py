@@ -16,12 +16,12 @@ from ..remoting.message import Message as WireMessage
 from ..remoting.message_batch import encode_batch
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from .client import Client
-from .core.message_check import check_delay_level
 from .core.outgoing import Outgoing
 from .core.send_header import SendPayload, SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic
 from .errors import ConfigurationError, MessageRefusedError
 from .message import Message, is_bare, wire_properties
+from .message_check import check_delay_level
 from .send_options import ProducerConfig
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from ..remoting.compression import COMPRESSION_LEVEL, CompressionType
-from .core.message_check import DELAY_LEVEL_MAX
 from .core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
 from .core.topics import MESSAGE_SIZE_MAX
+from .message_check import DELAY_LEVEL_MAX
 from .options import ClientOptions
 
 DEFAULT_GROUP: Final = "trocket_producer"

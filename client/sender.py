@@ -1,6 +1,7 @@
 """Sends of one producer: routes, connections and time around the pure `Sending`.
 
 The logger `trocket.client.sender` has a DEBUG line for each try: the queue, and how it ended.
+It has none if the level was set after the producer was created.
 
 Java counterpart: DefaultMQProducerImpl.
 """
@@ -66,6 +67,8 @@ class Sender:
             first_index=partial(random.getrandbits, 31),
         )
         self.packer: Packer = Packer(client, group, config)
+        # Asked once, because a pipelined send takes only a few microseconds.
+        self._is_logged = logger.isEnabledFor(logging.DEBUG)
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_answer = self._on_answer
 
@@ -129,7 +132,7 @@ class Sender:
                 now_s = client.now_s()
             left_s = sending.begin(now_s)
             is_over = sending.take(await self._try(sending, left_s), client.now_s())
-            if logger.isEnabledFor(logging.DEBUG):
+            if self._is_logged:
                 _log_try(sending, client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, topic)
@@ -233,7 +236,7 @@ class Sender:
                 # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
             is_over = sending.take(answer, client.now_s())
-            if logger.isEnabledFor(logging.DEBUG):
+            if self._is_logged:
                 _log_try(sending, client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, sending.outgoing.topic)

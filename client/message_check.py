@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Final, Protocol, TypeGuard
 
-from ..errors import MessageRefusedError
+from .errors import MessageRefusedError
 
 DELAY_LEVEL_MAX: Final = 18
 """Levels of RocketMQ's default messageDelayLevel."""
