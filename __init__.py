@@ -89,6 +89,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
+    "WrongLoopError",
     "__version__",
 ]
 
@@ -175,6 +176,7 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
         UndeliveredError,
+        WrongLoopError,
     )
 else:
     # Type checkers must not see __getattr__: with it they would accept any name.

@@ -62,6 +62,7 @@ from .errors import (
     SendError,
     ServerError,
     UndeliveredError,
+    WrongLoopError,
 )
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult, SendStatus
@@ -162,4 +163,5 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
+    "WrongLoopError",
 ]

@@ -51,6 +51,7 @@ from .members import GroupMember, Members, Processor
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
+from .task_host import Openable, TaskHost
 
 __all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
 
@@ -70,10 +71,11 @@ HEARTBEAT_S: Final = 30.0
 _instances = itertools.count(1)
 
 
-class Client:
+class Client(Openable):
     """Connections, routes and heartbeats of one client id.
 
-    Use: `async with Client("rocketmq://127.0.0.1:9876") as client:`, under trio or asyncio.
+    Use: `async with Client("rocketmq://127.0.0.1:9876") as client:`, under trio or asyncio, or
+    `open` and `close`, in any tasks of one event loop.
 
     Args:
       url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`, of the name servers.
@@ -111,7 +113,7 @@ class Client:
         )
         self.next_opaque: Callable[[], int] = opaques().__next__
         self.now_s: Callable[[], float] = anyio.current_time
-        self._group: anyio.abc.TaskGroup | None = None
+        self._host: TaskHost | None = None
         self._is_closed = False
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, anyio.Lock] = {}
@@ -130,11 +132,10 @@ class Client:
     # Lifecycle
 
     async def __aenter__(self) -> Self:
-        if self._group is not None or self._is_closed:
+        if self._host is not None or self._is_closed:
             raise ClosedError("a client can be opened only once; create another one")
-        group = anyio.create_task_group()
-        await group.__aenter__()
-        self._group = group
+        self._host = host = TaskHost()
+        await host.open()
         self.now_s = clock.loop_clock()
         self.start_soon(self._routes.run)
         self.start_soon(self._members.run)
@@ -146,14 +147,25 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        group = self._group
-        assert group is not None  # opened
+        host = self._host
+        if host is None or self._is_closed or process.generation() != self._generation:
+            return
         self._is_closed = True
         for connection in list(self._connections.values()):
             connection.close("the client was closed")
-        group.cancel_scope.cancel()
-        # Without the error of the `async with` body: the task group would wrap it in a group.
-        await group.__aexit__(None, None, None)
+        await host.close()
+
+    def _check_loop(self) -> None:
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Check that the client, if it is open, was opened in this event loop.
+
+        Raises: WrongLoopError: it is open in another one.
+        """
+        host = self._host
+        if host is not None and not host.is_over and process.generation() == self._generation:
+            host.check_loop("the client")
 
     def __reduce__(self) -> NoReturn:
         process.refuse_pickling(self)
@@ -162,13 +174,16 @@ class Client:
         """Check that the client can be used.
 
         Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
+          WrongLoopError: opened in another event loop.
         """
-        if self._group is None:
-            raise ClosedError("the client is not open: use `async with`")
-        if self._is_closed:
+        host = self._host
+        if host is None:
+            raise ClosedError("the client is not open: use `async with`, or `open`")
+        if self._is_closed or host.is_over:
             raise ClosedError("the client is closed")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
+        host.check_loop("the client")
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run an async function in the background; an error is logged, other tasks continue.
@@ -176,8 +191,8 @@ class Client:
         Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
         """
         self.check_open()
-        assert self._group is not None  # open
-        self._group.start_soon(_guard, function, args)
+        assert self._host is not None  # open
+        self._host.group.start_soon(_guard, function, args)
 
     # Requests
 

@@ -8,6 +8,7 @@
     ├── MessageRefusedError     a message that no broker would accept (also a ValueError)
     ├── ClosedError             the client is closed, or was never opened
     ├── ForkedError             the client was opened in the parent of this process
+    ├── WrongLoopError          the client was opened in another event loop
     ├── ConnectError            no connection to an address, or it was lost before the answer
     ├── RequestTimeoutError     no answer within the time limit
     ├── BadAnswerError          an answer that violates the protocol
@@ -54,6 +55,10 @@ class ClosedError(ClientError):
 
 class ForkedError(ClientError):
     """The client was opened in the parent of this process; open another one in the child."""
+
+
+class WrongLoopError(ClientError):
+    """The client was opened in another event loop; open one in each loop."""
 
 
 class ConnectError(ClientError):

@@ -281,7 +281,8 @@ class PushConsumer(Participant):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        if self._started_ms:
+            self.stop()
         await super().__aexit__(kind, error, traceback)
 
     def stop(self) -> None:

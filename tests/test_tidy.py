@@ -128,6 +128,8 @@ BANS = [
         (
             # The clock of whichever loop the client runs in.
             "client/clock.py",
+            # The task of a client's background tasks; anyio has none outside of a task group.
+            "client/task_host.py",
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
             "blocking/loop_object.py",
             "blocking/loop_thread.py",
