@@ -30,6 +30,7 @@ from .admin import (
     TopicOnBroker,
 )
 from .client import Client
+from .connection_log import ConnectionChange, ConnectionEvent
 from .consumer_options import ConsumerOptions
 from .core.allocation import (
     AllocateMachineRoomNearby,
@@ -107,6 +108,8 @@ __all__ = [
     "CompressionType",
     "ConfigurationError",
     "ConnectError",
+    "ConnectionChange",
+    "ConnectionEvent",
     "ConsumeFromWhere",
     "ConsumerOptions",
     "Credentials",

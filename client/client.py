@@ -31,6 +31,7 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.session import opaques
 from . import clock, process
 from .connection import Connection, request_name
+from .connection_log import ConnectionLog
 from .core.client_id import build_client_id, default_instance_name
 from .core.namespaces import with_namespace, without_namespace
 from .core.routes import TopicPublishInfo
@@ -59,6 +60,9 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 3.0
 """RocketMQ: sendMsgTimeout and mqClientApiTimeout, 3,000 ms."""
+SEND_TIMEOUT_S: Final = 10.0
+"""Time for all attempts of a send: a broker that restarts is away for 5 s, and then is used again
+within 1 s, by a connection that may take 3 s. (RocketMQ: sendMsgTimeout.)"""
 CONNECT_TIMEOUT_S: Final = 3.0
 """RocketMQ: connectTimeoutMillis 3,000."""
 RECONNECT_PAUSE_S: Final = 0.1
@@ -83,6 +87,7 @@ class Client(Openable):
 
     Attributes:
       client_id: the id by which brokers identify the client: `ip@instance`.
+      send_timeout_s: time limit of a send with all its attempts, unless the producer has one.
       now_s: returns the time of the event loop's clock, in seconds; used while the client is open.
       replies: the pending replies to request messages, by correlation id.
 
@@ -93,6 +98,7 @@ class Client(Openable):
         split_options(msgspec.Struct, options)  # raises for unknown options and wrong values
         self.url: ClientUrl = _parsed(url)
         self.timeout_s: float = options.get("timeout_s", TIMEOUT_S)
+        self.send_timeout_s: float = options.get("timeout_s", SEND_TIMEOUT_S)
         self.namespace: str = options.get("namespace", self.url.namespace) or ""
         self.interceptors: tuple[Interceptor, ...] = tuple(options.get("interceptors", ()))
         self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
@@ -119,6 +125,7 @@ class Client(Openable):
         self._connecting: dict[str, anyio.Lock] = {}
         # By address, the last attempt to connect that failed: when and why.
         self._failures: dict[str, tuple[float, ConnectError]] = {}
+        self._connection_log = ConnectionLog(options.get("on_connection"), lambda: self.now_s())
         self._name_server_index = 0
         self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
         self._routes = RouteTable(
@@ -340,8 +347,15 @@ class Client(Openable):
         failures = []
         for _ in servers:
             address = servers[self._name_server_index % len(servers)]
+            connection = self.open_connection(address)
             try:
-                return await self.request(address, code, header, body, ok=ok)
+                try:
+                    return await self.request(address, code, header, body, ok=ok)
+                except ConnectError:
+                    if connection is None:
+                        raise
+                    # The server may have restarted since the connection was made.
+                    return await self.request(address, code, header, body, ok=ok)
             except (ConnectError, RequestTimeoutError) as error:
                 failures.append(error)
                 self._name_server_index += 1
@@ -349,7 +363,9 @@ class Client(Openable):
                 raise name_server_error(error, code) from error.__cause__
         tried = "; ".join(map(str, failures))
         raise ConnectError(
-            ";".join(servers), f"no name server answered: {tried}. Is one running there?"
+            ";".join(servers),
+            f"no name server answered: {tried}. Is one running there?",
+            is_connection_lost=all(isinstance(each, ConnectError) for each in failures),
         ) from failures[-1]
 
     # Connections
@@ -384,12 +400,14 @@ class Client(Openable):
         """
         failed_s, failure = self._failures.get(address, (-inf, None))
         if failure is not None and failed_s >= asked_s:
-            raise ConnectError(address, failure.reason)
+            raise ConnectError(address, failure.reason, is_connection_lost=True)
         await anyio.sleep(max(failed_s + RECONNECT_PAUSE_S - self.now_s(), 0))
         try:
             connection = await self._connect(address)
         except ConnectError as error:
             self._failures[address] = (self.now_s(), error)
+            self._connection_log.lost(address, error.reason)
+            error.is_connection_lost = True
             raise
         self._failures.pop(address, None)
         return connection
@@ -412,7 +430,7 @@ class Client(Openable):
             raise ConnectError(address, f"cannot connect: {error}") from error
         connection = Connection(stream, address, self._members.on_request)
         self._connections[address] = connection
-        logger.debug("connected to %s", address)
+        self._connection_log.connected(address)
         self.start_soon(self._run_connection, connection)
         if self._routes.has_broker_at(address):
             # A broker that was just started does not know this client.
@@ -423,9 +441,10 @@ class Client(Openable):
         try:
             await connection.run()
         finally:
-            logger.debug("the connection to %s has ended", connection.address)
             if self._connections.get(connection.address) is connection:
                 del self._connections[connection.address]
+            if not self._is_closed and self._host is not None and not self._host.is_over:
+                self._connection_log.lost(connection.address, connection.close_reason)
 
     # Routes
 

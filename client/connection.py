@@ -174,6 +174,11 @@ class Connection:
         raise answer
 
     @property
+    def close_reason(self) -> str:
+        """Why it is closed; "" before."""
+        return self._session.close_reason
+
+    @property
     def is_backed_up(self) -> bool:
         """Whether `wait_writable` would wait."""
         return self._outbox_size > OUTBOX_SIZE_MAX
@@ -253,7 +258,8 @@ class Connection:
                 each.waiter(RequestTimeoutError(what, self.address, error.timeout_s))
             else:
                 reason = self._session.close_reason
-                each.waiter(ConnectError(self.address, f"{reason}, before the answer came"))
+                text = f"{reason}, before the answer came"
+                each.waiter(ConnectError(self.address, text, is_connection_lost=True))
 
 
 class _Waiter:

@@ -31,6 +31,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ..remoting.errors import MissingPackageError, RemoteProtocolError, RequestRefused
 from ..remoting.request_codes import RequestCode
@@ -67,10 +68,13 @@ class ConnectError(ClientError):
     Args:
       address: the address that was tried, `host:port`.
       reason: the error of the operating system or of the peer.
+      is_connection_lost: there is no connection to the address, which the client logs once; False:
+        another reason, such as an address that is unknown.
     """
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, *, is_connection_lost: bool = False) -> None:
         super().__init__(f"{address}: {reason}")
+        self.is_connection_lost = is_connection_lost
         self.address = address
         self.reason = reason
 
@@ -159,14 +163,24 @@ class SendError(ClientError):
     """
 
     def __init__(self, topic: str, attempts: Sequence[Attempt]) -> None:
-        tries = "; ".join(
-            f"{number}. {a.broker_name} after {a.elapsed_s:.3g} s: {a.error}"
-            for number, a in enumerate(attempts, 1)
-        )
+        tries = "; ".join(_attempt_texts(attempts))
         count = len(attempts)
         super().__init__(f"a message to {topic} was not confirmed in {count} tries: {tries}")
         self.topic = topic
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
+
+
+def _attempt_texts(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """One text for each attempt, or for several in succession that failed in the same way."""
+    number = 1
+    for _, same in groupby(attempts, lambda each: (each.broker_name, str(each.error))):
+        group = list(same)
+        last = group[-1]
+        if len(group) == 1:
+            yield f"{number}. {last.broker_name} after {last.elapsed_s:.3g} s: {last.error}"
+        else:
+            yield f"{number}. to {number + len(group) - 1}. {last.broker_name}: {last.error}"
+        number += len(group)
 
 
 class UndeliveredError(ClientError):

@@ -83,10 +83,12 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         "give a list of Interceptor objects",
         lambda value: isinstance(value, Sequence) and not isinstance(value, str),
     ),
+    "on_connection": _optional(_FUNCTION),
     "dial": _optional(_FUNCTION),
     "wall_ms": _FUNCTION,
     # ProducerOptions
-    "retry_times": _count(0),
+    "retry_times": _optional(_count(0)),
+    "send_timeout_s": _optional(_SECONDS),
     "retry_when_not_stored_ok": _BOOL,
     "compress_over": _count(0),
     "compression": _member(CompressionType),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 import anyio.abc
 import msgspec
 
+from .connection_log import OnConnection
 from .core.signature import Credentials
 from .option_check import check_options
 
@@ -37,6 +38,8 @@ class ClientOptions(TypedDict, total=False):
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
       heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
       interceptors: see `Interceptor`; they are called in this order. Default: none.
+      on_connection: called with a ConnectionEvent when a connection to a server is made, lost or
+        back; in the event loop, so it must not block. Default: none.
       dial: opens connections; default: TCP, with TLS if set.
       wall_ms: returns the time in milliseconds since 1970; default: the system's clock.
     """
@@ -50,6 +53,7 @@ class ClientOptions(TypedDict, total=False):
     route_refresh_s: float
     heartbeat_s: float
     interceptors: Sequence[Interceptor]
+    on_connection: OnConnection
     dial: Dial
     wall_ms: Callable[[], int]
 

@@ -38,6 +38,7 @@ from ..remoting.response_codes import ResponseCode
 from . import clock, reports
 from .client import Client
 from .connection import Connection
+from .connection_log import failure_level
 from .consume_result_service import ConsumeResultService
 from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
@@ -307,7 +308,7 @@ class PushConsumer(Participant):
             try:
                 await work()
             except ClientError as error:
-                logger.warning("%s: %s", self._group, error)
+                logger.log(failure_level(error), "%s: %s", self._group, error)
                 await anyio.sleep(REBALANCE_RETRY_S)
 
     async def _persist(self) -> None:
@@ -481,7 +482,8 @@ class PushConsumer(Participant):
                     except ClientError as error:
                         await self._after_pull_failed(assigned, error)
         except ClientError as error:
-            logger.warning("%s cannot be consumed yet: %s", assigned.queue, error)
+            level = failure_level(error)
+            logger.log(level, "%s cannot be consumed yet: %s", assigned.queue, error)
             self._rebalance.give_up(assigned)
 
     async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:

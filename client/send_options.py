@@ -33,7 +33,10 @@ class ProducerOptions(ClientOptions, total=False):
 
     Keys:
       retry_times: number of attempts after the first one, each on another broker if there is one;
-        default 2.
+        default 2, where attempts of a broker that cannot be reached do not count: they are
+        repeated, with pauses of 0.1 to 1 s, until the time limit.
+      send_timeout_s: seconds for all attempts of a send; default: `timeout_s` if that is given,
+        else 10, of which one attempt has at most 3. It outlives a restart of a broker of 5 s.
       retry_when_not_stored_ok: also try again when the status is not SEND_OK; default False.
       compress_over: size of a body in bytes above which it is compressed; default 4,096.
       compression: compression method; default ZLIB, the only one that brokers before 5.0 support.
@@ -49,7 +52,8 @@ class ProducerOptions(ClientOptions, total=False):
       send_buffer_size_max: largest total size of their bodies in bytes; default 100 MiB.
     """
 
-    retry_times: int
+    retry_times: int | None
+    send_timeout_s: float | None
     retry_when_not_stored_ok: bool
     compress_over: int
     compression: CompressionType
@@ -66,7 +70,8 @@ class ProducerOptions(ClientOptions, total=False):
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The values of ProducerOptions without those of ClientOptions."""
 
-    retry_times: int = RETRY_TIMES
+    retry_times: int | None = None
+    send_timeout_s: float | None = None
     retry_when_not_stored_ok: bool = False
     compress_over: int = COMPRESS_OVER
     compression: CompressionType = CompressionType.ZLIB

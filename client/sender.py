@@ -28,7 +28,7 @@ from .core.sending import Selector, Sending, SendPolicy
 from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError, ServerError
 from .message import SendResult
 from .packer import Packer
-from .send_options import ProducerConfig
+from .send_options import RETRY_TIMES, ProducerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -61,12 +61,15 @@ class Sender:
         self._client = client
         self.config: ProducerConfig = config
         self._policy = SendPolicy(
-            config.retry_times,
+            RETRY_TIMES if config.retry_times is None else config.retry_times,
+            waits_for_broker=config.retry_times is None,
             retry_when_not_stored_ok=config.retry_when_not_stored_ok,
             send_latency_fault_enable=config.send_latency_fault_enable,
             first_index=partial(random.getrandbits, 31),
         )
         self.packer: Packer = Packer(client, group, config)
+        self._timeout_s = config.send_timeout_s or client.send_timeout_s
+        self._try_timeout_s = min(self._timeout_s, client.timeout_s)
         # Asked once, because a pipelined send takes only a few microseconds.
         self._is_logged = logger.isEnabledFor(logging.DEBUG)
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
@@ -84,15 +87,18 @@ class Sender:
         Args:
           queue: where to; None: a queue of the topic in turn.
           selector: chooses the queue.
-          timeout_s: seconds for all tries, from now on; None: the client's.
+          timeout_s: seconds for all tries, from now on; None: the producer's, of which one try has
+            at most the client's `timeout_s`.
 
         Raises: ClosedError; ForkedError.
         """
         client = self._client
         client.check_open()
+        try_timeout_s = timeout_s
         if timeout_s is None:
-            timeout_s = client.timeout_s
-        return Sending(outgoing, self._policy, client.now_s(), timeout_s, queue, selector)
+            timeout_s, try_timeout_s = self._timeout_s, self._try_timeout_s
+        now_s = client.now_s()
+        return Sending(outgoing, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
 
     async def publish_info(self, topic: str) -> TopicPublishInfo:
         """The queues of a topic, with namespace, that can be written to.
@@ -189,7 +195,7 @@ class Sender:
             sending.outgoing.encode(sending.queue, opaque),
             opaque,
             partial(self._take_answer, sending, spawn, on_end),
-            sending.timeout_s,
+            sending.try_timeout_s,
         )
         return True
 
@@ -220,7 +226,7 @@ class Sender:
             sending.outgoing.encode(sending.queue, opaque),
             opaque,
             partial(self._take_answer, sending, spawn, on_end),
-            sending.timeout_s,
+            sending.try_timeout_s,
         )
 
     def _on_answer(

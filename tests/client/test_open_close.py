@@ -15,6 +15,7 @@ from trocket import (
     Admin,
     Client,
     ClosedError,
+    ConsumeFromWhere,
     Message,
     Producer,
     PullConsumer,
@@ -70,7 +71,12 @@ def test_an_application_with_start_and_stop(
 
         def __init__(self) -> None:
             self.producer = Producer(broker.url)
-            self.consumer = PushConsumer(broker.url, group=group, subscriptions={topic: "*"})
+            self.consumer = PushConsumer(
+                broker.url,
+                group=group,
+                subscriptions={topic: "*"},
+                consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            )
 
         async def start(self) -> None:
             await self.producer.open()
