@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
@@ -48,6 +47,7 @@ from .errors import (
     server_error,
 )
 from .interceptor import Interceptor
+from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
@@ -107,7 +107,7 @@ class Client(Openable):
         self._dial: Dial = options.get("dial") or _tcp_dial(options.get("tls", self.url.tls))
         self._pid = os.getpid()
         self._generation = process.generation()
-        self._ip = _local_ip(self.url.name_servers[0])
+        self._ip = local_ip(self.url.name_servers[0])
         self.instance_name: str = (
             options.get("instance_name")
             or self.url.instance_name
@@ -125,7 +125,9 @@ class Client(Openable):
         self._connecting: dict[str, anyio.Lock] = {}
         # By address, the last attempt to connect that failed: when and why.
         self._failures: dict[str, tuple[float, ConnectError]] = {}
-        self._connection_log = ConnectionLog(options.get("on_connection"), lambda: self.now_s())
+        self._connection_log = ConnectionLog(
+            options.get("on_connection"), lambda: self.now_s(), self.url.name_servers
+        )
         self._name_server_index = 0
         self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
         self._routes = RouteTable(
@@ -186,11 +188,12 @@ class Client(Openable):
         host = self._host
         if host is None:
             raise ClosedError("the client is not open: use `async with`, or `open`")
-        if self._is_closed or host.is_over:
+        if self._is_closed or host.owner is None:
             raise ClosedError("the client is closed")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
-        host.check_loop("the client")
+        if host.here() != host.owner:
+            host.check_loop("the client")
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run an async function in the background; an error is logged, other tasks continue.
@@ -585,16 +588,3 @@ def _tcp_dial(tls: ssl.SSLContext | bool) -> Dial:
         )
 
     return dial
-
-
-def _local_ip(server: str) -> str:
-    """This machine's address as the name server would see it; no packet is sent."""
-    host, _, port = server.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"

@@ -8,7 +8,7 @@ Java counterpart: ChannelEventListener.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -52,15 +52,24 @@ class ConnectionLog:
     Args:
       on_connection: called with each change; None: they are only logged.
       now_s: returns the time, in seconds.
+      name_servers: their addresses. That the first connection to one fails is not logged, because
+        the program gets the error.
     """
 
-    def __init__(self, on_connection: OnConnection | None, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        on_connection: OnConnection | None,
+        now_s: Callable[[], float],
+        name_servers: Sequence[str],
+    ) -> None:
+        self._quiet = set(name_servers)
         self._on_connection = on_connection
         self._now_s = now_s
         self._lost_s: dict[str, float] = {}
 
     def connected(self, address: str) -> None:
         """Report that a connection was made."""
+        self._quiet.discard(address)
         since_s = self._lost_s.pop(address, None)
         if since_s is None:
             logger.debug("connected to %s", address)
@@ -75,8 +84,9 @@ class ConnectionLog:
             logger.debug("no connection to %s: %s", address, reason)
             return
         self._lost_s[address] = self._now_s()
-        logger.warning(
-            "no connection to %s: %s. It is tried again when it is needed", address, reason
+        level = logging.DEBUG if address in self._quiet else logging.WARNING
+        logger.log(
+            level, "no connection to %s: %s. It is tried again when it is needed", address, reason
         )
         self._report(ConnectionEvent(ConnectionChange.LOST, address, reason))
 

@@ -31,6 +31,10 @@ class TaskHost:
     """A task group in a separate task.
 
     Lifecycle: created in a running event loop, then `open` and `close` once each.
+
+    Attributes:
+      here: returns a value that identifies the running event loop.
+      owner: the value of the loop that it was created in; None once its tasks end.
     """
 
     def __init__(self) -> None:
@@ -44,10 +48,10 @@ class TaskHost:
         self._trio = trio if trio is not None and trio.lowlevel.in_trio_run() else None
         # The cheapest function whose result differs in every other loop that still runs: a thread
         # runs one trio loop at a time, and under asyncio programs may run one after another.
-        self._here: Callable[[], object] = (
+        self.here: Callable[[], object] = (
             threading.get_ident if self._trio else asyncio._get_running_loop
         )
-        self._owner = self._here()
+        self.owner: object = self.here()
 
     @property
     def is_over(self) -> bool:
@@ -59,7 +63,7 @@ class TaskHost:
 
         Raises: WrongLoopError: it runs in another one, or in none.
         """
-        if self._here() != self._owner:
+        if self.here() != self.owner:
             raise WrongLoopError(
                 f"{name} was opened in an event loop of the thread {self._thread}, and cannot be"
                 f" used in another loop (here: in the thread {threading.current_thread().name}):"
@@ -84,6 +88,7 @@ class TaskHost:
                     await anyio.sleep_forever()
                 finally:
                     self._is_over = True
+                    self.owner = None
         finally:
             self._ended.set()
 
