@@ -33,6 +33,8 @@ __all__ = [
     "CompressionType",
     "ConfigurationError",
     "ConnectError",
+    "ConnectionChange",
+    "ConnectionEvent",
     "ConsumeFromWhere",
     "ConsumerOptions",
     "Credentials",
@@ -89,6 +91,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
+    "WrongLoopError",
     "__version__",
 ]
 
@@ -119,6 +122,8 @@ if TYPE_CHECKING:
         CompressionType,
         ConfigurationError,
         ConnectError,
+        ConnectionChange,
+        ConnectionEvent,
         ConsumeFromWhere,
         ConsumerOptions,
         Credentials,
@@ -175,6 +180,7 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
         UndeliveredError,
+        WrongLoopError,
     )
 else:
     # Type checkers must not see __getattr__: with it they would accept any name.

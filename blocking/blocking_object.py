@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from ..client import process
 from ..client.errors import ClosedError
@@ -42,6 +42,9 @@ class BlockingObject(Generic[InnerT]):
         self._generation = process.generation()
         self._lifecycle = threading.Lock()
         self._made = self._make()
+
+    def __reduce__(self) -> NoReturn:
+        process.refuse_pickling(self)
 
     @property
     def _inner(self) -> InnerT:

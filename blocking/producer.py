@@ -103,14 +103,15 @@ class Producer(Member[AsyncProducer]):
     ) -> SendResult:
         """Send a message and wait until a broker has stored it.
 
-        A failed try is repeated on another broker, `retry_times` times within the time; a message
-        may then be stored twice. A message for a certain queue (given here, by a selector, or by
-        its sharding key) is tried once: elsewhere it would be out of order.
+        A failed try is repeated on another broker, `retry_times` times within the time, and while
+        no broker can be reached, until the time is over; a message may then be stored twice. A
+        message for a certain queue (given here, by a selector, or by its sharding key) is tried
+        once: elsewhere it would be out of order.
 
         Args:
           queue: where to; None: a queue of the topic in turn.
           selector: chooses the queue.
-          timeout_s: seconds for all tries; None: the client's.
+          timeout_s: seconds for all tries; None: the producer's `send_timeout_s`.
 
         Raises:
           MessageRefusedError: no broker would take it.

@@ -142,9 +142,14 @@ class PushConsumer(Member[AsyncPushConsumer]):
         Returns: the message; None if none arrived in time.
         Raises:
           ClosedError: the consumer is not open, or was stopped.
+          ConfigurationError: `run` gives all messages to its handler.
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._opened().check_thread()
+        if self._handler is not None:
+            raise ConfigurationError(
+                "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
+            )
         return self._buffer.take(timeout_s)
 
     def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
@@ -232,7 +237,7 @@ class _Fetcher:
 
     async def _fetch(self) -> None:
         try:
-            message: AsyncPushedMessage | None = await self._inner.receive()
+            message: AsyncPushedMessage | None = await self._inner.next_message()
         except BaseException as error:
             self.buffer.close()
             if isinstance(error, ClientError):

@@ -30,6 +30,7 @@ from .admin import (
     TopicOnBroker,
 )
 from .client import Client
+from .connection_log import ConnectionChange, ConnectionEvent
 from .consumer_options import ConsumerOptions
 from .core.allocation import (
     AllocateMachineRoomNearby,
@@ -62,6 +63,7 @@ from .errors import (
     SendError,
     ServerError,
     UndeliveredError,
+    WrongLoopError,
 )
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult, SendStatus
@@ -106,6 +108,8 @@ __all__ = [
     "CompressionType",
     "ConfigurationError",
     "ConnectError",
+    "ConnectionChange",
+    "ConnectionEvent",
     "ConsumeFromWhere",
     "ConsumerOptions",
     "Credentials",
@@ -162,4 +166,5 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
+    "WrongLoopError",
 ]

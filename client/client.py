@@ -11,12 +11,11 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, NoReturn, Self, Unpack
 
 import anyio
 import anyio.abc
@@ -31,6 +30,7 @@ from ..remoting.response_codes import ResponseCode
 from ..remoting.session import opaques
 from . import clock, process
 from .connection import Connection, request_name
+from .connection_log import ConnectionLog
 from .core.client_id import build_client_id, default_instance_name
 from .core.namespaces import with_namespace, without_namespace
 from .core.routes import TopicPublishInfo
@@ -41,14 +41,18 @@ from .errors import (
     ConfigurationError,
     ConnectError,
     RequestTimeoutError,
+    ServerError,
+    name_server_error,
     reading_answer,
     server_error,
 )
 from .interceptor import Interceptor
+from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
+from .task_host import Openable, TaskHost
 from .transport import StreamTransport, Transport, connect_tcp
 
 __all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
@@ -57,6 +61,9 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 3.0
 """RocketMQ: sendMsgTimeout and mqClientApiTimeout, 3,000 ms."""
+SEND_TIMEOUT_S: Final = 10.0
+"""Time for all attempts of a send: a broker that restarts is away for 5 s, and then is used again
+within 1 s, by a connection that may take 3 s. (RocketMQ: sendMsgTimeout.)"""
 CONNECT_TIMEOUT_S: Final = 3.0
 """RocketMQ: connectTimeoutMillis 3,000."""
 RECONNECT_PAUSE_S: Final = 0.1
@@ -69,10 +76,11 @@ HEARTBEAT_S: Final = 30.0
 _instances = itertools.count(1)
 
 
-class Client:
+class Client(Openable):
     """Connections, routes and heartbeats of one client id.
 
-    Use: `async with Client("rocketmq://127.0.0.1:9876") as client:`, under trio or asyncio.
+    Use: `async with Client("rocketmq://127.0.0.1:9876") as client:`, under trio or asyncio, or
+    `open` and `close`, in any tasks of one event loop.
 
     Args:
       url: `rocketmq://host:port;host:port?...`, or `host:port;host:port`, of the name servers.
@@ -80,6 +88,7 @@ class Client:
 
     Attributes:
       client_id: the id by which brokers identify the client: `ip@instance`.
+      send_timeout_s: time limit of a send with all its attempts, unless the producer has one.
       now_s: returns the time of the event loop's clock, in seconds; used while the client is open.
       replies: the pending replies to request messages, by correlation id.
 
@@ -87,18 +96,19 @@ class Client:
     """
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
-        split_options(msgspec.Struct, options)  # raises for unknown options
+        split_options(msgspec.Struct, options)  # raises for unknown options and wrong values
         self.url: ClientUrl = _parsed(url)
-        self.timeout_s: float = _positive(options, "timeout_s", TIMEOUT_S)
+        self.timeout_s: float = options.get("timeout_s", TIMEOUT_S)
+        self.send_timeout_s: float = options.get("timeout_s", SEND_TIMEOUT_S)
         self.namespace: str = options.get("namespace", self.url.namespace) or ""
         self.interceptors: tuple[Interceptor, ...] = tuple(options.get("interceptors", ()))
         self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
-        self._connect_timeout_s = _positive(options, "connect_timeout_s", CONNECT_TIMEOUT_S)
+        self._connect_timeout_s = options.get("connect_timeout_s", CONNECT_TIMEOUT_S)
         self.credentials: Credentials | None = options.get("credentials") or self.url.credentials
         self._dial: Dial | None = options.get("dial") or _tls_dial(options.get("tls", self.url.tls))
         self._pid = os.getpid()
         self._generation = process.generation()
-        self._ip = _local_ip(self.url.name_servers[0])
+        self._ip = local_ip(self.url.name_servers[0])
         self.instance_name: str = (
             options.get("instance_name")
             or self.url.instance_name
@@ -110,30 +120,32 @@ class Client:
         )
         self.next_opaque: Callable[[], int] = opaques().__next__
         self.now_s: Callable[[], float] = anyio.current_time
-        self._group: anyio.abc.TaskGroup | None = None
+        self._host: TaskHost | None = None
         self._is_closed = False
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, anyio.Lock] = {}
         # By address, the last attempt to connect that failed: when and why.
         self._failures: dict[str, tuple[float, ConnectError]] = {}
+        self._connection_log = ConnectionLog(
+            options.get("on_connection"), lambda: self.now_s(), self.url.name_servers
+        )
         self._name_server_index = 0
-        self._members = Members(self, _positive(options, "heartbeat_s", HEARTBEAT_S))
+        self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
         self._routes = RouteTable(
             self.url.name_servers,
             self.request_name_server,
             self._members,
-            _positive(options, "route_refresh_s", ROUTE_REFRESH_S),
+            options.get("route_refresh_s", ROUTE_REFRESH_S),
         )
         self.replies: dict[str, PendingReply] = {}
 
     # Lifecycle
 
     async def __aenter__(self) -> Self:
-        if self._group is not None or self._is_closed:
+        if self._host is not None or self._is_closed:
             raise ClosedError("a client can be opened only once; create another one")
-        group = anyio.create_task_group()
-        await group.__aenter__()
-        self._group = group
+        self._host = host = TaskHost()
+        await host.open()
         self.now_s = clock.loop_clock()
         self.start_soon(self._routes.run)
         self.start_soon(self._members.run)
@@ -145,26 +157,44 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        group = self._group
-        assert group is not None  # opened
+        host = self._host
+        if host is None or self._is_closed or process.generation() != self._generation:
+            return
         self._is_closed = True
         for connection in list(self._connections.values()):
             connection.close("the client was closed")
-        group.cancel_scope.cancel()
-        # Without the error of the `async with` body: the task group would wrap it in a group.
-        await group.__aexit__(None, None, None)
+        await host.close()
+
+    def _check_loop(self) -> None:
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Check that the client, if it is open, was opened in this event loop.
+
+        Raises: WrongLoopError: it is open in another one.
+        """
+        host = self._host
+        if host is not None and not host.is_over and process.generation() == self._generation:
+            host.check_loop("the client")
+
+    def __reduce__(self) -> NoReturn:
+        process.refuse_pickling(self)
 
     def check_open(self) -> None:
         """Check that the client can be used.
 
         Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
+          WrongLoopError: opened in another event loop.
         """
-        if self._group is None:
-            raise ClosedError("the client is not open: use `async with`")
-        if self._is_closed:
+        host = self._host
+        if host is None:
+            raise ClosedError("the client is not open: use `async with`, or `open`")
+        if self._is_closed or host.owner is None:
             raise ClosedError("the client is closed")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
+        if host.here() != host.owner:
+            host.check_loop("the client")
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run an async function in the background; an error is logged, other tasks continue.
@@ -172,8 +202,8 @@ class Client:
         Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
         """
         self.check_open()
-        assert self._group is not None  # open
-        self._group.start_soon(_guard, function, args)
+        assert self._host is not None  # open
+        self._host.group.start_soon(_guard, function, args)
 
     # Requests
 
@@ -321,14 +351,25 @@ class Client:
         failures = []
         for _ in servers:
             address = servers[self._name_server_index % len(servers)]
+            connection = self.open_connection(address)
             try:
-                return await self.request(address, code, header, body, ok=ok)
+                try:
+                    return await self.request(address, code, header, body, ok=ok)
+                except ConnectError:
+                    if connection is None:
+                        raise
+                    # The server may have restarted since the connection was made.
+                    return await self.request(address, code, header, body, ok=ok)
             except (ConnectError, RequestTimeoutError) as error:
                 failures.append(error)
                 self._name_server_index += 1
+            except ServerError as error:
+                raise name_server_error(error, code) from error.__cause__
         tried = "; ".join(map(str, failures))
         raise ConnectError(
-            ";".join(servers), f"no name server answered: {tried}. Is one running there?"
+            ";".join(servers),
+            f"no name server answered: {tried}. Is one running there?",
+            is_connection_lost=all(isinstance(each, ConnectError) for each in failures),
         ) from failures[-1]
 
     # Connections
@@ -363,12 +404,14 @@ class Client:
         """
         failed_s, failure = self._failures.get(address, (-inf, None))
         if failure is not None and failed_s >= asked_s:
-            raise ConnectError(address, failure.reason)
+            raise ConnectError(address, failure.reason, is_connection_lost=True)
         await anyio.sleep(max(failed_s + RECONNECT_PAUSE_S - self.now_s(), 0))
         try:
             connection = await self._connect(address)
         except ConnectError as error:
             self._failures[address] = (self.now_s(), error)
+            self._connection_log.lost(address, error.reason)
+            error.is_connection_lost = True
             raise
         self._failures.pop(address, None)
         return connection
@@ -391,6 +434,7 @@ class Client:
             raise ConnectError(address, f"cannot connect: {error}") from error
         connection = Connection(transport, address, self._members.on_request)
         self._connections[address] = connection
+        self._connection_log.connected(address)
         self.start_soon(self._run_connection, connection)
         if self._routes.has_broker_at(address):
             # A broker that was just started does not know this client.
@@ -408,6 +452,8 @@ class Client:
         finally:
             if self._connections.get(connection.address) is connection:
                 del self._connections[connection.address]
+            if not self._is_closed and self._host is not None and not self._host.is_over:
+                self._connection_log.lost(connection.address, connection.close_reason)
 
     # Routes
 
@@ -536,13 +582,6 @@ def _parsed(url: str) -> ClientUrl:
         raise ConfigurationError(str(error)) from None
 
 
-def _positive(options: ClientOptions, name: str, default: float) -> float:
-    value: Any = options.get(name, default)
-    if not isinstance(value, int | float) or not value > 0:
-        raise ConfigurationError(f"{name} is {value!r}; give a number of seconds above 0")
-    return float(value)
-
-
 def _tls_dial(tls: ssl.SSLContext | bool) -> Dial | None:
     context = ssl.create_default_context() if tls is True else tls
     if not context:
@@ -555,16 +594,3 @@ def _tls_dial(tls: ssl.SSLContext | bool) -> Dial | None:
         )
 
     return dial
-
-
-def _local_ip(server: str) -> str:
-    """This machine's address as the name server would see it; no packet is sent."""
-    host, _, port = server.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"

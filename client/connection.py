@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import anyio
+import anyio.abc
+import anyio.lowlevel
 
 from ..remoting.codec import RemotingCommand, encode
 from ..remoting.errors import RemotingConnectError, RemotingTimeoutError
@@ -28,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 OUTBOX_SIZE_MAX: Final = 4 * 1024 * 1024
 """Bytes that may wait to be sent; above it `wait_writable` waits, so a slow peer slows senders."""
+
+READ_ROUNDS: Final = 3
+"""Rounds of the loop between a deadline and its error: select, receive, and the layers of TLS."""
 
 OnAnswer: TypeAlias = Callable[[RemotingCommand | ClientError], None]
 """Called once, with the answer or with the error that replaces it; must not raise."""
@@ -187,6 +192,11 @@ class Connection:
         raise answer
 
     @property
+    def close_reason(self) -> str:
+        """Why it is closed; "" before."""
+        return self._session.close_reason
+
+    @property
     def is_backed_up(self) -> bool:
         """Whether `wait_writable` would wait."""
         return self._outbox_size > OUTBOX_SIZE_MAX
@@ -240,7 +250,13 @@ class Connection:
             self._sweep = anyio.Event()
             with anyio.CancelScope(deadline=self._due_s):
                 await self._sweep.wait()
-            self._fail(session.expire(self._now_s()))
+            now_s = self._now_s()
+            if session.next_due_s <= now_s:
+                # The loop may have been held up past the deadline, with the answers in the socket's
+                # buffer. An answer that arrived counts, so let `_read` run first.
+                for _ in range(READ_ROUNDS):
+                    await anyio.lowlevel.checkpoint()
+            self._fail(session.expire(now_s))
 
     def _end(self, reason: str) -> None:
         if self.closed:
@@ -259,7 +275,8 @@ class Connection:
                 each.waiter(RequestTimeoutError(what, self.address, error.timeout_s))
             else:
                 reason = self._session.close_reason
-                each.waiter(ConnectError(self.address, f"{reason}, before the answer came"))
+                text = f"{reason}, before the answer came"
+                each.waiter(ConnectError(self.address, text, is_connection_lost=True))
 
 
 class _Waiter:

@@ -8,6 +8,7 @@
     ├── MessageRefusedError     a message that no broker would accept (also a ValueError)
     ├── ClosedError             the client is closed, or was never opened
     ├── ForkedError             the client was opened in the parent of this process
+    ├── WrongLoopError          the client was opened in another event loop
     ├── ConnectError            no connection to an address, or it was lost before the answer
     ├── RequestTimeoutError     no answer within the time limit
     ├── BadAnswerError          an answer that violates the protocol
@@ -30,8 +31,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ..remoting.errors import MissingPackageError, RemoteProtocolError, RequestRefused
+from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 
 
@@ -55,16 +58,23 @@ class ForkedError(ClientError):
     """The client was opened in the parent of this process; open another one in the child."""
 
 
+class WrongLoopError(ClientError):
+    """The client was opened in another event loop; open one in each loop."""
+
+
 class ConnectError(ClientError):
     """A connection could not be made, or was lost before the answer.
 
     Args:
       address: the address that was tried, `host:port`.
       reason: the error of the operating system or of the peer.
+      is_connection_lost: there is no connection to the address, which the client logs once; False:
+        another reason, such as an address that is unknown.
     """
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, *, is_connection_lost: bool = False) -> None:
         super().__init__(f"{address}: {reason}")
+        self.is_connection_lost = is_connection_lost
         self.address = address
         self.reason = reason
 
@@ -153,14 +163,24 @@ class SendError(ClientError):
     """
 
     def __init__(self, topic: str, attempts: Sequence[Attempt]) -> None:
-        tries = "; ".join(
-            f"{number}. {a.broker_name} after {a.elapsed_s:.3g} s: {a.error}"
-            for number, a in enumerate(attempts, 1)
-        )
+        tries = "; ".join(_attempt_texts(attempts))
         count = len(attempts)
         super().__init__(f"a message to {topic} was not confirmed in {count} tries: {tries}")
         self.topic = topic
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
+
+
+def _attempt_texts(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """One text for each attempt, or for several in succession that failed in the same way."""
+    number = 1
+    for _, same in groupby(attempts, lambda each: (each.broker_name, str(each.error))):
+        group = list(same)
+        last = group[-1]
+        if len(group) == 1:
+            yield f"{number}. {last.broker_name} after {last.elapsed_s:.3g} s: {last.error}"
+        else:
+            yield f"{number}. to {number + len(group) - 1}. {last.broker_name}: {last.error}"
+        number += len(group)
 
 
 class UndeliveredError(ClientError):
@@ -231,6 +251,24 @@ def server_error(code: int, remark: str | None, address: str, what: str) -> Serv
     if kind is ServerError and "AclException" in remark:
         kind = AccessDeniedError
     return kind(code, remark, address, what)
+
+
+def name_server_error(error: ServerError, code: int) -> ServerError:
+    """The error for a refusal by what the program gave as a name server.
+
+    A broker is given instead so often that the text names this mistake.
+    """
+    is_broker = (
+        code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    )
+    if not is_broker:
+        return error
+    remark = (
+        "it does not look up topics, so it is no name server, but probably a broker: give the"
+        " address of the name server, whose default port is 9876 (a broker's is 10911)"
+    )
+    return ServerError(error.code, remark, error.address, RequestCode(code).name)
 
 
 @contextlib.contextmanager

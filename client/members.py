@@ -20,6 +20,7 @@ from ..remoting.headers.base import Header
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .connection import Connection, request_name
+from .connection_log import failure_level
 from .errors import ClientError, ConfigurationError
 from .ticker import Ticker
 
@@ -217,7 +218,8 @@ class Members:
                     address, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), body
                 )
             except ClientError as error:
-                logger.warning("the heartbeat to broker %s failed: %s", name, error)
+                level = failure_level(error)
+                logger.log(level, "the heartbeat to broker %s failed: %s", name, error)
                 client.refresh_soon()
 
         async with anyio.create_task_group() as group:

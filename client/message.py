@@ -17,6 +17,7 @@ from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt
 from .errors import MessageRefusedError
+from .message_check import check_message
 
 __all__ = [
     "Message",
@@ -55,13 +56,15 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
       keys: one key or several by which the message can be queried; a key contains no spaces.
       properties: user properties, which consumers can read and filter by.
       delay_level: level of the broker's delay table, 1 to 18 (1 s to 2 h by default), after which
-        consumers get the message; 0: no delay.
+        consumers get the message; 0: no delay. A message has one delay at most.
       delay_s: delay in seconds (brokers of 5.x); None: no delay.
       deliver_at_ms: time of delivery, in milliseconds since 1970 (brokers of 5.x); None: no delay.
       sharding_key: messages with the same key go to the same queue, which keeps them in order;
         None: any queue.
       flag: an int32 for the program's use.
       wait_store_ok: if the broker uses SYNC_FLUSH, confirm the message only after the fsync.
+
+    Raises: MessageRefusedError: a field has a wrong type or value.
     """
 
     tags: str | None = None
@@ -73,6 +76,32 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
     sharding_key: str | None = None
     flag: int = 0
     wait_store_ok: bool = True
+
+    def __post_init__(self) -> None:
+        # Most messages have topic and body only, for which this takes less than 0.1 us.
+        if (
+            self.tags
+            or self.keys
+            or self.properties
+            or self.delay_level
+            or self.flag
+            or self.delay_s is not None
+            or self.deliver_at_ms is not None
+            or self.sharding_key is not None
+            or self.wait_store_ok is not True
+            or self.topic.__class__ is not str
+        ):
+            check_message(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only view cannot be pickled: NO_PROPERTIES, and those that programs give.
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields["properties"] = dict(self.properties)
+        return _unpickled, (type(self), fields)
+
+
+def _unpickled(cls: type[Message], fields: dict[str, Any]) -> Message:
+    return cls(**fields)
 
 
 class SendStatus(IntEnum):

@@ -12,8 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
-from opentelemetry import propagate, trace
-from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"trocket.client.opentelemetry needs {error.name}: pip install 'trocket[opentelemetry]'",
+        name=error.name,
+    ) from error
 
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 import anyio.abc
 import msgspec
 
+from .connection_log import OnConnection
 from .core.signature import Credentials
-from .errors import ConfigurationError
+from .option_check import check_options
 
 if TYPE_CHECKING:
     from .interceptor import Interceptor
@@ -37,6 +38,8 @@ class ClientOptions(TypedDict, total=False):
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
       heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
       interceptors: see `Interceptor`; they are called in this order. Default: none.
+      on_connection: called with a ConnectionEvent when a connection to a server is made, lost or
+        back; in the event loop, so it must not block. Default: none.
       dial: opens connections; default: TCP, with TLS if set.
       wall_ms: returns the time in milliseconds since 1970; default: the system's clock.
     """
@@ -50,6 +53,7 @@ class ClientOptions(TypedDict, total=False):
     route_refresh_s: float
     heartbeat_s: float
     interceptors: Sequence[Interceptor]
+    on_connection: OnConnection
     dial: Dial
     wall_ms: Callable[[], int]
 
@@ -67,16 +71,12 @@ def split_options(
       options: all options.
 
     Returns: the configuration, and the client's options.
-    Raises: ConfigurationError: an option is unknown; the text lists the known ones.
+    Raises: ConfigurationError: as `check_options`.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
     given = cast("dict[str, Any]", options)
-    for name in given:
-        if name not in own and name not in known:
-            raise ConfigurationError(
-                f"unknown option {name}; known are {', '.join(sorted({*own, *known}))}"
-            )
+    check_options(given, {*own, *known})
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}
     return config, cast("ClientOptions", rest)

@@ -20,6 +20,7 @@ from .core.send_header import SendPayload, SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic
 from .errors import ConfigurationError, MessageRefusedError
 from .message import Message, is_bare, wire_properties
+from .message_check import check_delay_level
 from .send_options import ProducerConfig
 
 
@@ -77,6 +78,8 @@ class Packer:
         if more is None and is_bare(message):
             properties = _BARE_START + message_id.encode() + _BARE_END
         else:
+            if message.delay_level:
+                check_delay_level(message.delay_level, self._config.delay_level_max)
             own = {names.PROPERTY_UNIQUE_KEY: message_id}
             if more:
                 own.update(more)

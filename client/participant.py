@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
+from . import process
 from .client import Client
 from .errors import ConfigurationError
 from .members import GroupMember
 from .options import ClientOptions
+from .task_host import Openable
 
 T = TypeVar("T")
 
 
-class Participant:
+class Participant(Openable):
     """Base of producers and consumers: opens the client if it is not shared, joins and leaves it.
 
-    Lifecycle: one `async with` block. A subclass sets `_member` in its constructor, and overrides
-    `_before_joining`, `_after_joining` and `_leave` as needed.
+    Lifecycle: one `async with` block, or `open` and `close`. A subclass sets `_member` in its
+    constructor, and overrides `_before_joining`, `_after_joining` and `_leave` as needed.
 
     Args:
       client: a URL, or an open Client to share with other objects.
@@ -67,6 +69,12 @@ class Participant:
         traceback: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
+
+    def _check_loop(self) -> None:
+        self._client.check_loop()
+
+    def __reduce__(self) -> NoReturn:
+        process.refuse_pickling(self)
 
     async def _before_joining(self) -> None:
         """Called when the client is open, before it has this member."""

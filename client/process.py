@@ -1,4 +1,4 @@
-"""Detection of forks: a child process cannot use the objects of its parent.
+"""Objects of one process: detection of forks, and the refusal of pickling.
 
 Every send checks for it. `os.getpid` would cost a system call each time, a counter that is raised
 at each fork does not.
@@ -7,6 +7,7 @@ at each fork does not.
 from __future__ import annotations
 
 import os
+from typing import NoReturn
 
 from .errors import ForkedError
 
@@ -33,6 +34,17 @@ def check_generation(made_in: int, name: object, pid: int) -> None:
             f"{name} belongs to process {pid} and cannot be used in its child {os.getpid()}: create"
             " another one there"
         )
+
+
+def refuse_pickling(instance: object) -> NoReturn:
+    """Raise the error for an object with connections that is pickled or copied.
+
+    Raises: TypeError: always; the text says what to do instead.
+    """
+    raise TypeError(
+        f"a {type(instance).__name__} has connections and tasks of its process, so it cannot be"
+        " pickled or copied: send its URL and options, and create one where it is used"
+    )
 
 
 def _after_fork_in_child() -> None:

@@ -114,15 +114,19 @@ class Producer(Participant):
         """Send a message and wait until a broker has stored it.
 
         A failed attempt is repeated on another broker, up to `retry_times` times within the time
-        limit; the message may then be stored twice. A message for a certain queue (given by
-        `queue`, `selector` or its sharding key) is tried only once, because on another queue it
-        would be out of order.
+        limit, and while no broker can be reached, until the time limit. The message may be stored
+        twice: by an attempt whose answer was lost, and by the next one. Messages that are sent one
+        after the other stay in order only on one queue.
+
+        A message for a certain queue (given by `queue`, `selector` or its sharding key) is tried
+        only once, because on another queue it would be out of order, and after a lost answer it
+        could be stored behind the next one.
 
         Args:
           message: the message.
           queue: the queue to send to; None: the queues of the topic in turn.
           selector: chooses the queue; ignored if `queue` is given.
-          timeout_s: seconds for all attempts; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
 
         Raises:
           MessageRefusedError: no broker would accept the message.

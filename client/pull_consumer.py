@@ -43,6 +43,7 @@ from .pulling import (
     pull,
     search_offset,
 )
+from .sql_check import sql_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,16 @@ class Pulled(msgspec.Struct, frozen=True):
 class _Assigned:
     """The state of an assigned queue."""
 
-    __slots__ = ("broker_id", "fetched", "is_paused", "next_offset", "position", "scope", "wake")
+    __slots__ = (
+        "broker_id",
+        "fetched",
+        "is_paused",
+        "next_offset",
+        "position",
+        "refusal",
+        "scope",
+        "wake",
+    )
 
     def __init__(self) -> None:
         self.fetched: deque[ReceivedMessage] = deque()
@@ -111,6 +121,8 @@ class _Assigned:
         self.broker_id = 0
         self.scope = anyio.CancelScope()
         self.wake = anyio.Event()
+        # Why the broker refuses the subscription, so that there are no more pulls.
+        self.refusal: ConfigurationError | None = None
 
 
 class PullConsumer(Participant):
@@ -199,8 +211,9 @@ class PullConsumer(Participant):
         wanted = dict.fromkeys(queues)
         for queue in wanted:
             self._subscribe(queue.topic, selector)
-        for queue in [q for q in self._assigned if q not in wanted]:
-            self._assigned.pop(queue).scope.cancel()
+        for queue, assigned in list(self._assigned.items()):
+            if queue not in wanted or assigned.refusal is not None:
+                self._assigned.pop(queue).scope.cancel()
         for queue in wanted:
             if queue not in self._assigned:
                 self._start(queue, _Assigned())
@@ -373,6 +386,7 @@ class PullConsumer(Participant):
 
         Returns: the messages; an empty list if none arrived in time.
         Raises:
+          ConfigurationError: a broker refuses the SQL92 expression of an assigned queue.
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
@@ -389,6 +403,8 @@ class PullConsumer(Participant):
     def _take(self, count_max: int) -> list[ReceivedMessage]:
         taken: list[ReceivedMessage] = []
         for queue, assigned in list(self._assigned.items()):
+            if assigned.refusal is not None:
+                raise assigned.refusal
             fetched = assigned.fetched
             while fetched and len(taken) < count_max and not assigned.is_paused:
                 message = fetched.popleft()
@@ -470,6 +486,10 @@ class PullConsumer(Participant):
                     await self._fetch_once(queue, assigned)
                 except ClientError as error:
                     await anyio.lowlevel.checkpoint_if_cancelled()
+                    assigned.refusal = sql_refusal(self._subscriptions[queue.topic], error)
+                    if assigned.refusal is not None:
+                        self._arrival.set()  # `poll` raises it
+                        return
                     assigned.broker_id = 0
                     self._pull_failures.log(queue, error, PULL_RETRY_S)
                     self._client.refresh_soon()

@@ -20,6 +20,7 @@ from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_messages
 from ..remoting.response_codes import ResponseCode
 from .client import Client
+from .connection_log import failure_level
 from .core import queue_requests as requests
 from .core.queue_requests import PullAnswer, PullStatus, QueueRequest
 from .core.subscription import matches
@@ -171,7 +172,8 @@ class PullFailureLog:
     def log(self, queue: MessageQueue, error: ClientError, pause_s: float) -> None:
         """Log that a pull of this queue failed, and that the next one follows after `pause_s`."""
         if not isinstance(error, ConfigurationError):
-            logger.warning("a pull of %s failed, retrying in %g s: %s", queue, pause_s, error)
+            level = failure_level(error)
+            logger.log(level, "a pull of %s failed, retrying in %g s: %s", queue, pause_s, error)
         elif queue.topic not in self._logged:
             self._logged.add(queue.topic)
             logger.error(

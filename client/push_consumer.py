@@ -38,11 +38,17 @@ from ..remoting.response_codes import ResponseCode
 from . import clock, reports
 from .client import Client
 from .connection import Connection
+from .connection_log import failure_level
 from .consume_result_service import ConsumeResultService
 from .consumer_options import PULL_TIMEOUT_S
 from .core.process_queue import ProcessQueue
 from .core.queue_requests import PullStatus
-from .core.subscription import FilterClass, MessageSelector, build_subscription
+from .core.subscription import (
+    FilterClass,
+    MessageSelector,
+    build_subscription,
+    check_subscriptions,
+)
 from .core.topics import check_consumer_group, check_topic, is_retry_topic
 from .errors import (
     ClientError,
@@ -79,6 +85,7 @@ from .push_options import (
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
+from .sql_check import check_sql_subscriptions, sql_refusal
 
 __all__ = [
     "CONCURRENCY",
@@ -126,8 +133,7 @@ class PushConsumer(Participant):
     ) -> None:
         self._config, client_options = split_options(PushConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
-        if not subscriptions:
-            raise ConfigurationError("there are no subscriptions: give at least one topic")
+        configured(check_subscriptions, subscriptions)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
         for topic, selector in subscriptions.items():
@@ -258,6 +264,7 @@ class PushConsumer(Participant):
                 # The first heartbeat creates the retry topic. Others may be created later.
                 if topic != self._retry_topic:
                     logger.warning("no name server knows the topic %s (yet)", topic)
+        await check_sql_subscriptions(self._client, self._group, self.subscriptions)
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat.
@@ -275,7 +282,8 @@ class PushConsumer(Participant):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        if self._started_ms:
+            self.stop()
         await super().__aexit__(kind, error, traceback)
 
     def stop(self) -> None:
@@ -300,7 +308,7 @@ class PushConsumer(Participant):
             try:
                 await work()
             except ClientError as error:
-                logger.warning("%s: %s", self._group, error)
+                logger.log(failure_level(error), "%s: %s", self._group, error)
                 await anyio.sleep(REBALANCE_RETRY_S)
 
     async def _persist(self) -> None:
@@ -349,15 +357,21 @@ class PushConsumer(Participant):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
         """
-        return Messages(self.receive, self._receive_if_open, auto_ack)
+        return Messages(self.receive, self._receive_ready, auto_ack)
 
     async def receive(self) -> PushedMessage:
         """Wait for the next message, which the caller settles by `ack` or `retry`.
 
         Raises:
           ClosedError: the consumer is not open, or was stopped.
+          ConfigurationError: `run` gives all messages to its handler.
           ForkedError: the consumer was opened in the parent of this process.
         """
+        self._check_receives()
+        return await self.next_message()
+
+    async def next_message(self) -> PushedMessage:
+        """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
             message = self._receive_if_open()
             if message is not None:
@@ -367,6 +381,17 @@ class PushConsumer(Participant):
             if self._arrival.is_set():
                 self._arrival = anyio.Event()
             await self._arrival.wait()
+
+    def _check_receives(self) -> None:
+        self._client.check_open()
+        if self._handler is not None:
+            raise ConfigurationError(
+                "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
+            )
+
+    def _receive_ready(self) -> PushedMessage | None:
+        self._check_receives()
+        return self.receive_nowait()
 
     def _receive_if_open(self) -> PushedMessage | None:
         self._client.check_open()
@@ -405,11 +430,12 @@ class PushConsumer(Participant):
         async def work() -> None:
             while True:
                 try:
-                    message = await self.receive()
+                    message = await self.next_message()
                 except ClosedError:
                     return
                 await self._handle(handler, message)
 
+        self._client.check_open()
         with self.handling(handler):
             async with anyio.create_task_group() as group:
                 for _ in range(concurrency):
@@ -468,7 +494,8 @@ class PushConsumer(Participant):
                     except ClientError as error:
                         await self._after_pull_failed(assigned, error)
         except ClientError as error:
-            logger.warning("%s cannot be consumed yet: %s", assigned.queue, error)
+            level = failure_level(error)
+            logger.log(level, "%s cannot be consumed yet: %s", assigned.queue, error)
             self._rebalance.give_up(assigned)
 
     async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:
@@ -575,5 +602,7 @@ class PushConsumer(Participant):
         else:
             self._client.refresh_soon()
         assigned.broker_id = 0
-        self._pull_failures.log(assigned.queue, error, PULL_RETRY_S)
+        # The topic may be newer than the check at the start.
+        refusal = sql_refusal(assigned.subscription, error)
+        self._pull_failures.log(assigned.queue, refusal or error, PULL_RETRY_S)
         await anyio.sleep(PULL_RETRY_S)

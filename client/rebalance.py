@@ -27,6 +27,7 @@ from ..remoting.headers import (
 from ..remoting.request_codes import RequestCode
 from . import clock
 from .client import Client
+from .connection_log import failure_level
 from .core.allocation import AllocateMessageQueueStrategy
 from .core.routes import subscribe_queues
 from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
@@ -130,7 +131,7 @@ class Rebalance:
                 if self._is_stopped:
                     return True
                 # A new or restarted broker refuses it until it has received the next heartbeat.
-                level = logging.INFO if isinstance(error, ServerError) else logging.WARNING
+                level = logging.INFO if isinstance(error, ServerError) else failure_level(error)
                 text = "the queues of %s could not be assigned, retrying in %g s: %s"
                 logger.log(level, text, topic, REBALANCE_RETRY_S, error)
                 is_complete = False

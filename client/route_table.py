@@ -18,6 +18,7 @@ from ..remoting.headers import GetRouteInfoRequestHeader
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .connection import request_name
+from .connection_log import failure_level
 from .core.routes import TopicPublishInfo, broker_addresses, publish_info
 from .errors import ClientError, ConnectError, RouteNotFoundError, reading_answer
 from .ticker import Ticker
@@ -110,6 +111,7 @@ class RouteTable:
             return
         self._routes[topic] = route
         self._publish_infos.pop(topic, None)
+        logger.debug("the topic %s has the route %s", topic, broker_addresses(route))
         self._listener.on_route_changed(topic)
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
@@ -220,7 +222,8 @@ class RouteTable:
                 except RouteNotFoundError:
                     logger.debug("the topic %s has no route (any more)", topic)
                 except ClientError as error:
-                    logger.warning("the route of %s could not be refreshed: %s", topic, error)
+                    level = failure_level(error)
+                    logger.log(level, "the route of %s could not be refreshed: %s", topic, error)
                     break
             # When a broker restarts, many calls of `refresh_soon` result in one refresh.
             await anyio.sleep(min(RETRY_S, self._refresh_s))

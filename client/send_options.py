@@ -13,6 +13,7 @@ import msgspec
 from ..remoting.compression import COMPRESSION_LEVEL, CompressionType
 from .core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
 from .core.topics import MESSAGE_SIZE_MAX
+from .message_check import DELAY_LEVEL_MAX
 from .options import ClientOptions
 
 DEFAULT_GROUP: Final = "trocket_producer"
@@ -32,13 +33,17 @@ class ProducerOptions(ClientOptions, total=False):
 
     Keys:
       retry_times: number of attempts after the first one, each on another broker if there is one;
-        default 2.
+        default 2, where attempts of a broker that cannot be reached do not count: they are
+        repeated, with pauses of 0.1 to 1 s, until the time limit.
+      send_timeout_s: seconds for all attempts of a send; default: `timeout_s` if that is given,
+        else 10, of which one attempt has at most 3. It outlives a restart of a broker of 5 s.
       retry_when_not_stored_ok: also try again when the status is not SEND_OK; default False.
       compress_over: size of a body in bytes above which it is compressed; default 4,096.
       compression: compression method; default ZLIB, the only one that brokers before 5.0 support.
         LZ4 and ZSTD need `trocket[compression]`.
       compression_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; default 5.
       message_size_max: largest size of a body in bytes, before compression; default 4 MiB.
+      delay_level_max: highest delay level of the brokers' table; default 18.
       default_topic_queue_nums: number of queues of a topic that a send creates; default 4.
       send_latency_fault_enable: avoid brokers that answered slowly, for a time that grows with the
         latency; default False.
@@ -47,12 +52,14 @@ class ProducerOptions(ClientOptions, total=False):
       send_buffer_size_max: largest total size of their bodies in bytes; default 100 MiB.
     """
 
-    retry_times: int
+    retry_times: int | None
+    send_timeout_s: float | None
     retry_when_not_stored_ok: bool
     compress_over: int
     compression: CompressionType
     compression_level: int
     message_size_max: int
+    delay_level_max: int
     default_topic_queue_nums: int
     send_latency_fault_enable: bool
     serializer: Callable[[Any], bytes] | None
@@ -63,12 +70,14 @@ class ProducerOptions(ClientOptions, total=False):
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The values of ProducerOptions without those of ClientOptions."""
 
-    retry_times: int = RETRY_TIMES
+    retry_times: int | None = None
+    send_timeout_s: float | None = None
     retry_when_not_stored_ok: bool = False
     compress_over: int = COMPRESS_OVER
     compression: CompressionType = CompressionType.ZLIB
     compression_level: int = COMPRESSION_LEVEL
     message_size_max: int = MESSAGE_SIZE_MAX
+    delay_level_max: int = DELAY_LEVEL_MAX
     default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS
     send_latency_fault_enable: bool = False
     serializer: Callable[[Any], bytes] | None = None

@@ -1,10 +1,14 @@
 """Sends of one producer: routes, connections and time around the pure `Sending`.
 
+The logger `trocket.client.sender` has a DEBUG line for each try: the queue, and how it ended.
+It has none if the level was set after the producer was created.
+
 Java counterpart: DefaultMQProducerImpl.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -24,7 +28,9 @@ from .core.sending import Selector, Sending, SendPolicy
 from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError, ServerError
 from .message import SendResult
 from .packer import Packer
-from .send_options import ProducerConfig
+from .send_options import RETRY_TIMES, ProducerConfig
+
+logger = logging.getLogger(__name__)
 
 OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
 """Called once, in the loop, with the result or the error; must not raise."""
@@ -55,12 +61,17 @@ class Sender:
         self._client = client
         self.config: ProducerConfig = config
         self._policy = SendPolicy(
-            config.retry_times,
+            RETRY_TIMES if config.retry_times is None else config.retry_times,
+            waits_for_broker=config.retry_times is None,
             retry_when_not_stored_ok=config.retry_when_not_stored_ok,
             send_latency_fault_enable=config.send_latency_fault_enable,
             first_index=partial(random.getrandbits, 31),
         )
         self.packer: Packer = Packer(client, group, config)
+        self._timeout_s = config.send_timeout_s or client.send_timeout_s
+        self._try_timeout_s = min(self._timeout_s, client.timeout_s)
+        # Asked once, because a pipelined send takes only a few microseconds.
+        self._is_logged = logger.isEnabledFor(logging.DEBUG)
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_answer = self._on_answer
 
@@ -76,15 +87,18 @@ class Sender:
         Args:
           queue: where to; None: a queue of the topic in turn.
           selector: chooses the queue.
-          timeout_s: seconds for all tries, from now on; None: the client's.
+          timeout_s: seconds for all tries, from now on; None: the producer's, of which one try has
+            at most the client's `timeout_s`.
 
         Raises: ClosedError; ForkedError.
         """
         client = self._client
         client.check_open()
+        try_timeout_s = timeout_s
         if timeout_s is None:
-            timeout_s = client.timeout_s
-        return Sending(outgoing, self._policy, client.now_s(), timeout_s, queue, selector)
+            timeout_s, try_timeout_s = self._timeout_s, self._try_timeout_s
+        now_s = client.now_s()
+        return Sending(outgoing, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
 
     async def publish_info(self, topic: str) -> TopicPublishInfo:
         """The queues of a topic, with namespace, that can be written to.
@@ -124,6 +138,8 @@ class Sender:
                 now_s = client.now_s()
             left_s = sending.begin(now_s)
             is_over = sending.take(await self._try(sending, left_s), client.now_s())
+            if self._is_logged:
+                _log_try(sending, client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, topic)
             if is_over:
@@ -183,7 +199,7 @@ class Sender:
             sending.outgoing.encode(sending.queue, opaque),
             opaque,
             partial(self._take_answer, sending, spawn, on_end),
-            sending.timeout_s,
+            sending.try_timeout_s,
             at_once=at_once,
         )
         return True
@@ -215,7 +231,7 @@ class Sender:
             sending.outgoing.encode(sending.queue, opaque),
             opaque,
             partial(self._take_answer, sending, spawn, on_end),
-            sending.timeout_s,
+            sending.try_timeout_s,
         )
 
     def _on_answer(
@@ -231,6 +247,8 @@ class Sender:
                 # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
             is_over = sending.take(answer, client.now_s())
+            if self._is_logged:
+                _log_try(sending, client.now_s())
             if sending.failure is not None:
                 self._look_after_routes(sending.failure, sending.outgoing.topic)
             if not is_over:
@@ -253,3 +271,20 @@ class Sender:
             failure = error
         finally:
             on_end(result, failure)
+
+
+def _log_try(sending: Sending, now_s: float) -> None:
+    """Log how a try ended; only with DEBUG."""
+    if sending.result is not None:
+        outcome: object = sending.result.status.name
+    else:
+        outcome = sending.failure or sending.error
+    logger.debug(
+        "%s to %s/%d, try %d, %.3g s after the send began: %s",
+        sending.outgoing.message_id,
+        sending.queue.broker_name,
+        sending.queue.queue_id,
+        len(sending.attempts) + (sending.failure is None),
+        now_s - sending.start_s,
+        outcome,
+    )

@@ -80,6 +80,14 @@ class MessageExt:
         return None if value is None else str(value, "utf-8", "replace")
 
     @property
+    def text(self) -> str:
+        """The body, decoded from UTF-8.
+
+        Raises: UnicodeDecodeError: the body is not UTF-8.
+        """
+        return self.body.decode()
+
+    @property
     def tags(self) -> str | None:
         """The tag, or None."""
         return self.find(b"TAGS")

@@ -48,7 +48,15 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(f"{__name__}.{home}"), name)
+        try:
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("trocket"):
+                raise
+            raise ModuleNotFoundError(
+                f"trocket.testing.{name} needs {error.name}: pip install 'trocket[broker]'",
+                name=error.name,
+            ) from error
         globals()[name] = value  # found without __getattr__ from now on
         return value
 

@@ -52,7 +52,8 @@ class Broker:
         `config`.
       config: values that differ from RocketMQ's defaults, by RocketMQ's keys: `{"flushDiskType":
         "SYNC_FLUSH"}`. The default file sizes (`mappedFileSizeCommitLog` and so on) are smaller
-        than RocketMQ's, so that a broker needs about 10 MB.
+        than RocketMQ's, so that a broker needs about 10 MB, and timers are exact
+        (`timerPrecisionMs=1`; RocketMQ rounds them up to the next second).
       namesrv_config: the same for the name server.
       namesrv_port: port of the name server; 0: a free one.
       broker_port: port of the broker; 0: a free one. The port two below is used too, as VIP port.

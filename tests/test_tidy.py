@@ -130,6 +130,8 @@ BANS = [
             "client/clock.py",
             # TCP on asyncio without the cost of anyio's streams; on trio it needs no import.
             "client/transport.py",
+            # The task of a client's background tasks; anyio has none outside of a task group.
+            "client/task_host.py",
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
             "blocking/loop_object.py",
             "blocking/loop_thread.py",

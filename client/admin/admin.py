@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 from ..client import Client
 from ..options import ClientOptions
 from ..producer import own_client
+from ..task_host import Openable
 from .asking import Brokers
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
@@ -44,7 +45,7 @@ def forwarded(
     return call
 
 
-class Admin:
+class Admin(Openable):
     """Administers a cluster: ours, or Apache's from 4.9 on.
 
     Use: `async with Admin("rocketmq://127.0.0.1:9876") as admin:`, under trio or asyncio.
@@ -94,6 +95,9 @@ class Admin:
         traceback: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
+
+    def _check_loop(self) -> None:
+        self._client.check_loop()
 
     # Topics
 

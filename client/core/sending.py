@@ -9,6 +9,9 @@ and the blocking producer take the first try's steps in one plain call. A try ha
 3. `take` gets the answer, or the error that stands for it. True: the send is over, with `result` or
    `error`. False: there is another try, from step 1 on.
 
+While a broker cannot be reached, tries follow with growing pauses until the deadline, so a send
+outlives a restart; other failures have `retry_times` more tries.
+
 A message for a certain queue (given, by a selector, or by its sharding key) is tried once:
 elsewhere it would be out of order. A message that is stored is not tried again because its answer
 cannot be read: it would be stored twice.
@@ -48,6 +51,9 @@ Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 RETRY_PAUSE_S: Final = 0.1
 """Pause before an unreachable broker is tried again; doubled each time. (RocketMQ: none.)"""
 
+RETRY_PAUSE_MAX_S: Final = 1.0
+"""Longest such pause: a broker that is back is used within a second."""
+
 TRY_TIME_MIN_S: Final = 0.001
 """Least time of a first try, if none is left: its answer then shows what happened."""
 
@@ -73,6 +79,8 @@ class SendPolicy:
 
     Args:
       retry_times: tries after the first.
+      waits_for_broker: tries of a broker that could not be reached do not count: they go on until
+        the deadline.
       retry_when_not_stored_ok: try again when the status is not SEND_OK.
       send_latency_fault_enable: avoid brokers that answered late.
       first_index: gives where the round of a topic's queues begins, any int; random, so that
@@ -89,8 +97,10 @@ class SendPolicy:
         retry_when_not_stored_ok: bool,
         send_latency_fault_enable: bool,
         first_index: Callable[[], int],
+        waits_for_broker: bool = False,
     ) -> None:
         self.retry_times: int = retry_times
+        self.waits_for_broker: bool = waits_for_broker
         self.retry_when_not_stored_ok: bool = retry_when_not_stored_ok
         self.is_learning: bool = send_latency_fault_enable
         self._first_index = first_index
@@ -128,10 +138,12 @@ class Sending:
       timeout_s: seconds for all tries.
       queue: where to; None: a queue of the topic in turn.
       selector: chooses the queue.
+      try_timeout_s: seconds for one try; None: all of `timeout_s`.
 
     Attributes:
       start_s: when it began, or was restarted.
       timeout_s: seconds for all tries from then on.
+      try_timeout_s: seconds for one try, at most `timeout_s`.
       queue: where the try goes; set by `choose`.
       address: of the broker that the try goes to, for texts; set with its connection.
       attempts: the tries that failed, in order.
@@ -156,6 +168,7 @@ class Sending:
         "result",
         "start_s",
         "timeout_s",
+        "try_timeout_s",
     )
 
     queue: MessageQueue
@@ -169,10 +182,12 @@ class Sending:
         timeout_s: float,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        try_timeout_s: float | None = None,
     ) -> None:
         self.outgoing: Outgoing = outgoing
         self.start_s: float = start_s
         self.timeout_s: float = timeout_s
+        self.try_timeout_s: float = timeout_s if try_timeout_s is None else try_timeout_s
         self.attempts: Sequence[Attempt] = ()
         self.failure: ClientError | None = None
         self.result: SendResult | None = None
@@ -221,16 +236,20 @@ class Sending:
     def pause_s(self, now_s: float) -> float:
         """Seconds to wait before the chosen queue is tried.
 
-        Above 0 where there is no other broker than the one that was not there: it may be about to
-        come back, and the tries that are left shall have their time, too.
+        Above 0 if it could not be reached before: it may be about to come back.
         """
-        attempts = self.attempts
-        if self.queue.broker_name != self._last_broker or not attempts:
+        name = self.queue.broker_name
+        count = len(self.attempts)
+        if not any(
+            a.broker_name == name and isinstance(a.error, ConnectError) for a in self.attempts
+        ):
             return 0.0
-        if not isinstance(attempts[-1].error, ConnectError):
-            return 0.0
-        left_s = self.timeout_s - (now_s - self.start_s)
-        return min(RETRY_PAUSE_S * 2.0 ** (len(attempts) - 1), max(left_s, 0.0) / 4)
+        pause_s = min(RETRY_PAUSE_S * 2.0 ** (count - 1), RETRY_PAUSE_MAX_S)
+        left_s = max(self.timeout_s - (now_s - self.start_s), 0.0)
+        if self._policy.waits_for_broker:
+            return min(pause_s, left_s)
+        # The tries that are left shall have their time, too.
+        return min(pause_s, left_s / 4)
 
     # Step 2
 
@@ -245,6 +264,8 @@ class Sending:
             raise self._given_up()
         self._begin_s = now_s
         self.failure = None
+        if left_s > self.try_timeout_s:
+            left_s = self.try_timeout_s
         return left_s if left_s > TRY_TIME_MIN_S else TRY_TIME_MIN_S
 
     # Step 3
@@ -294,7 +315,12 @@ class Sending:
         self.attempts = (*self.attempts, attempt)
 
     def _is_last(self) -> bool:
-        if self._fixed is not None or len(self.attempts) > self._policy.retry_times:
+        policy, count = self._policy, len(self.attempts)
+        if policy.waits_for_broker:
+            if self._fixed is None and isinstance(self.failure, ConnectError):
+                return False
+            count -= sum(isinstance(each.error, ConnectError) for each in self.attempts)
+        if self._fixed is not None or count > policy.retry_times:
             self.error = self._given_up()
             return True
         return False

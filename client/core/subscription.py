@@ -7,6 +7,7 @@ PullAPIWrapper.processPullResult of RocketMQ 5.3.3; classes as in 4.2.0. Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 from zlib import crc32
@@ -127,6 +128,40 @@ MessageSelector: TypeAlias = str | Tag | Sql
 """A selection of messages; a `str` means `Tag(...)`."""
 
 
+def check_subscriptions(subscriptions: object) -> None:
+    """Check the types of a consumer's subscriptions: topic to selector.
+
+    Raises: ValueError: it is not a mapping, or a topic or a selector has a wrong type.
+    """
+    if not isinstance(subscriptions, Mapping):
+        topic = subscriptions if isinstance(subscriptions, str) else "TopicA"
+        raise ValueError(
+            f"the subscriptions are {subscriptions!r}: give a dict of topics and selectors, such as"
+            f" {{{topic!r}: '*'}} for all messages of a topic"
+        )
+    if not subscriptions:
+        raise ValueError("there are no subscriptions: give at least one topic")
+    for topic, selector in subscriptions.items():
+        if not isinstance(topic, str):
+            raise ValueError(f"the subscriptions have the topic {topic!r}: give its name as str")
+        check_selector(topic, selector)
+
+
+def check_selector(topic: str, selector: object) -> None:
+    """Check the type of a selector.
+
+    Raises: ValueError: it is no selector.
+    """
+    if not isinstance(selector, str | Tag | Sql | FilterClass):
+        raise ValueError(
+            f"the subscription of {topic} is {selector!r}: give '*' for all messages, tags such as"
+            " 'A || B', Tag, Sql or FilterClass"
+        )
+    expression = selector.expression if isinstance(selector, Tag | Sql) else ""
+    if not isinstance(expression, str):
+        raise ValueError(f"the subscription of {topic} is {selector!r}: its expression is a str")
+
+
 def build_subscription(
     topic: str, selector: MessageSelector | FilterClass = SUB_ALL, *, sub_version: int = 0
 ) -> SubscriptionData:
@@ -139,9 +174,10 @@ def build_subscription(
         of a group.
 
     Raises: ValueError: there is no tag between the bars, the SQL expression is empty, or as
-      `check_filter_class`.
+      `check_selector` and `check_filter_class`.
     Source: FilterAPI.build; 4.2.0 DefaultMQPushConsumerImpl.subscribe for classes.
     """
+    check_selector(topic, selector)
     if isinstance(selector, FilterClass):
         check_filter_class(selector)
         return SubscriptionData(

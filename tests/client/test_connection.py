@@ -62,6 +62,18 @@ async def test_answers_find_their_requests_and_the_peers_requests_are_handed_on(
         assert [each.code for each in ends.requests] == [NOTIFY]
 
 
+async def test_an_answer_counts_that_arrived_while_the_loop_was_held_up(mock_clock):
+    async with connected() as ends:
+        for opaque in range(20):  # trio wakes the reader and the timer in any order
+            ends.submit(opaque, timeout_s=1)
+            asked = await ends.far.asked()
+            await trio.testing.wait_all_tasks_blocked()
+            await ends.far.write(encode(asked.answer(0)))
+            mock_clock.jump(2)  # no other task has run since the answer arrived
+            await trio.testing.wait_all_tasks_blocked()
+        assert [type(each) for each in ends.answers] == [RemotingCommand] * 20
+
+
 async def test_each_request_is_given_up_at_its_time(autojump_clock):
     async with connected() as ends:
         begun_s = trio.current_time()

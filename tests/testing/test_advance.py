@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.blocking import Message, Producer
 from trocket.common.message_properties import PROPERTY_TIMER_DELAY_SEC
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
 from trocket.testing import Broker
@@ -72,6 +73,16 @@ def test_timer_messages_come_too(broker: Broker, client: Client) -> None:
     assert client.pull("Timer") == []
     broker.advance(hours=1, seconds=1)
     assert client.pull("Timer") == [b"tomorrow"]
+
+
+def test_a_timer_of_two_hours_comes_after_two_hours(broker: Broker) -> None:
+    with Producer(broker.url, group="shop") as producer:
+        for topic in ("Exact1", "Exact2", "Exact3"):
+            producer.send(Message(topic, "bill", delay_s=7200))
+            broker.advance(hours=1.9)
+            assert broker.messages(topic) == []
+            broker.advance(hours=0.1)
+            assert [message.text for message in broker.messages(topic)] == ["bill"]
 
 
 def test_hundreds_that_become_due_together_are_all_there(broker: Broker, client: Client) -> None:

@@ -34,7 +34,16 @@ def info(*brokers: str) -> TopicPublishInfo:
     return TopicPublishInfo(TOPIC, tuple(MessageQueue(TOPIC, name, 0) for name in brokers), False)
 
 
-def sending(*, timeout_s=3.0, queue=None, selector=None, start_s=100.0, key=None, **changed):
+def sending(
+    *,
+    timeout_s=3.0,
+    queue=None,
+    selector=None,
+    start_s=100.0,
+    key=None,
+    try_timeout_s=None,
+    **changed,
+):
     policy = SendPolicy(
         **{
             "retry_times": 2,
@@ -47,7 +56,7 @@ def sending(*, timeout_s=3.0, queue=None, selector=None, start_s=100.0, key=None
     message = Message(TOPIC, "body", sharding_key=key)
     payload = SendPayload(b"", b"body", 0, 1)
     outgoing = Outgoing(message, TOPIC, "ID", SendTemplate(TOPIC, "G"), payload)
-    return Sending(outgoing, policy, start_s, timeout_s, queue, selector)
+    return Sending(outgoing, policy, start_s, timeout_s, queue, selector, try_timeout_s)
 
 
 def outcome(one: Sending):
@@ -211,6 +220,46 @@ def test_each_pause_is_twice_as_long_as_the_one_before():
         one.choose(info("a"), 100.0)
         pauses.append(one.pause_s(100.0))
     assert pauses == pytest.approx([0.1, 0.2, 0.4])
+
+
+def test_a_broker_that_cannot_be_reached_is_tried_until_the_deadline():
+    one = sending(timeout_s=10.0, waits_for_broker=True)
+    now_s, pauses = 100.0, []
+    while now_s < 110.0:
+        assert not try_once(one, GONE, now_s=now_s, brokers=("a",))
+        one.choose(info("a"), now_s)
+        pauses.append(one.pause_s(now_s))
+        now_s += pauses[-1]
+    with pytest.raises(SendError, match=r"in 13 tries: 1\. to 13\. a: .*gone") as caught:
+        one.begin(now_s)
+    assert pauses[:6] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert now_s == pytest.approx(110.0)
+    assert len(str(caught.value)) < 200
+
+
+def test_other_failures_are_counted_apart_from_unreachable_brokers():
+    one = sending(waits_for_broker=True, retry_times=1)
+    assert not try_once(one, GONE)
+    assert not try_once(one, GONE)
+    assert not try_once(one, BUSY)
+    assert try_once(one, BUSY)
+
+
+def test_two_brokers_that_are_both_gone_are_tried_in_turn_with_pauses():
+    one = sending(waits_for_broker=True)
+    pauses = []
+    for _ in range(3):
+        assert not try_once(one, GONE)
+        one.choose(info("a", "b"), 100.0)
+        pauses.append(one.pause_s(100.0))
+    assert pauses == pytest.approx([0.0, 0.2, 0.4])
+
+
+def test_one_try_has_a_part_of_the_time():
+    one = sending(timeout_s=10.0, try_timeout_s=3.0)
+    one.choose(info("a"), 100.0)
+    assert one.begin(100.0) == 3.0
+    assert one.begin(108.0) == 2.0
 
 
 def test_brokers_that_answer_late_are_avoided_where_that_is_wanted():

@@ -1,0 +1,85 @@
+"""SQL92 subscriptions that brokers refuse: found at a consumer's start, and explained.
+
+Without the check a consumer would start, and each of its pulls would fail.
+
+Java counterpart: MQClientInstance.checkClientInBroker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ..remoting.bodies import CheckClientRequestBody, SubscriptionData
+from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
+from .client import Client
+from .core.subscription import SQL92
+from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+
+logger = logging.getLogger(__name__)
+
+_NO_FILTER = "does not support consumer to filter message by"
+"""Part of the remark of brokers without enablePropertyFilter; its response code has other uses."""
+
+
+async def check_sql_subscriptions(
+    client: Client, group: str, subscriptions: Iterable[SubscriptionData]
+) -> None:
+    """Ask all brokers of the topics whether they accept the SQL92 subscriptions of a consumer.
+
+    Brokers that cannot be reached, and topics without a route, are passed over: their pulls are
+    logged.
+
+    Args:
+      client: an open client.
+      group: the consumer's group, with namespace.
+      subscriptions: its subscriptions; those by tags are not checked.
+
+    Raises:
+      ConfigurationError: a broker refuses a subscription; the text has the position in the
+        expression, or the key to set at the broker.
+      ConnectError: no name server answered.
+    """
+    for subscription in subscriptions:
+        if subscription.expression_type != SQL92:
+            continue
+        try:
+            route = await client.route(subscription.topic)
+        except RouteNotFoundError:
+            continue
+        body = CheckClientRequestBody(
+            client_id=client.client_id,
+            group=group,
+            subscription_data=subscription,
+            namespace=client.namespace or None,
+        ).to_body()
+        for broker in route.broker_datas:
+            address = client.reading_address(broker.broker_name)
+            if address is None:
+                continue
+            try:
+                await client.request(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+            except ClientError as error:
+                refusal = sql_refusal(subscription, error)
+                if refusal is not None:
+                    raise refusal from error
+                logger.debug("the subscription could not be checked: %s", error)
+
+
+def sql_refusal(subscription: SubscriptionData, error: ClientError) -> ConfigurationError | None:
+    """The explanation, if a broker refused a request because of its SQL92 subscription."""
+    if subscription.expression_type != SQL92 or not isinstance(error, ServerError):
+        return None
+    topic, expression = subscription.topic, subscription.sub_string
+    if _NO_FILTER in error.remark:
+        return ConfigurationError(
+            f"the broker at {error.address} does not filter by SQL92, which the subscription of"
+            f" {topic} needs: set enablePropertyFilter=true in its configuration and restart it, or"
+            " subscribe by tags"
+        )
+    if error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+        return ConfigurationError(
+            f"the SQL92 expression {expression!r} for {topic} is wrong: {error.remark}"
+        )
+    return None

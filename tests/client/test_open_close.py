@@ -1,0 +1,182 @@
+"""`open` and `close` in any task of a loop; use in another loop is an error, and nothing hangs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+from trocket import (
+    Admin,
+    Client,
+    ClosedError,
+    ConsumeFromWhere,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    WrongLoopError,
+)
+from trocket.testing import Broker
+
+from .conftest import DEADLINE_S, Play
+
+MAKERS: list[Any] = [
+    Client,
+    Admin,
+    Producer,
+    lambda url: PullConsumer(url, group="open_close"),
+    lambda url: PushConsumer(url, group="open_close", subscriptions={"Open": "*"}),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_one_task_opens_and_another_one_closes(play: Play, broker: Broker, make: Any) -> None:
+    async def scenario() -> None:
+        opened = make(broker.url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opened.open)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opened.close)
+        await opened.close()  # a second time, it does nothing
+        with pytest.raises(ClosedError, match="only once"):
+            await opened.open()
+        await make(broker.url).close()  # never opened
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_async_with_can_be_left_in_another_task(play: Play, broker: Broker, make: Any) -> None:
+    async def scenario() -> None:
+        opened = make(broker.url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opened.__aenter__)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opened.__aexit__, None, None, None)
+
+    play(scenario)
+
+
+def test_an_application_with_start_and_stop(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    class Shop:
+        """What a framework starts and stops in tasks of its choice."""
+
+        def __init__(self) -> None:
+            self.producer = Producer(broker.url)
+            self.consumer = PushConsumer(
+                broker.url,
+                group=group,
+                subscriptions={topic: "*"},
+                consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            )
+
+        async def start(self) -> None:
+            await self.producer.open()
+            await self.consumer.open()
+
+        async def stop(self) -> None:
+            await self.producer.close()
+            await self.consumer.close()
+
+    async def scenario() -> None:
+        shop = Shop()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shop.start)
+        await shop.producer.send(Message(topic, "bread"))
+        message = await shop.consumer.receive()
+        message.ack()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shop.stop)
+        assert broker.lag(group, topic) == 0  # `close` has committed
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("other", ["asyncio", "trio"])
+def test_use_in_a_loop_of_another_thread_is_an_error_at_once(
+    broker: Broker, topic: str, backend: str, other: str
+) -> None:
+    failures: list[BaseException] = []
+
+    async def scenario() -> None:
+        async with Producer(broker.url) as producer:
+            await producer.send(Message(topic, "x"))
+
+            async def use() -> None:
+                for call in (producer.send(Message(topic, "x")), producer.close()):
+                    try:
+                        await call
+                    except WrongLoopError as error:
+                        failures.append(error)
+
+            def run() -> None:
+                anyio.run(use, backend=other)
+
+            await anyio.to_thread.run_sync(run)
+            await producer.send(Message(topic, "x"))  # it has taken no harm
+
+    ended = threading.Event()
+
+    def main() -> None:
+        anyio.run(scenario, backend=backend)
+        ended.set()
+
+    threading.Thread(target=main, daemon=True).start()
+    assert ended.wait(DEADLINE_S)
+    assert len(failures) == 2
+    assert "opened in an event loop of the thread" in str(failures[0])
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_use_in_a_later_loop_is_an_error(broker: Broker, topic: str, backend: str) -> None:
+    producer = Producer(broker.url)
+    anyio.run(producer.open, backend=backend)
+
+    async def later() -> None:
+        with pytest.raises((WrongLoopError, ClosedError)):
+            await producer.send(Message(topic, "x"))
+        await producer.close()
+
+    anyio.run(later, backend=backend)
+
+
+PROGRAM = """
+import sys, asyncio
+from trocket import Message, Producer, PushConsumer
+
+async def main(url, topic):
+    producer = await Producer(url).open()
+    await producer.send(Message(topic, "x"))
+    consumer = await PushConsumer(url, group="ctrl_c", subscriptions={topic: "*"}).open()
+    print("open", flush=True)
+    await consumer.run(lambda message: None)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_one_ctrl_c_ends_a_program_that_closes_nothing(broker: Broker, topic: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, broker.url, topic],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "open\n"
+            program.send_signal(signal.SIGINT)
+            _, errors = program.communicate(timeout=DEADLINE_S)
+        finally:
+            program.kill()
+    assert "KeyboardInterrupt" in errors
+    assert program.returncode == -signal.SIGINT
