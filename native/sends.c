@@ -159,18 +159,6 @@ has_usual_properties(Span properties)
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
 
-/* An attribute as a number: 1, 0: it is none in these limits, -1: an exception is set. */
-static int
-number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    if (value == NULL)
-        return -1;
-    int is_number = number_of(value, low, high, number);
-    Py_DECREF(value);
-    return is_number;
-}
-
 /* Whether sends to a queue of this topic need no check: 1, 0, or -1 with an exception set. */
 static int
 is_open_topic(const Run *run, PyObject *topic, uint32_t queue_id)
@@ -427,7 +415,7 @@ undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
 
 /* ---- step 3: records, index entries, answers ------------------------------------------- */
 
-static size_t
+size_t
 write_decimal(uint8_t *at, uint64_t number)
 {
     uint8_t digits[20];

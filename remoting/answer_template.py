@@ -53,6 +53,8 @@ class AnswerTemplate:
     Attributes:
       binary_parts: what all binary answers share: all up to the fields, with zeros for their sizes
         and the opaque; the names; the constants.
+      json_parts: what all headers in JSON share: the text before, between and after the values and
+        the opaque.
     """
 
     __slots__ = (
@@ -66,6 +68,7 @@ class AnswerTemplate:
         "_remark",
         "binary_parts",
         "code",
+        "json_parts",
     )
 
     def __init__(
@@ -81,8 +84,9 @@ class AnswerTemplate:
         filled = dict.fromkeys(names, _MARK) | dict(constants)
         sample = RemotingCommand(code, filled, flag=RESPONSE_FLAG, remark=remark)
         start, end = encode_head(sample, 0)[8:].split(b'"opaque":0,')
-        start = start.replace(b"%", b"%%").replace(_MARK.encode(), b"%b")
-        self._json_start = start + b'"opaque":'
+        *before, last = (start + b'"opaque":').split(_MARK.encode())
+        self.json_parts: tuple[bytes, ...] = (*before, last, b"," + end)
+        self._json_start = b"%b".join([part.replace(b"%", b"%%") for part in (*before, last)])
         self._json_end = b"," + end
         raw_names = [_INT16.pack(len(name)) + name.encode("ascii") for name in names]
         self._binary_names = tuple(raw_names)

@@ -188,6 +188,10 @@ TakeFirst = Callable[[bytes], int]
 """Serves requests at the beginning of received bytes before they are decoded; returns the size of
 their frames."""
 
+TakePulls = Callable[[bytes, int, list[RemotingCommand]], int]
+"""Takes the pulls at a position of received bytes: serves them if the list is empty, or decodes
+them and appends them to the list. Returns the position after them."""
+
 
 def usual_frames(native: Extension | None) -> DecodeUsual:
     """The C extension's `decode_frames`; without the extension, a function that leaves all."""
@@ -214,9 +218,18 @@ class FrameDecoder:
       error: the first fault; None: there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
       take_first: called with bytes that begin with a frame; None: all frames are decoded.
+      take_pulls: called after `take_first`; None: all pulls are decoded.
     """
 
-    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size", "take_first")
+    __slots__ = (
+        "_needed",
+        "_pieces",
+        "error",
+        "frame_size_max",
+        "partial_size",
+        "take_first",
+        "take_pulls",
+    )
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
@@ -225,6 +238,7 @@ class FrameDecoder:
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
         self.take_first: TakeFirst | None = None
+        self.take_pulls: TakePulls | None = None
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Process received bytes; return the completed commands, in order."""
@@ -238,6 +252,8 @@ class FrameDecoder:
             self.clear()
         commands: list[RemotingCommand] = []
         position = 0 if self.take_first is None else self.take_first(data)
+        if self.take_pulls is not None:
+            position = self.take_pulls(data, position, commands)
         position = _decode_usual(data, position, self.frame_size_max, commands)
         size = len(data)
         try:

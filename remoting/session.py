@@ -42,6 +42,7 @@ from .codec import (
     FrameDecoder,
     RemotingCommand,
     TakeFirst,
+    TakePulls,
     encode,
 )
 from .errors import (
@@ -245,6 +246,10 @@ class Session(Generic[W]):
     def take_first(self, take: TakeFirst) -> None:
         """Let a function serve requests at the beginning of received bytes, without events."""
         self._decoder.take_first = take
+
+    def take_pulls(self, take: TakePulls) -> None:
+        """Let a function serve or decode pulls among the received bytes."""
+        self._decoder.take_pulls = take
 
     # ---- received bytes ------------------------------------------------------------------
 

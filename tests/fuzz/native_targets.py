@@ -9,11 +9,15 @@ from random import Random
 from typing import Final
 
 from trocket.broker.processors.send_batch import batch_ids
+from trocket.broker.pull import Pull
+from trocket.broker.pull_request_hold import HeldPull
 from trocket.common.message_properties import pure_find_property
 from trocket.native import Extension
 from trocket.remoting import codec
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
+from trocket.remoting.pull_fields import PullFields
+from trocket.remoting.pull_templates import Numbers, template_of
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.index.index_backlog import IndexItem, IndexRun
 from trocket.store.index.index_entries import entries_of_items
@@ -21,7 +25,7 @@ from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.message_appender import MessageAppender
 
-from ..native.frames import batch_entry
+from ..native.frames import JSON, ROCKETMQ, batch_entry, frame
 from ..native.player import PEERS, play
 from ..native.traffic import KINDS, Traffic
 from ..store.support import HOST, HOST_V6, open_store
@@ -254,6 +258,36 @@ def answers(random: Random, material: Material, extension: Extension) -> None:
     assert extension.batch_ids(prefix, offsets) == batch_ids(prefix, offsets), (prefix, offsets)
 
 
+PULL_FIELDS: Final = {
+    "consumerGroup": "CG", "topic": "T", "queueId": "1", "queueOffset": "12", "sysFlag": "3",
+    "maxMsgNums": "32", "commitOffset": "12", "subVersion": "0", "suspendTimeoutMillis": "1",
+}  # fmt: skip
+
+
+def pulls(random: Random, material: Material, extension: Extension) -> None:
+    """Pulls of a template, changed, as commands."""
+    names = random.sample(list(PULL_FIELDS), len(PULL_FIELDS))
+    fields = {name: PULL_FIELDS[name] for name in names}
+    kind, code = random.choice((JSON, ROCKETMQ)), random.choice((11, 361))
+    template = template_of(frame(code, fields, opaque=7, serialize_type=kind))
+    assert template is not None
+    made = [
+        template.frame(
+            Numbers(
+                random.choice((0, 7, 10**9 - 1)), random.choice((0, 1, 10**9 - 1)),
+                random.choice((0, 12, 10**18 - 1)), random.choice((0, 12, 10**18 - 1)),
+            )
+        )
+        for _ in range(random.randrange(4))
+    ]  # fmt: skip
+    data = mutated(random, b"".join(made))
+    ours: list[RemotingCommand] = []
+    classes = (RemotingCommand, PullFields, Pull, HeldPull)
+    end = extension.take_pulls(classes, template, None, data, 0, FRAME_SIZE_MAX, ours, [])
+    pure = FrameDecoder(frame_size_max=FRAME_SIZE_MAX).receive_data(data[:end])
+    assert ours == pure, (data, ours, pure)
+
+
 def broker(random: Random, material: Material, extension: Extension) -> None:
     """A short life of a broker, with all its answers and files."""
     kind, seed, turns = random.choice(KINDS), random.getrandbits(32), random.choice((2, 8, 20))
@@ -282,7 +316,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
-    (frames, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50),
+    (frames, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50), (pulls, 100),
     (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""
