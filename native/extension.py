@@ -168,6 +168,29 @@ class Extension(Protocol):
         Returns: the position after the pulls.
         """
 
+    def join_records(
+        self,
+        units: bytes,
+        view: memoryview,
+        base: int,
+        near_from: int,
+        log_end: int,
+        size_max: int,
+        /,
+    ) -> bytes | None:
+        """Join small records that are apart from each other in one file of the log.
+
+        Pure: `MessageReader._collect_recent`.
+
+        Args:
+          units: of the records.
+          view, base: the map of the file, and its physical offset.
+          near_from, log_end: physical offsets between which the records must be.
+          size_max: bytes.
+
+        Returns: None: not for me.
+        """
+
     def wake_pulls(
         self, rules: tuple[Any, ...], keys: list[tuple[str, int]], log_end: int, /
     ) -> tuple[list[tuple[Any, bytes, int]], list[tuple[str, int]], int]:

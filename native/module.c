@@ -86,6 +86,7 @@ static PyMethodDef functions[] = {
     FUNCTION(pack_sends),
     FUNCTION(fill_answer),
     FUNCTION(batch_ids),
+    FUNCTION(join_records),
     FUNCTION(take_pulls),
     FUNCTION(wake_pulls),
     {NULL, NULL, 0, NULL},

@@ -153,6 +153,7 @@ DECLARE(pack_batch);
 DECLARE(pack_sends);
 DECLARE(fill_answer);
 DECLARE(batch_ids);
+DECLARE(join_records);
 DECLARE(take_pulls);
 DECLARE(wake_pulls);
 

@@ -142,8 +142,9 @@ class MessageStore:
         self._make_writing()
         self.deleted_topics = DeletedTopics(self.disk, config.store_path_root_dir)
         memory = memory_bytes if memory_bytes is not None else total_memory_bytes()
-        self.reader = MessageReader(self.log, self._queues, self.index, config, memory, self.writer)
-        self.reader.native = native
+        self.reader = MessageReader(
+            self.log, self._queues, self.index, config, memory, self.writer, native=native
+        )
         self.get_message = self.reader.get_message
 
     def _make_files(self) -> None:

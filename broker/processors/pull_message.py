@@ -160,7 +160,7 @@ class PullMessageProcessor:
             elapsed_s=store.clock.monotonic_s,
         )
         self.runs: PullRunProcessor | None = None
-        recent = store.reader.recent()
+        recent = store.reader.recent
         if recent is not None:
             self.runs = PullRunProcessor(
                 recent.native,

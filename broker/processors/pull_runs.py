@@ -41,6 +41,10 @@ TEMPLATES_SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of the templates of all connections, enough for some 4,000; they are dropped, and learned
 again, when there are more."""
 
+SINGLES_MIN: Final = 100
+"""Pulls that came one by one, after which a template is made of the next: making one costs as much
+as parsing ten."""
+
 _TEMPLATE_SIZE: Final = 3_000
 """Bytes of the objects of a template, besides the text, which is there twice."""
 
@@ -79,11 +83,12 @@ class Holding(NamedTuple):
 class _Known:
     """The templates of one connection, the last used one first."""
 
-    __slots__ = ("failures", "templates")
+    __slots__ = ("failures", "singles", "templates")
 
     def __init__(self) -> None:
         self.templates: list[PullTemplate] = []
         self.failures = 0
+        self.singles = 0  # pulls that came one by one since the last template
 
 
 class PullRunProcessor:
@@ -222,17 +227,22 @@ class PullRunProcessor:
     def _learn(self, data: bytes, position: int, frame_size_max: int, channel: Channel) -> bool:
         """Make a template of the pull at a position, if another frame follows it.
 
-        A connection that sends its pulls one by one has little of it, and there may be thousands.
+        A connection that sends its pulls one by one gains little, and there may be thousands.
         """
-        size = 4 + int.from_bytes(data[position : position + 4], "big")
-        if position + size >= len(data) or size - 4 > frame_size_max:
-            return False
         known = self._known.get(channel)
         if known is None:
             known = self._known[channel] = _Known()
             self._size += _TEMPLATE_SIZE
         if known.failures >= FAILURES_MAX:
             return False
+        size = 4 + int.from_bytes(data[position : position + 4], "big")
+        if position + size > len(data) or size - 4 > frame_size_max:
+            return False
+        if position + size == len(data):
+            known.singles += 1
+            if known.singles < SINGLES_MIN:
+                return False
+        known.singles = 0
         template = template_of(data[position : position + size])
         if template is None:
             known.failures += 1

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ...remoting.answer_template import AnswerTemplate
 from ...store.message_store import MessageStore
-from ...store.reading.message_reader import RecentRecords
+from ...store.reading.recent_records import RecentRecords
 from ..pull_request_hold import HeldQueues, Key
 
 
@@ -69,10 +69,10 @@ class DirectWakes:
             store.queue_store.queues,
             topics,
             groups,
-            recent.views,
+            recent.log.views,
             found.binary_parts,
             found.json_parts,
-            recent.file_size,
+            recent.log.file_size,
             recent.near,
             recent.size_max,
             recent.count_max,

@@ -10,7 +10,7 @@ for newer ones a get pays one comparison.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, Protocol
@@ -30,6 +30,7 @@ from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
+from .recent_records import RecentRecords
 from .record_check import RecordCheck, holds_key, no_unit
 from .record_filter import MATCHING, RecordFilter, Wanted, filtered
 
@@ -82,28 +83,6 @@ class QueryResult(NamedTuple):
     index_last_update_physical_offset: int
 
 
-class RecentRecords(NamedTuple):
-    """Where recent messages are, and the limits of a get of them.
-
-    Attributes:
-      native: the C extension, which gets them.
-      views: maps of the log's files by their bases, always the same object; a file without one has
-        not been read yet.
-      file_size: bytes of a file.
-      near: bytes before the log's end that count as in memory.
-      size_max, count_max: bytes and messages that one get answers at most.
-      queue_file_count: units of a queue's file; a get does not go past its end.
-    """
-
-    native: Extension
-    views: Mapping[int, memoryview]
-    file_size: int
-    near: int
-    size_max: int
-    count_max: int
-    queue_file_count: int
-
-
 Collected = tuple[GetMessageStatus, int, int, list[memoryview], int, int]
 """(status, units used, last one's physical offset, buffers, size, count). A plain tuple, which does
 not leave this module: a NamedTuple makes a get of 2 us take 0.6 us more."""
@@ -125,9 +104,10 @@ class MessageReader:
       config: limits.
       memory_bytes: the machine's memory.
       end: the end of the log.
+      native: the C extension; None: pure Python.
 
     Attributes:
-      native: the C extension; None: pure Python.
+      recent: what the C extension needs to get recent messages; None: pure Python.
     """
 
     def __init__(
@@ -138,8 +118,9 @@ class MessageReader:
         config: MessageStoreConfig,
         memory_bytes: int,
         end: LogEnd,
+        *,
+        native: Extension | None,
     ) -> None:
-        self.native: Extension | None = None
         self._log = log
         self._end = end
         self._queues = queues
@@ -149,6 +130,16 @@ class MessageReader:
         self._check = RecordCheck(log)
         self._verified_from = 0
         self._near = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self.recent: RecentRecords | None = None
+        if native is not None:
+            self.recent = RecentRecords(
+                native,
+                log,
+                self._near,
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+                self._units_per_file,
+            )
         self._keeps_offsets = (
             config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
         )
@@ -166,21 +157,6 @@ class MessageReader:
             self._verified_from = log_end
             for queue in self._queues.values():
                 queue.cold_end = queue.max_offset
-
-    def recent(self) -> RecentRecords | None:
-        """What the C extension needs to get the newest messages; None: pure Python."""
-        config, log = self._config, self._log
-        if self.native is None:
-            return None
-        return RecentRecords(
-            self.native,
-            log.views,
-            log.file_size,
-            self._near,
-            config.max_transfer_bytes_on_message_in_memory,
-            config.max_transfer_count_on_message_in_memory,
-            self._units_per_file,
-        )
 
     def ends_at(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Whether a get would find nothing but that this offset is the next one of the queue.
@@ -333,6 +309,12 @@ class MessageReader:
         count = len(raw) // UNIT_SIZE
         if count > config.max_transfer_count_on_message_in_memory:
             count = max(config.max_transfer_count_on_message_in_memory, 1)
+        if self.recent is not None and count > 1:
+            units = raw[: count * UNIT_SIZE]
+            joined = self.recent.join(units, log_end, size_max)
+            if joined is not None:
+                (last, _) = UNIT_PLACE.unpack_from(units, len(units) - UNIT_SIZE)
+                return _FOUND, count, last, [memoryview(joined)], len(joined), count
         fields = _places_struct(count).unpack_from(raw)
         offsets, sizes = fields[::2], fields[1::2]
         first, last = offsets[0], offsets[-1]

@@ -19,6 +19,7 @@ from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import Numbers, template_of
 from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.format import UNIT
 from trocket.store.index.index_backlog import IndexItem, IndexRun
 from trocket.store.index.index_entries import entries_of_items
 from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
@@ -288,6 +289,30 @@ def pulls(random: Random, material: Material, extension: Extension) -> None:
     assert ours == pure, (data, ours, pure)
 
 
+def joins(random: Random, material: Material, extension: Extension) -> None:
+    """Records of one file, joined or left."""
+    data = random.randbytes(random.choice((0, 100, 9000)))
+    base = random.choice((0, 10_000))
+    units = [
+        (
+            base + random.choice((0, 1, 50, 99, 100, 9000, -1, 2**62)),
+            random.choice((0, 1, 50, 100, 3000, -1, 2**31 - 1)),
+            0,
+        )
+        for _ in range(random.randrange(5))
+    ]
+    near_from, log_end = random.choice((0, base, base + 50)), random.choice((0, base + len(data)))
+    size_max = random.choice((0, 100, 10_000))
+    packed = b"".join(UNIT.pack(max(offset, 0), size, code) for offset, size, code in units)
+    ours = extension.join_records(packed, memoryview(data), base, near_from, log_end, size_max)
+    if ours is not None:
+        places = [(offset - base, offset - base + size) for offset, size, _ in units]
+        assert all(0 <= start < end <= len(data) for start, end in places), units
+        assert ours == b"".join(data[start:end] for start, end in places), units
+        assert len(ours) <= size_max
+        assert all(near_from <= offset <= log_end - size for offset, size, _ in units)
+
+
 def broker(random: Random, material: Material, extension: Extension) -> None:
     """A short life of a broker, with all its answers and files."""
     kind, seed, turns = random.choice(KINDS), random.getrandbits(32), random.choice((2, 8, 20))
@@ -317,6 +342,6 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50), (pulls, 100),
-    (arguments, 200), (broker, 1),
+    (joins, 100), (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

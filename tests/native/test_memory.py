@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 CALLS: Final = 100_000
-LONG: Final = ("wrong", "pack_sends", "take_pulls", "wake_pulls")
+LONG: Final = ("wrong", "pack_sends", "join_records", "take_pulls", "wake_pulls")
 """Functions that take so long that a tenth of the calls must do."""
 BLOCKS_MAX: Final = 200
 """Blocks that the interpreter may come to hold meanwhile, such as free lists."""
@@ -124,6 +124,7 @@ STORED: Final = Object(
     is_batch=False, min_offset=0, max_offset=2, tail_offset=0, cold_end=0,
     tail=bytearray(UNIT.pack(0, 100, 0) + UNIT.pack(100, 50, 0)),
 )  # fmt: skip
+APART: Final = UNIT.pack(100, 50, 0) + UNIT.pack(0, 100, 0)
 VIEW: Final = memoryview(bytes(1000))
 JSON_PARTS: Final = (b'{"a":"', b'","b":"', b'","c":"', b'"},"opaque":', b"}")
 PULL: Final = {
@@ -191,6 +192,9 @@ def functions() -> dict[str, Callable[[], object]]:
         "pack_sends, undone": lambda: _raises(lambda: pack_sends(bad_queue)),
         "take_pulls, held": lambda: take(2),
         "take_pulls, decoded": lambda: take(3),
+        "join_records": lambda: [
+            extension.join_records(APART, VIEW, 0, 0, 1000, size) for size in (149, 150)
+        ],
         "wake_pulls": lambda: wake(1 << 20),
         "wake_pulls, left": lambda: wake(100),
         "wrong arguments": lambda: [_raises(getattr(extension, name)) for name in NAMES],
@@ -202,13 +206,14 @@ def functions() -> dict[str, Callable[[], object]]:
 
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
-    "batch_ids", "pack_sends", "take_pulls", "wake_pulls",
+    "batch_ids", "pack_sends", "join_records", "take_pulls", "wake_pulls",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
     "fill_answer": (PARTS, 1 << 40, b"", b"", b"", 0),
     "batch_ids": (b"", [1, -1]),
     "find_property": ("text", b""),
+    "join_records": (b"", VIEW, -1, 0, 0, 0),
     "take_pulls": ((), (), None, b"", 0, 0, [], []),
     "wake_pulls": (({},) * 12, [], 0),
     "pack_sends": ((1,) * 8, 1, b"", 1, HOST, 1, 0, 1, []),
