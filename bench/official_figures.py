@@ -25,6 +25,7 @@ class Figures:
       clients_cpu_us: CPU of the benchmark programs together per message sent.
       other_cores: CPU that everything else on the machine took, in cores.
       failed: sends and consumes that the programs counted as failed in this period.
+      unexpected_checks: checks of transactions that the program did not ask for.
     """
 
     seconds: float
@@ -39,6 +40,7 @@ class Figures:
     clients_cpu_us: float
     other_cores: float
     failed: int = 0
+    unexpected_checks: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +129,12 @@ METRICS = {
     "clients_cpu_us": "clients' CPU µs/msg",
     "other_cores": "other CPU, cores",
     "failed": "failed",
+    "unexpected_checks": "unexpected checks",
     "probe_refused": "probe refused",
 }
 """Titles of the members of `Figures` that have a row."""
 
-WITHOUT_RATIO = {"other_cores", "failed", "probe_refused"}
+WITHOUT_RATIO = {"other_cores", "failed", "unexpected_checks", "probe_refused"}
 
 MEMORY_METRICS = {
     "start_s": "start s",

@@ -44,12 +44,16 @@ class ReportLine:
 
     Attributes:
       failed: since the start of the program, or with `fails_of_window` in the last 10 seconds.
+      checks: of transactions only, in the last 10 seconds: those that the program did not ask for,
+        and repeated ones. They are no failures: a broker also checks a half whose send the client
+        gave up, as a client does that was suspended.
     """
 
     rate_per_s: int
     average_ms: float
     failed: int
     fails_of_window: bool = False
+    checks: int | None = None
 
 
 def parse_report(line: str) -> ReportLine | None:
@@ -63,8 +67,13 @@ def parse_report(line: str) -> ReportLine | None:
         return ReportLine(int(match[1]), float(match[2]), int(match[3]))
     match = _TRANSACTION_PRODUCER.search(line)
     if match is not None:
-        failed = int(match[3]) + int(match[4]) + int(match[5])
-        return ReportLine(int(match[1]), float(match[2]), failed, fails_of_window=True)
+        return ReportLine(
+            int(match[1]),
+            float(match[2]),
+            int(match[3]),
+            fails_of_window=True,
+            checks=int(match[4]) + int(match[5]),
+        )
     match = _CONSUMER.search(line)
     if match is not None:
         return ReportLine(int(match[1]), float(match[3]), int(match[4]), fails_of_window=True)

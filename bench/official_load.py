@@ -304,6 +304,7 @@ class BrokerUnderLoad:
         broker_s = last.broker_cpu_s - first.broker_cpu_s
         clients_s = last.clients_cpu_s - first.clients_cpu_s
         machine_s = last.machine_cpu_s - first.machine_cpu_s
+        checks = [one.checks for one in sends if one.checks is not None]
         per_message = 1e6 / max(send_per_s * took_s, 1.0)
         latencies = sorted(probe.latencies_ms)
         return Figures(
@@ -322,6 +323,7 @@ class BrokerUnderLoad:
                 failed_between(program.reports, start_s=first.at_s, end_s=end_s)
                 for program in self._programs
             ),
+            unexpected_checks=sum(checks) if checks else None,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,12 @@ ROOT = Path(__file__).resolve().parent.parent
 NEED_JAVA = {"java", "spark"}
 """Fixtures that start, or promise, a JVM."""
 SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
+
+
+# A shell that runs a command in the background lets it ignore Ctrl-C, and children inherit that:
+# tests of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -119,8 +119,15 @@ class Harness:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        self.report: dict[str, Any] = {}
+        self.guard_pid = 0
+
+    def read_report(self) -> None:
+        """Wait until the program has reported, and until its guard is found."""
         assert self.process.stdout is not None
-        self.report: dict[str, Any] = json.loads(self.process.stdout.readline())
+        self.report = json.loads(self.process.stdout.readline())
+        # A process that has just started a program has no command line for a moment.
+        wait_until(lambda: len(guards_of(self.process.pid)) == 1, "no guard, or more than one")
         (self.guard_pid,) = guards_of(self.process.pid)
 
     def end(self, number: int) -> None:
@@ -139,8 +146,10 @@ def start() -> Iterator[Callable[..., Harness]]:
     started: list[Harness] = []
 
     def start(program: str, *arguments: str) -> Harness:
-        started.append(Harness(program, *arguments))
-        return started[-1]
+        harness = Harness(program, *arguments)
+        started.append(harness)
+        harness.read_report()
+        return harness
 
     yield start
     for harness in started:
