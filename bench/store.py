@@ -24,9 +24,13 @@ from typing import Annotated
 import trio
 import typer
 
+from trocket.bench.frames import ROCKETMQ_TYPE, SendTemplate
 from trocket.bench.kit import Columns, chosen, show
 from trocket.bench.pulls import pull_cpu_us
 from trocket.common.sql92.expression import compile_expression
+from trocket.remoting.answer_template import AnswerTemplate
+from trocket.remoting.bodies import TopicConfig
+from trocket.remoting.codec import FRAME_SIZE_MAX
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.message_store import MessageStore
 from trocket.store.offsets import PhysicalOffset
@@ -182,26 +186,73 @@ def _setter(event: trio.Event) -> Callable[[bool], None]:
     return lambda _: event.set()
 
 
+def _put_all(store: MessageStore, body: bytes) -> PhysicalOffset:
+    """Put a message of each sender, one by one; the physical offset of the last one."""
+    physical_offset = PhysicalOffset(0)
+    for number in range(SENDERS):
+        _, physical_offset, _ = store.put_message(
+            TOPIC,
+            number % QUEUE_COUNT,
+            body,
+            PROPERTIES,
+            born_timestamp_ms=1,
+            born_host=HOST,
+            store_host=HOST,
+            tags_code=0,
+        )
+    return physical_offset
+
+
+def _runs_of_all(store: MessageStore, body: bytes) -> Callable[[], PhysicalOffset] | None:
+    """A function like `_put_all` that takes the senders' frames, as a broker with the C extension.
+
+    Returns: None: there is no extension.
+    """
+    runs = store.runs
+    if runs is None:
+        return None
+    store.begin_burst()
+    _put_all(store, body)  # a run needs queues
+    store.commit()
+    template = SendTemplate.for_topic(
+        TOPIC,
+        queue_count=QUEUE_COUNT,
+        body=body,
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        broker="broker-a",
+        serialize_type=ROCKETMQ_TYPE,
+    )
+    frames = bytes(template.next_frames(SENDERS))
+    answers = AnswerTemplate(("msgId", "queueId", "queueOffset"))
+    rules = runs.rules(
+        {TOPIC: TopicConfig(TOPIC, QUEUE_COUNT, QUEUE_COUNT)},
+        set(),
+        added=b"",
+        store_host=HOST,
+        id_prefix=HOST.hex().encode(),
+        answer_parts=answers.binary_parts,
+        json_answer_parts=answers.json_parts,
+    )
+
+    def put() -> PhysicalOffset:
+        run = runs.append(rules, frames, 0, FRAME_SIZE_MAX, HOST)
+        if run is None or run.send_count < SENDERS:  # at the end of a file of the log
+            return _put_all(store, body)
+        return PhysicalOffset(store.writer.burst.append_offset - 1)
+
+    return put
+
+
 async def _group_commit(store: MessageStore, body: bytes, seconds: float) -> float:
     """SENDERS senders, each waiting for its send's fsync before the next one; sends per second."""
     done = 0
+    put_run = _runs_of_all(store, body)
 
     async def senders() -> None:
         nonlocal done
         while True:
             store.begin_burst()
-            physical_offset = PhysicalOffset(0)
-            for number in range(SENDERS):
-                _, physical_offset, _ = store.put_message(
-                    TOPIC,
-                    number % QUEUE_COUNT,
-                    body,
-                    PROPERTIES,
-                    born_timestamp_ms=1,
-                    born_host=HOST,
-                    store_host=HOST,
-                    tags_code=0,
-                )
+            physical_offset = put_run() if put_run is not None else _put_all(store, body)
             store.commit()
             flushed = trio.Event()
             store.flusher.when_flushed(physical_offset, _setter(flushed))

@@ -25,6 +25,57 @@ answer_parts(PyObject *tuple, AnswerParts *parts)
     return 0;
 }
 
+/* The pieces of an answer with a JSON header; -1 with TypeError set. */
+int
+json_answer_parts(PyObject *tuple, JsonAnswerParts *parts)
+{
+    if (!PyTuple_CheckExact(tuple) || PyTuple_GET_SIZE(tuple) != 5) {
+        PyErr_SetString(PyExc_TypeError, "a JSON answer has five pieces");
+        return -1;
+    }
+    for (Py_ssize_t at = 0; at < 5; at++)
+        if (bytes_argument(PyTuple_GET_ITEM(tuple, at), &parts->pieces[at]) < 0)
+            return -1;
+    return 0;
+}
+
+size_t
+write_decimal(uint8_t *at, uint64_t number)
+{
+    uint8_t digits[20];
+    size_t size = 0;
+    do
+        digits[size++] = (uint8_t)('0' + number % 10);
+    while (number /= 10);
+    for (size_t digit = 0; digit < size; digit++)
+        at[digit] = digits[size - 1 - digit];
+    return size;
+}
+
+/* Append the frame of an answer with a JSON header, without its body; -1 with MemoryError set. */
+int
+add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
+                const Span values[3], size_t body_size)
+{
+    uint8_t text[11];
+    size_t text_size = (int32_t)opaque < 0;
+    text[0] = '-';
+    text_size += write_decimal(text + text_size, (int32_t)opaque < 0 ? 0u - opaque : opaque);
+    Span pieces[9] = {parts->pieces[0], values[0], parts->pieces[1], values[1], parts->pieces[2],
+                      values[2], parts->pieces[3], {text, text_size}, parts->pieces[4]};
+    size_t size = 0;
+    for (int piece = 0; piece < 9; piece++)
+        size += pieces[piece].size;
+    if (buffer_reserve(answers, FRAME_START_SIZE + size) < 0)
+        return -1;
+    uint8_t *at = store_u32(answers->bytes + answers->size, (uint32_t)(4 + size + body_size));
+    at = store_u32(at, (uint32_t)size);
+    for (int piece = 0; piece < 9; piece++)
+        at = store_bytes(at, pieces[piece].bytes, pieces[piece].size);
+    answers->size += FRAME_START_SIZE + size;
+    return 0;
+}
+
 static size_t
 fields_size(const AnswerParts *parts, const Span values[3])
 {

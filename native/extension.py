@@ -28,13 +28,17 @@ class Extension(Protocol):
         data: bytes,
         position: int,
         frame_size_max: int,
+        has_runs: bool,
         commands: list[Any],
         /,
     ) -> int:
         """Decode frames with a binary header, no remark, and not of pulls, from a position on.
 
+        Args:
+          has_runs: stop before a send that can begin a run of `pack_sends`.
+
         Returns: the position of the first byte that is not decoded: of an incomplete frame, or of
-          one that is not for me. Pure: `codec.FrameDecoder.receive_data`.
+          one that is not for me; where a run may begin, `~position`. Pure: `codec.FrameDecoder`.
         """
 
     def find_property(self, properties: bytes, name: bytes, /) -> bytes | None:
@@ -122,6 +126,7 @@ class Extension(Protocol):
         rules: tuple[Any, ...],
         header_size_max: int,
         data: bytes,
+        position: int,
         frame_size_max: int,
         born_host: bytes,
         store_ms: int,
@@ -130,7 +135,7 @@ class Extension(Protocol):
         touched: list[Any],
         /,
     ) -> tuple[int, int, bytes, bytes, bytes] | None:
-        """Store the run of plain sends at the beginning of received bytes, or nothing of it.
+        """Store the run of plain sends at a position of received bytes, or nothing of it.
 
         Units are appended to the queues, and queues to `touched`. Pure: `SendMessageProcessor`,
         `MessageAppender.put_message` and `SendTurn.accept`, one after the other.

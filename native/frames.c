@@ -3,7 +3,6 @@
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
 
-#define ROCKETMQ 1      /* the serialization of the header */
 #define PULL_MESSAGE 11 /* Python knows most pulls by their bytes: remoting/pull_fields.py */
 
 static PyObject *
@@ -149,82 +148,120 @@ make_command(State *state, PyObject *command_class, PyObject *fields, const uint
 /* The limits of frames, and the objects that commands are made of; borrowed from the caller. */
 typedef struct {
     PyObject *command_class, *no_fields;
-    size_t header_size_max, frame_size_max;
+    FrameLimits limits;
     Py_ssize_t fields_max;
+    int has_runs; /* plain sends are left for a run */
 } Reading;
 
-/* The parts of the frame at the beginning of `data`; 0: it is not complete or not usual. */
+/* The parts of the frame at the beginning of `data`; 0: it is not complete, or too large. */
 int
-next_frame(Span data, size_t frame_size_max, size_t header_size_max, Frame *frame)
+next_frame(Span data, FrameLimits limits, Frame *frame)
 {
-    if (data.size < FRAME_START_SIZE + HEADER_SIZE)
+    if (data.size < FRAME_START_SIZE)
         return 0;
     size_t length = load_u32(data.bytes), mark = load_u32(data.bytes + 4);
     size_t header_size = mark & 0xFFFFFF;
-    if (mark >> 24 != ROCKETMQ || length < 4 || length > frame_size_max ||
-        length > data.size - 4 || header_size > length - 4 || header_size < HEADER_SIZE ||
-        header_size > header_size_max)
+    if (length < 4 || length > limits.frame_size_max || length > data.size - 4 ||
+        header_size > length - 4 || header_size > limits.header_size_max)
         return 0;
-    frame->header = data.bytes + FRAME_START_SIZE;
-    size_t remark_size = load_u32(frame->header + 13), fields_size = load_u32(frame->header + 17);
-    if (remark_size != 0 || fields_size > header_size - HEADER_SIZE)
-        return 0;
-    frame->fields = (Span){frame->header + HEADER_SIZE, fields_size};
-    frame->body = (Span){frame->header + header_size, length - 4 - header_size};
+    frame->serialization = (uint32_t)(mark >> 24);
+    frame->header = (Span){data.bytes + FRAME_START_SIZE, header_size};
+    frame->body = (Span){frame->header.bytes + header_size, length - 4 - header_size};
     frame->size = 4 + length;
     return 1;
 }
 
-/* NULL without an exception: its fields are not usual. */
+/* The fields of a binary header; 0: it is not one, or has a remark. */
+int
+binary_fields(const Frame *frame, Span *fields)
+{
+    Span header = frame->header;
+    if (frame->serialization != ROCKETMQ || header.size < HEADER_SIZE)
+        return 0;
+    size_t remark_size = load_u32(header.bytes + 13), fields_size = load_u32(header.bytes + 17);
+    if (remark_size != 0 || fields_size > header.size - HEADER_SIZE)
+        return 0;
+    *fields = (Span){header.bytes + HEADER_SIZE, fields_size};
+    return 1;
+}
+
+/* NULL without an exception: it is not usual. */
 static PyObject *
 decode_frame(State *state, const Reading *reading, const Frame *frame)
 {
-    PyObject *fields = frame->fields.size == 0
-                           ? Py_NewRef(reading->no_fields)
-                           : decode_fields(state, frame->fields, reading->fields_max);
+    Span block;
+    if (!binary_fields(frame, &block) || load_u16(frame->header.bytes) == PULL_MESSAGE)
+        return NULL;
+    PyObject *fields = block.size == 0 ? Py_NewRef(reading->no_fields)
+                                       : decode_fields(state, block, reading->fields_max);
     if (fields == NULL)
         return NULL;
-    return make_command(state, reading->command_class, fields, frame->header, frame->body);
+    return make_command(state, reading->command_class, fields, frame->header.bytes, frame->body);
 }
 
+/* Decode frames up to one that is not usual, or that begins a run. Returns the bytes of the decoded
+   frames, or -1 with an exception set. */
+static Py_ssize_t
+decode_all(State *state, const Reading *reading, Span data, PyObject *commands,
+           Unescaped *unescaped, int *begins_run)
+{
+    const uint8_t *start = data.bytes;
+    Frame frame;
+    SendHeader send;
+    while (next_frame(data, reading->limits, &frame)) {
+        if (reading->has_runs && read_send(&frame, unescaped, &send)) {
+            *begins_run = 1;
+            break;
+        }
+        PyObject *command = decode_frame(state, reading, &frame);
+        if (command == NULL) {
+            if (PyErr_Occurred())
+                return -1;
+            break;
+        }
+        int failed = PyList_Append(commands, command);
+        Py_DECREF(command);
+        if (failed)
+            return -1;
+        data.bytes += frame.size;
+        data.size -= frame.size;
+    }
+    return data.bytes - start;
+}
+
+/* decode_frames(command_class, no_fields, header_size_max, fields_max, data, position,
+                 frame_size_max, has_runs, commands) -> position, or -1 - position at a run */
 PyObject *
 decode_frames(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (argument_count("decode_frames", count, 8) < 0)
+    if (argument_count("decode_frames", count, 9) < 0)
         return NULL;
-    State *state = state_of(module);
-    Reading reading = {arguments[0], arguments[1], PyLong_AsSize_t(arguments[2]), 0,
-                       PyLong_AsSsize_t(arguments[3])};
-    PyObject *received = arguments[4], *commands = arguments[7];
-    size_t position = PyLong_AsSize_t(arguments[5]);
-    reading.frame_size_max = PyLong_AsSize_t(arguments[6]);
+    Reading reading = {.command_class = arguments[0],
+                       .no_fields = arguments[1],
+                       .limits = {.frame_size_max = PyLong_AsSize_t(arguments[6]),
+                                  .header_size_max = PyLong_AsSize_t(arguments[2])},
+                       .fields_max = PyLong_AsSsize_t(arguments[3]),
+                       .has_runs = arguments[7] == Py_True};
+    PyObject *received = arguments[4], *commands = arguments[8];
+    Py_ssize_t position = PyLong_AsSsize_t(arguments[5]);
     if (PyErr_Occurred())
         return NULL;
     if (!PyList_CheckExact(commands)) {
         PyErr_SetString(PyExc_TypeError, "decode_frames() appends to a list");
         return NULL;
     }
-    if (!PyBytes_CheckExact(received) || position > (size_t)PyBytes_GET_SIZE(received))
-        return PyLong_FromSize_t(position);
+    if (!PyBytes_CheckExact(received) || position < 0 || position > PyBytes_GET_SIZE(received))
+        return PyLong_FromSsize_t(position);
     Span data = span_of(received);
     data.bytes += position;
-    data.size -= position;
-    Frame frame;
-    while (next_frame(data, reading.frame_size_max, reading.header_size_max, &frame) &&
-           load_u16(frame.header) != PULL_MESSAGE) {
-        PyObject *command = decode_frame(state, &reading, &frame);
-        if (command == NULL) {
-            if (PyErr_Occurred())
-                return NULL;
-            break;
-        }
-        int failed = PyList_Append(commands, command);
-        Py_DECREF(command);
-        if (failed)
-            return NULL;
-        data.bytes += frame.size;
-        data.size -= frame.size;
-        position += frame.size;
-    }
-    return PyLong_FromSize_t(position);
+    data.size -= (size_t)position;
+    Unescaped unescaped = {NULL, 0, data.size};
+    int begins_run = 0;
+    Py_ssize_t size = decode_all(state_of(module), &reading, data, commands, &unescaped,
+                                 &begins_run);
+    PyMem_Free(unescaped.bytes);
+    if (size < 0)
+        return NULL;
+    position += size;
+    return PyLong_FromSsize_t(begins_run ? -1 - position : position);
 }

@@ -84,18 +84,51 @@ void make_crc_table(State *state);
 uint32_t crc32_of(const State *state, Span span);
 uint32_t java_hash(uint32_t before, Span ascii);
 
-/* frames.c: the start of a frame with a binary header */
+/* utf8.c */
+int is_utf8(Span text);
+
+/* frames.c */
 #define FRAME_START_SIZE 8
 #define HEADER_SIZE 21 /* code, language, version, opaque, flag, size of remark, size of fields */
+#define JSON 0         /* serializations of a header */
+#define ROCKETMQ 1
 
 typedef struct {
-    const uint8_t *header; /* the HEADER_SIZE bytes */
-    Span fields, body;
+    uint32_t serialization;
+    Span header, body;
     size_t size; /* of the frame */
 } Frame;
 
-int next_frame(Span data, size_t frame_size_max, size_t header_size_max, Frame *frame);
+typedef struct {
+    size_t frame_size_max, header_size_max;
+} FrameLimits;
+
+int next_frame(Span data, FrameLimits limits, Frame *frame);
+int binary_fields(const Frame *frame, Span *fields);
 int next_field(Span *fields, Span *name, Span *value);
+
+/* json_header.c */
+#define FIELDS_MAX 64 /* of a send, in either serialization */
+
+typedef struct {
+    Span name, value;
+} Field;
+
+typedef struct {
+    int32_t code, flag, opaque;
+    int field_count;
+    Field fields[FIELDS_MAX];
+} JsonHeader;
+
+/* Strings that JSON has escaped. The memory never moves, because spans point into it: there is
+   enough for all received bytes, which the strings are shorter than. */
+typedef struct {
+    uint8_t *bytes; /* NULL: not needed yet; freed by the caller */
+    size_t size, size_max;
+} Unescaped;
+
+int read_json_header(Span text, int (*is_wanted)(int32_t code), JsonHeader *header,
+                     Unescaped *unescaped);
 
 /* properties.c */
 typedef struct {
@@ -105,6 +138,17 @@ typedef struct {
 Span find_value(Span properties, const char *name, size_t name_size);
 Keys find_keys(Span properties);
 int needs_pure_record(Span properties);
+
+/* send_header.c: a plain send. The spans are of the received bytes, or unescaped. */
+typedef struct {
+    Span topic, properties, body;
+    Keys keys;
+    uint32_t opaque, queue_id, sys_flag;
+    uint64_t born_ms;
+    int is_json, is_oneway;
+} SendHeader;
+
+int read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send);
 
 /* records.c */
 #define RECORD_HEAD_SIZE 88
@@ -134,11 +178,18 @@ typedef struct {
     Span head, names[3], end;
 } AnswerParts;
 
+typedef struct {
+    Span pieces[5]; /* before each value, before the opaque, and after it */
+} JsonAnswerParts;
+
 int answer_parts(PyObject *tuple, AnswerParts *parts);
+int json_answer_parts(PyObject *tuple, JsonAnswerParts *parts);
 size_t answer_size(const AnswerParts *parts, const Span values[3]);
+int add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
+                    const Span values[3], size_t body_size);
+size_t write_decimal(uint8_t *at, uint64_t number);
 uint8_t *write_answer(uint8_t *at, const AnswerParts *parts, uint32_t opaque,
                       const Span values[3], size_t body_size);
-size_t write_decimal(uint8_t *at, uint64_t number);
 size_t write_hex(uint8_t *at, uint64_t value);
 
 /* The functions of the module; see extension.py. */

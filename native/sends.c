@@ -1,28 +1,22 @@
 /* Runs of sends: from received frames to records, units, index entries and answers.
 
-   A run is the frames at the beginning of received bytes that are plain sends: SEND_MESSAGE or
-   SEND_MESSAGE_V2, answered, with a binary header, for an existing queue of an open topic, with a
-   unique key, and without any property that needs a rule. The first other frame ends it.
+   A run is the frames at a position of received bytes that are plain sends (send_header.c) for
+   existing queues of open topics. The first other frame ends it.
    Three steps, so that a run is stored completely or not at all: read all frames and look up their
    queues; append the units; write records, entries and answers. A failure undoes the second.
 
    Pure Python: `SendMessageProcessor._send`, `MessageAppender.put_message`, `SendTurn.accept`. */
 #include "native.h"
 
-#define SEND_MESSAGE 10
-#define SEND_MESSAGE_V2 310
-#define QUEUE_ID_MAX 1023
-#define BORN_DIGITS 13
 #define RUN_MAX 4096 /* sends: what a run takes to remember is bounded, and so is the turn */
 #define ID_PREFIX_MAX 40
 
-/* A send of the run. The spans are of the received bytes. */
+/* A send of the run. */
 typedef struct {
+    SendHeader header;
     PyObject *queue, *topic_field, *next_offset; /* strong; `next_offset` once its unit is there */
-    Span body, properties;
-    Keys keys;
-    uint32_t opaque, queue_id, topic_hash;
-    uint64_t born_ms, physical_offset, queue_offset;
+    uint32_t topic_hash;
+    uint64_t physical_offset, queue_offset;
 } Send;
 
 /* The broker's rules; see `SendRules` in store/writing/run_appender.py. Borrowed. */
@@ -30,6 +24,7 @@ typedef struct {
     PyObject *topics, *checked, *queues;
     Span added, store_host, id_prefix;
     AnswerParts answer;
+    JsonAnswerParts json_answer;
     int64_t body_size_max;
 } Rules;
 
@@ -41,121 +36,8 @@ typedef struct {
     Send *sends;
     Py_ssize_t count, capacity;
     size_t records_size;
+    Unescaped unescaped;
 } Run;
-
-/* ---- reading a frame ------------------------------------------------------------------- */
-
-/* The fields of a send's header; `bytes` is NULL where there is none. */
-typedef struct {
-    Span topic, queue_id, sys_flag, born, flag, properties, reconsume;
-} Fields;
-
-static int
-equals(Span span, const char *text, size_t size)
-{
-    return span.size == size && memcmp(span.bytes, text, size) == 0;
-}
-
-/* Where a field with this name belongs; NULL: it does not matter. */
-static Span *
-field_place(Fields *fields, Span name, int letters)
-{
-    if (letters) {
-        if (name.size != 1)
-            return NULL;
-        switch (name.bytes[0]) {
-        case 'b': return &fields->topic;
-        case 'e': return &fields->queue_id;
-        case 'f': return &fields->sys_flag;
-        case 'g': return &fields->born;
-        case 'h': return &fields->flag;
-        case 'i': return &fields->properties;
-        case 'j': return &fields->reconsume;
-        default: return NULL;
-        }
-    }
-    if (equals(name, TEXT("topic")))
-        return &fields->topic;
-    if (equals(name, TEXT("queueId")))
-        return &fields->queue_id;
-    if (equals(name, TEXT("sysFlag")))
-        return &fields->sys_flag;
-    if (equals(name, TEXT("bornTimestamp")))
-        return &fields->born;
-    if (equals(name, TEXT("flag")))
-        return &fields->flag;
-    if (equals(name, TEXT("properties")))
-        return &fields->properties;
-    if (equals(name, TEXT("reconsumeTimes")))
-        return &fields->reconsume;
-    return NULL;
-}
-
-static int
-read_fields(Span block, int letters, Fields *fields)
-{
-    Span name, value;
-    memset(fields, 0, sizeof *fields);
-    for (int seen = 0; block.size; seen++) {
-        if (seen == 64 || !next_field(&block, &name, &value))
-            return 0;
-        Span *place = field_place(fields, name, letters);
-        if (place != NULL)
-            *place = value;
-    }
-    return 1;
-}
-
-static int
-read_digits(Span text, uint64_t *number)
-{
-    *number = 0;
-    for (size_t at = 0; at < text.size; at++) {
-        if (text.bytes[at] < '0' || text.bytes[at] > '9')
-            return 0;
-        *number = *number * 10 + (uint64_t)(text.bytes[at] - '0');
-    }
-    return 1;
-}
-
-/* The numbers as in nearly all sends: the rest is for `read_numbers`. */
-static int
-read_usual_numbers(const Fields *fields, Send *send)
-{
-    uint64_t queue_id;
-    Span text = fields->queue_id;
-    if (!equals(fields->sys_flag, TEXT("0")) || !equals(fields->flag, TEXT("0")) ||
-        (fields->reconsume.size && !equals(fields->reconsume, TEXT("0"))) ||
-        fields->born.size != BORN_DIGITS || !read_digits(fields->born, &send->born_ms) ||
-        text.size == 0 || text.size > 4 || (text.size > 1 && text.bytes[0] == '0') ||
-        !read_digits(text, &queue_id) || queue_id > QUEUE_ID_MAX)
-        return 0;
-    send->queue_id = (uint32_t)queue_id;
-    return 1;
-}
-
-/* `admission.is_special`, for properties that contain UNIQ_KEY and the byte after it. */
-static int
-is_special(Span properties)
-{
-    size_t underscores = 0;
-    if (find_bytes(properties, TEXT("DELAY")))
-        return 1;
-    for (size_t at = 0; at < properties.size; at++)
-        underscores += properties.bytes[at] == '_';
-    return underscores != 1 && (find_bytes(properties, TEXT("TRAN")) ||
-                                find_bytes(properties, TEXT("R_")) ||
-                                find_bytes(properties, TEXT("L_")));
-}
-
-static int
-has_usual_properties(Span properties)
-{
-    return properties.size && is_ascii(properties.bytes, properties.size) &&
-           find_bytes(properties, TEXT("UNIQ_KEY\1")) && !is_special(properties) &&
-           !needs_pure_record(properties) && !find_bytes(properties, TEXT("MSG_REGION\1")) &&
-           !find_bytes(properties, TEXT("WAIT\1false"));
-}
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
 
@@ -181,7 +63,7 @@ static int
 find_queue(const Run *run, PyObject *topic, Send *send)
 {
     const State *state = run->state;
-    PyObject *queue_id = PyLong_FromUnsignedLong(send->queue_id);
+    PyObject *queue_id = PyLong_FromUnsignedLong(send->header.queue_id);
     if (queue_id == NULL)
         return -1;
     PyObject *key = PyTuple_Pack(2, topic, queue_id);
@@ -208,8 +90,9 @@ find_queue(const Run *run, PyObject *topic, Send *send)
 }
 
 static int
-find_place(const Run *run, Span topic, Send *send)
+find_place(const Run *run, Send *send)
 {
+    Span topic = send->header.topic;
     if (topic.size == 0 || topic.size > 127 || topic.bytes[0] == '%' ||
         (topic.size >= 8 && memcmp(topic.bytes, "rmq_sys_", 8) == 0) ||
         !is_ascii(topic.bytes, topic.size))
@@ -217,7 +100,7 @@ find_place(const Run *run, Span topic, Send *send)
     PyObject *name = PyUnicode_FromStringAndSize((const char *)topic.bytes, (Py_ssize_t)topic.size);
     if (name == NULL)
         return -1;
-    int found = is_open_topic(run, name, send->queue_id);
+    int found = is_open_topic(run, name, send->header.queue_id);
     if (found == 1)
         found = find_queue(run, name, send);
     Py_DECREF(name);
@@ -230,16 +113,17 @@ static Record
 record_of(const Run *run, const Send *send)
 {
     return (Record){
-        .queue_id = send->queue_id,
+        .queue_id = send->header.queue_id,
+        .sys_flag = send->header.sys_flag,
         .queue_offset = send->queue_offset,
         .physical_offset = send->physical_offset,
-        .born_ms = send->born_ms,
+        .born_ms = send->header.born_ms,
         .store_ms = (uint64_t)run->store_ms,
         .born_host = run->born_host.bytes,
         .store_host = run->rules.store_host.bytes,
-        .body = send->body,
+        .body = send->header.body,
         .topic_field = span_of(send->topic_field),
-        .properties = send->properties,
+        .properties = send->header.properties,
         .added = run->rules.added,
     };
 }
@@ -247,20 +131,12 @@ record_of(const Run *run, const Send *send)
 /* Read a frame into `send`, whose references the caller releases: 1: it belongs to the run;
    0: it ends the run; -1: an exception is set. */
 static int
-read_send(Run *run, const Frame *frame, Send *send)
+add_send(Run *run, const Frame *frame, Send *send)
 {
-    Fields fields;
-    uint16_t code = load_u16(frame->header);
-    send->opaque = load_u32(frame->header + 5);
-    send->body = frame->body;
-    if ((code != SEND_MESSAGE && code != SEND_MESSAGE_V2) || load_u32(frame->header + 9) != 0 ||
-        !read_fields(frame->fields, code == SEND_MESSAGE_V2, &fields) ||
-        !read_usual_numbers(&fields, send) || !has_usual_properties(fields.properties) ||
-        (int64_t)frame->body.size > run->rules.body_size_max)
+    if ((int64_t)frame->body.size > run->rules.body_size_max ||
+        !read_send(frame, &run->unescaped, &send->header))
         return 0;
-    send->properties = fields.properties;
-    send->keys = find_keys(fields.properties);
-    int found = find_place(run, fields.topic, send);
+    int found = find_place(run, send);
     if (found != 1)
         return found;
     Record record = record_of(run, send);
@@ -302,16 +178,16 @@ make_room(Run *run)
 
 /* Read frames until one ends the run. Returns the bytes read, or -1 with an exception set. */
 static Py_ssize_t
-read_run(Run *run, Span data, size_t frame_size_max, size_t header_size_max)
+read_run(Run *run, Span data, FrameLimits limits)
 {
     Py_ssize_t position = 0;
     Frame frame;
-    while (run->count < RUN_MAX && next_frame(data, frame_size_max, header_size_max, &frame)) {
+    while (run->count < RUN_MAX && next_frame(data, limits, &frame)) {
         if (make_room(run) < 0)
             return -1;
         Send *send = &run->sends[run->count];
         memset(send, 0, sizeof *send);
-        int usual = read_send(run, &frame, send);
+        int usual = add_send(run, &frame, send);
         if (usual != 1) {
             release_send(send);
             if (usual < 0)
@@ -356,7 +232,7 @@ append_unit(Run *run, Send *send, PyObject *touched)
         return -1;
     }
     Record record = record_of(run, send);
-    int64_t tags_code = (int32_t)java_hash(0, send->keys.tags);
+    int64_t tags_code = (int32_t)java_hash(0, send->header.keys.tags);
     PyObject *before = PyLong_FromLongLong(next), *after = PyLong_FromLongLong(next + 1);
     PyObject *tail = tail_of(run, send->queue);
     int failed = before == NULL || after == NULL || tail == NULL;
@@ -415,19 +291,6 @@ undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
 
 /* ---- step 3: records, index entries, answers ------------------------------------------- */
 
-size_t
-write_decimal(uint8_t *at, uint64_t number)
-{
-    uint8_t digits[20];
-    size_t size = 0;
-    do
-        digits[size++] = (uint8_t)('0' + number % 10);
-    while (number /= 10);
-    for (size_t digit = 0; digit < size; digit++)
-        at[digit] = digits[size - 1 - digit];
-    return size;
-}
-
 /* The three values of an answer, as text. */
 typedef struct {
     uint8_t id[ID_PREFIX_MAX + 16], queue_id[20], queue_offset[20];
@@ -441,28 +304,41 @@ set_values(const Run *run, const Send *send, AnswerValues *values)
     at += write_hex(at, send->physical_offset);
     values->values[0] = (Span){values->id, (size_t)(at - values->id)};
     values->values[1] =
-        (Span){values->queue_id, write_decimal(values->queue_id, send->queue_id)};
+        (Span){values->queue_id, write_decimal(values->queue_id, send->header.queue_id)};
     values->values[2] =
         (Span){values->queue_offset, write_decimal(values->queue_offset, send->queue_offset)};
+}
+
+/* Write the answer to a send that wants one; -1 with MemoryError set. */
+static int
+add_answer(const Run *run, const Send *send, Buffer *answers)
+{
+    AnswerValues values;
+    const Rules *rules = &run->rules;
+    if (send->header.is_oneway)
+        return 0;
+    set_values(run, send, &values);
+    if (send->header.is_json)
+        return add_json_answer(answers, &rules->json_answer, send->header.opaque, values.values, 0);
+    size_t size = answer_size(&rules->answer, values.values);
+    if (buffer_reserve(answers, size) < 0)
+        return -1;
+    write_answer(answers->bytes + answers->size, &rules->answer, send->header.opaque,
+                 values.values, 0);
+    answers->size += size;
+    return 0;
 }
 
 /* Write entries and answers of all sends; -1 with MemoryError set. */
 static int
 write_entries_and_answers(const Run *run, Buffer *entries, Buffer *answers)
 {
-    AnswerValues values;
     for (Py_ssize_t at = 0; at < run->count; at++) {
         const Send *send = &run->sends[at];
-        if (add_entries(entries, send->topic_hash, &send->keys, (int64_t)send->physical_offset,
-                        run->store_ms) < 0)
+        if (add_entries(entries, send->topic_hash, &send->header.keys,
+                        (int64_t)send->physical_offset, run->store_ms) < 0 ||
+            add_answer(run, send, answers) < 0)
             return -1;
-        set_values(run, send, &values);
-        size_t size = answer_size(&run->rules.answer, values.values);
-        if (buffer_reserve(answers, size) < 0)
-            return -1;
-        write_answer(answers->bytes + answers->size, &run->rules.answer, send->opaque,
-                     values.values, 0);
-        answers->size += size;
     }
     return 0;
 }
@@ -480,7 +356,8 @@ write_run(const Run *run, Py_ssize_t position)
             at = write_record(run->state, at, &record);
         }
         packed = Py_BuildValue("(nnOy#y#)", position, run->count, records,
-                               (const char *)answers.bytes, (Py_ssize_t)answers.size,
+                               answers.bytes ? (const char *)answers.bytes : "",
+                               (Py_ssize_t)answers.size,
                                entries.bytes ? (const char *)entries.bytes : "",
                                (Py_ssize_t)entries.size);
     }
@@ -496,8 +373,8 @@ write_run(const Run *run, Py_ssize_t position)
 static int
 read_rules(PyObject *tuple, Rules *rules)
 {
-    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 8) {
-        PyErr_SetString(PyExc_TypeError, "a run has eight rules");
+    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 9) {
+        PyErr_SetString(PyExc_TypeError, "a run has nine rules");
         return -1;
     }
     rules->topics = PyTuple_GET_ITEM(tuple, 0);
@@ -511,9 +388,10 @@ read_rules(PyObject *tuple, Rules *rules)
     if (bytes_argument(PyTuple_GET_ITEM(tuple, 3), &rules->added) < 0 ||
         bytes_argument(PyTuple_GET_ITEM(tuple, 4), &rules->store_host) < 0 ||
         bytes_argument(PyTuple_GET_ITEM(tuple, 5), &rules->id_prefix) < 0 ||
-        answer_parts(PyTuple_GET_ITEM(tuple, 6), &rules->answer) < 0)
+        answer_parts(PyTuple_GET_ITEM(tuple, 6), &rules->answer) < 0 ||
+        json_answer_parts(PyTuple_GET_ITEM(tuple, 7), &rules->json_answer) < 0)
         return -1;
-    if (!number_of(PyTuple_GET_ITEM(tuple, 7), 0, INT64_MAX, &rules->body_size_max)) {
+    if (!number_of(PyTuple_GET_ITEM(tuple, 8), 0, INT64_MAX, &rules->body_size_max)) {
         PyErr_SetString(PyExc_ValueError, "the limit of bodies is out of range");
         return -1;
     }
@@ -521,9 +399,9 @@ read_rules(PyObject *tuple, Rules *rules)
 }
 
 static PyObject *
-pack_run(Run *run, Span data, size_t frame_size_max, size_t header_size_max, PyObject *touched)
+pack_run(Run *run, Span data, FrameLimits limits, PyObject *touched)
 {
-    Py_ssize_t position = read_run(run, data, frame_size_max, header_size_max);
+    Py_ssize_t position = read_run(run, data, limits);
     if (position < 0)
         return NULL;
     if (run->count == 0)
@@ -540,37 +418,42 @@ pack_run(Run *run, Span data, size_t frame_size_max, size_t header_size_max, PyO
     return packed;
 }
 
-/* pack_sends(rules, header_size_max, data, frame_size_max, born_host, store_ms, physical_offset,
-              file_end, touched) -> None: not for me, or what `write_run` returns */
+/* pack_sends(rules, header_size_max, data, position, frame_size_max, born_host, store_ms,
+              physical_offset, file_end, touched) -> None: not for me, or what `write_run` returns */
 PyObject *
 pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     Run run = {.state = state_of(module)};
     Span data;
-    int64_t header_size_max, frame_size_max;
+    int64_t header_size_max, frame_size_max, position;
     PyObject *touched;
-    if (argument_count("pack_sends", count, 9) < 0 || read_rules(arguments[0], &run.rules) < 0 ||
-        bytes_argument(arguments[2], &data) < 0 || bytes_argument(arguments[4], &run.born_host) < 0)
+    if (argument_count("pack_sends", count, 10) < 0 || read_rules(arguments[0], &run.rules) < 0 ||
+        bytes_argument(arguments[2], &data) < 0 || bytes_argument(arguments[5], &run.born_host) < 0)
         return NULL;
-    touched = arguments[8];
+    touched = arguments[9];
     if (!PyList_CheckExact(touched)) {
         PyErr_SetString(PyExc_TypeError, "pack_sends() appends to a list");
         return NULL;
     }
     if (!number_of(arguments[1], 0, INT32_MAX, &header_size_max) ||
-        !number_of(arguments[3], 0, INT32_MAX, &frame_size_max) ||
-        !number_of(arguments[5], 0, INT64_MAX, &run.store_ms) ||
-        !number_of(arguments[6], 0, INT64_MAX / 2, &run.physical_offset) ||
-        !number_of(arguments[7], -1, INT64_MAX / 2, &run.file_end) ||
+        !number_of(arguments[3], 0, (int64_t)data.size, &position) ||
+        !number_of(arguments[4], 0, INT32_MAX, &frame_size_max) ||
+        !number_of(arguments[6], 0, INT64_MAX, &run.store_ms) ||
+        !number_of(arguments[7], 0, INT64_MAX / 2, &run.physical_offset) ||
+        !number_of(arguments[8], -1, INT64_MAX / 2, &run.file_end) ||
         run.born_host.size != HOST_SIZE || run.rules.store_host.size != HOST_SIZE ||
         run.rules.id_prefix.size > ID_PREFIX_MAX || needs_pure_record(run.rules.added) ||
         find_bytes(run.rules.added, TEXT("UNIQ_KEY\1")) ||
         find_bytes(run.rules.added, TEXT("KEYS\1")))
         Py_RETURN_NONE;
-    PyObject *packed =
-        pack_run(&run, data, (size_t)frame_size_max, (size_t)header_size_max, touched);
+    data.bytes += position;
+    data.size -= (size_t)position;
+    run.unescaped.size_max = data.size;
+    FrameLimits limits = {(size_t)frame_size_max, (size_t)header_size_max};
+    PyObject *packed = pack_run(&run, data, limits, touched);
     for (Py_ssize_t at = 0; at < run.count; at++)
         release_send(&run.sends[at]);
     PyMem_Free(run.sends);
+    PyMem_Free(run.unescaped.bytes);
     return packed;
 }

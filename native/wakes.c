@@ -10,13 +10,13 @@
 
 #define CHANNELS_MAX 64 /* connections that one call answers */
 #define ANSWER_SIZE_MAX (64 * 1024) /* larger ones are sent from the log without a copy */
-#define JSON_SLOT_MAX 20
+#define DECIMAL_SIZE 20
 
 /* The broker's tables and limits; see `WakeRules` in broker/processors/pull_wakes.py. Borrowed. */
 typedef struct {
     PyObject *held, *queues, *topics, *groups, *views;
     AnswerParts binary;
-    Span json[5]; /* what stands before, between and after the three values and the opaque */
+    JsonAnswerParts json;
     int64_t file_size, near, size_max, count_max, queue_file_count;
 } Rules;
 
@@ -208,59 +208,30 @@ find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Fou
 
 /* ---- the answer ------------------------------------------------------------------------ */
 
-static size_t
-json_size(const Span parts[5], const Span values[4])
-{
-    size_t size = FRAME_START_SIZE;
-    for (int part = 0; part < 5; part++)
-        size += parts[part].size;
-    for (int value = 0; value < 4; value++)
-        size += values[value].size;
-    return size;
-}
-
-static uint8_t *
-write_json(uint8_t *at, const Span parts[5], const Span values[4], size_t body_size)
-{
-    size_t header_size = json_size(parts, values) - FRAME_START_SIZE;
-    at = store_u32(at, (uint32_t)(4 + header_size + body_size));
-    at = store_u32(at, (uint32_t)header_size);
-    for (int part = 0; part < 5; part++) {
-        at = store_bytes(at, parts[part].bytes, parts[part].size);
-        if (part < 4)
-            at = store_bytes(at, values[part].bytes, values[part].size);
-    }
-    return at;
-}
-
-/* Append the answer's header to a buffer with room for the records, too; -1: no memory. */
+/* Append the answer's header to a buffer, with room for the records; -1: no memory. */
 static int
 append_head(const Rules *rules, const HeldPull *pull, const Queue *queue, const Found *found,
             Buffer *answers)
 {
-    uint8_t digits[4][JSON_SLOT_MAX + 1];
+    uint8_t digits[3][DECIMAL_SIZE];
     uint64_t numbers[3] = {(uint64_t)(pull->queue_offset + found->count),
                            (uint64_t)queue->min_offset, (uint64_t)queue->max_offset};
-    Span values[4];
+    Span values[3];
     for (int value = 0; value < 3; value++)
         values[value] = (Span){digits[value], write_decimal(digits[value], numbers[value])};
-    int is_negative = pull->opaque < 0;
-    digits[3][0] = '-';
-    values[3] = (Span){digits[3], (size_t)is_negative};
-    values[3].size += write_decimal(digits[3] + is_negative,
-                                    (uint64_t)(is_negative ? -pull->opaque : pull->opaque));
     size_t body_size = (size_t)found->size;
-    size_t size = pull->serialize_type ? answer_size(&rules->binary, values)
-                                       : json_size(rules->json, values);
-    if (buffer_reserve(answers, size + body_size) < 0)
-        return -1;
-    uint8_t *at = answers->bytes + answers->size;
-    if (pull->serialize_type)
-        write_answer(at, &rules->binary, (uint32_t)pull->opaque, values, body_size);
-    else
-        write_json(at, rules->json, values, body_size);
-    answers->size += size;
-    return 0;
+    if (pull->serialize_type == JSON) {
+        if (add_json_answer(answers, &rules->json, (uint32_t)pull->opaque, values, body_size) < 0)
+            return -1;
+    } else {
+        size_t size = answer_size(&rules->binary, values);
+        if (buffer_reserve(answers, size) < 0)
+            return -1;
+        write_answer(answers->bytes + answers->size, &rules->binary, (uint32_t)pull->opaque,
+                     values, body_size);
+        answers->size += size;
+    }
+    return buffer_reserve(answers, body_size);
 }
 
 /* The answers to a connection; NULL: there are too many connections. */
@@ -464,16 +435,9 @@ read_rules(PyObject *tuple, Rules *rules)
             return -1;
         }
     }
-    PyObject *json = PyTuple_GET_ITEM(tuple, 6);
-    if (answer_parts(PyTuple_GET_ITEM(tuple, 5), &rules->binary) < 0)
+    if (answer_parts(PyTuple_GET_ITEM(tuple, 5), &rules->binary) < 0 ||
+        json_answer_parts(PyTuple_GET_ITEM(tuple, 6), &rules->json) < 0)
         return -1;
-    if (!PyTuple_CheckExact(json) || PyTuple_GET_SIZE(json) != 5) {
-        PyErr_SetString(PyExc_TypeError, "an answer in JSON has five parts");
-        return -1;
-    }
-    for (Py_ssize_t at = 0; at < 5; at++)
-        if (bytes_argument(PyTuple_GET_ITEM(json, at), &rules->json[at]) < 0)
-            return -1;
     if (!number_of(PyTuple_GET_ITEM(tuple, 7), 1, INT64_MAX / 2, &rules->file_size) ||
         !number_of(PyTuple_GET_ITEM(tuple, 8), 0, INT64_MAX / 2, &rules->near) ||
         !number_of(PyTuple_GET_ITEM(tuple, 9), 0, INT32_MAX, &rules->size_max) ||

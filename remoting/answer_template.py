@@ -53,8 +53,7 @@ class AnswerTemplate:
     Attributes:
       binary_parts: what all binary answers share: all up to the fields, with zeros for their sizes
         and the opaque; the names; the constants.
-      json_parts: what all headers in JSON share: the text before, between and after the values and
-        the opaque.
+      json_parts: the pieces of all JSON headers: before each value, before the opaque, after it.
     """
 
     __slots__ = (
@@ -84,10 +83,10 @@ class AnswerTemplate:
         filled = dict.fromkeys(names, _MARK) | dict(constants)
         sample = RemotingCommand(code, filled, flag=RESPONSE_FLAG, remark=remark)
         start, end = encode_head(sample, 0)[8:].split(b'"opaque":0,')
-        *before, last = (start + b'"opaque":').split(_MARK.encode())
-        self.json_parts: tuple[bytes, ...] = (*before, last, b"," + end)
-        self._json_start = b"%b".join([part.replace(b"%", b"%%") for part in (*before, last)])
+        start += b'"opaque":'
         self._json_end = b"," + end
+        self.json_parts: tuple[bytes, ...] = (*start.split(_MARK.encode()), self._json_end)
+        self._json_start = start.replace(b"%", b"%%").replace(_MARK.encode(), b"%b")
         raw_names = [_INT16.pack(len(name)) + name.encode("ascii") for name in names]
         self._binary_names = tuple(raw_names)
         self._binary_end = encode_ext_fields(constants)

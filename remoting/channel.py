@@ -100,11 +100,11 @@ TakePulls = Callable[[bytes, int, int, "Channel", list[RemotingCommand]], int]
 
 
 class RunProcessor(NamedTuple):
-    """Serves runs of usual requests at the beginning of received bytes, before they are decoded.
+    """Serves runs of usual requests among the received bytes, before they are decoded.
 
     Attributes:
-      serve: (data, frame_size_max, channel) -> the size of the run's frames, and how many they are;
-        (0, 0): none, and nothing was changed.
+      serve: (data, position of the first one, frame_size_max, channel) -> the size of the run's
+        frames, and how many they are; (0, 0): none, and nothing was changed.
       replaced: the processors of these requests, by code. While a server's table has others, such
         as those that the embedded broker's faults wrap, no run is served.
       take_pulls: (data, position, frame_size_max, channel, commands) -> the position after the
@@ -112,7 +112,7 @@ class RunProcessor(NamedTuple):
         pulls are decoded.
     """
 
-    serve: Callable[[bytes, int, Channel], tuple[int, int]]
+    serve: Callable[[bytes, int, int, Channel], tuple[int, int]]
     replaced: Mapping[int, Processor]
     take_pulls: TakePulls | None = None
 

@@ -12,7 +12,7 @@ The binary header is `ROCKETMQ_HEADER` below; the JSON one an object with the me
 
 Pure: bytes in, commands out. This is on the hot path, so there is no object per field, and the
 layout of binary headers is cached (`header_layouts.py`). Where the C extension is built, it decodes
-the usual frames at the beginning of each burst, and the code here the rest.
+the usual frames, and the code here the rest.
 
 Source: RocketMQ 5.3.3 remoting/protocol/RemotingCommand.java, RocketMQSerializable.java,
 remoting/netty/NettyDecoder.java; frames recorded from 4.9.7 and 5.5.0.
@@ -179,24 +179,23 @@ _decode_json_header = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
-DecodeUsual = Callable[[bytes, int, int, list[RemotingCommand]], int]
-"""Decodes usual frames of received bytes: (data, position of the first frame, frame_size_max, the
-list to append the commands to). Returns the position of the first frame that it leaves to
-`FrameDecoder`."""
+DecodeUsual = Callable[[bytes, int, int, bool, list[RemotingCommand]], int]
+"""Decodes usual frames of received bytes: (data, position of the first frame, frame_size_max,
+has_runs, the list to append the commands to). Returns the position of the first frame that it
+leaves to `FrameDecoder`; with has_runs, `~position` of one that may begin a run."""
 
-TakeFirst = Callable[[bytes], int]
-"""Serves requests at the beginning of received bytes before they are decoded; returns the size of
-their frames."""
+TakeRun = Callable[[bytes, int], int]
+"""Serves the requests at a position of received bytes before they are decoded; returns the size of
+their frames, 0 if it serves none."""
 
 TakePulls = Callable[[bytes, int, list[RemotingCommand]], int]
-"""Takes the pulls at a position of received bytes: serves them if the list is empty, or decodes
-them and appends them to the list. Returns the position after them."""
+"""Serves the pulls at a position, or appends them to the list; returns the position after them."""
 
 
-def usual_frames(native: Extension | None) -> DecodeUsual:
-    """The C extension's `decode_frames`; without the extension, a function that leaves all."""
+def usual_frames(native: Extension | None) -> DecodeUsual | None:
+    """The C extension's `decode_frames`; None without the extension."""
     if native is None:
-        return lambda data, position, frame_size_max, commands: position
+        return None
     return partial(
         native.decode_frames, RemotingCommand, NO_EXT_FIELDS, HEADER_SIZE_MAX, EXT_FIELDS_MAX
     )
@@ -217,27 +216,33 @@ class FrameDecoder:
     Attributes:
       error: the first fault; None: there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
-      take_first: called with bytes that begin with a frame; None: all frames are decoded.
-      take_pulls: called after `take_first`; None: all pulls are decoded.
+      take_run: serves the runs of requests among the received bytes; None: all are decoded.
+      take_pulls: takes the pulls at the beginning of received bytes; None: all are decoded.
+      is_paused: the last command is followed by a run, and `resume` returns the commands after it.
+        The run must be served after all commands before it.
     """
 
     __slots__ = (
         "_needed",
         "_pieces",
+        "_rest",
         "error",
         "frame_size_max",
+        "is_paused",
         "partial_size",
-        "take_first",
         "take_pulls",
+        "take_run",
     )
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
         self.error: RemoteProtocolError | None = None
         self.partial_size = 0
+        self.take_run: TakeRun | None = None
+        self.is_paused = False
+        self._rest = (b"", 0)  # where to resume
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
-        self.take_first: TakeFirst | None = None
         self.take_pulls: TakePulls | None = None
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
@@ -250,17 +255,44 @@ class FrameDecoder:
                 return []
             data = b"".join(self._pieces)
             self.clear()
+        return self._decode(data, 0)
+
+    def resume(self) -> list[RemotingCommand]:
+        """After a pause: have the run served; return the commands after it, up to the next one."""
+        data, position = self._rest
+        self.is_paused, self._rest = False, (b"", 0)
+        return self._decode(data, position)
+
+    def _decode(self, data: bytes, position: int) -> list[RemotingCommand]:
+        """The commands from a position on, up to a run, or the end."""
         commands: list[RemotingCommand] = []
-        position = 0 if self.take_first is None else self.take_first(data)
         if self.take_pulls is not None:
             position = self.take_pulls(data, position, commands)
-        position = _decode_usual(data, position, self.frame_size_max, commands)
+        frame_size_max, take_run = self.frame_size_max, self.take_run
+        decode_usual, has_runs = _decode_usual, take_run is not None
         size = len(data)
+        left_size, is_run = -1, False
         try:
             while size - position >= 8:
+                # What the extension leaves comes in bursts with headers of one size: ask it once.
+                if decode_usual is not None and data[position + 7] != left_size:
+                    position = decode_usual(data, position, frame_size_max, has_runs, commands)
+                    is_run = position < 0
+                    if is_run and take_run is not None:
+                        position = ~position
+                        if commands:
+                            self.is_paused, self._rest = True, (data, position)
+                            return commands
+                        run_size = take_run(data, position)
+                        if run_size:
+                            position += run_size
+                            continue
+                        # It is no run after all, or its store has no room in this file.
+                    if size - position < 8:
+                        break
                 length, mark = _unpack_start(data, position)
                 header_size = mark & 0xFFFFFF
-                if header_size > length - 4 or length > self.frame_size_max:
+                if header_size > length - 4 or length > frame_size_max:
                     self._refuse_start(length, header_size, position)
                 if header_size > HEADER_SIZE_MAX:
                     reason = f"header of {header_size} bytes, the limit is {HEADER_SIZE_MAX}"
@@ -275,6 +307,7 @@ class FrameDecoder:
                     else _decode_text(data, start, start + header_size, end, mark >> 24)
                 )
                 position = end
+                left_size = -1 if is_run else mark & 0xFF
             self._keep(data, position)
         except RemoteProtocolError as error:
             # Without the traceback, whose frames would keep `data` alive until a full collection.

@@ -114,7 +114,7 @@ class Connection:
         self._session = self.channel.session
         self._run_count = 0  # requests of the current burst that were served as a run
         if runs is not None:
-            self._session.take_first(partial(self._take_run, runs))
+            self._session.take_runs(partial(self._take_run, runs))
             if runs.take_pulls is not None:
                 self._session.take_pulls(partial(self._take_pulls, runs, runs.take_pulls))
         self._scope = trio.CancelScope()
@@ -230,7 +230,11 @@ class Connection:
             events = session.receive_data(data)
             if events:
                 self._has_frames = True
-                self._process(events)
+                answers = self._process(events)
+                if session.is_paused:
+                    events = self._resume(events, answers)
+                if answers:
+                    self.channel.write_all(answers)
             if session.partial_size != self._partial_size:
                 self._count_partial_frame()
         except MemoryError:
@@ -243,14 +247,33 @@ class Connection:
         if session.state is _FAILED:
             self._wake()
 
-    def _take_run(self, runs: RunProcessor, data: bytes) -> int:
-        """Serve the usual requests at the beginning of `data`; returns the size of their frames."""
+    def _resume(
+        self, first: Sequence[Event[CallWaiter]], answers: list[bytes]
+    ) -> Sequence[Event[CallWaiter]]:
+        """Serve the runs of a burst that come after other requests, and the requests after them.
+
+        Args:
+          first: the requests before the first such run.
+          answers: takes the answers.
+        Returns: all events of the burst.
+        """
+        session = self._session
+        events = [*first]
+        while session.is_paused:
+            more = session.resume()
+            answers += self._process(more)
+            events += more
+        return events
+
+    def _take_run(self, runs: RunProcessor, data: bytes, position: int) -> int:
+        """Serve the run at a position of `data`; returns the size of its frames."""
         for code, process in runs.replaced.items():
             if self._processors.get(code) is not process:
                 return 0
-        size, self._run_count = runs.serve(data, self._limits.frame_size_max, self.channel)
-        if size:
+        size, count = runs.serve(data, position, self._limits.frame_size_max, self.channel)
+        if count:
             self._has_frames = True
+            self._run_count += count
         return size
 
     def _take_pulls(
@@ -280,7 +303,8 @@ class Connection:
         """Wake the connection's task after a close, a failure, or a full outbox."""
         self._attention.set()
 
-    def _process(self, events: Sequence[Event[CallWaiter]]) -> None:
+    def _process(self, events: Sequence[Event[CallWaiter]]) -> list[bytes]:
+        """Pass requests to their processors. Returns: the answers, to be written in this turn."""
         channel = self.channel
         processors = self._processors
         answers: list[bytes] = []
@@ -311,8 +335,7 @@ class Connection:
                 self._start_deferred(request, answer)
             elif isinstance(answer, RemotingCommand):
                 answers.append(_encoded(answer, request, channel))
-        if answers:
-            channel.write_all(answers)
+        return answers
 
     def _note_response(self, event: Event[CallWaiter]) -> None:
         if isinstance(event, Answered):
@@ -365,7 +388,7 @@ class Connection:
             self._deferred_count -= 1
             turn.active = True
             try:
-                self._process([request])
+                channel.write_all(self._process([request]))
             finally:
                 turn.end()
 

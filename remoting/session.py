@@ -41,8 +41,8 @@ from .codec import (
     RESPONSE_FLAG,
     FrameDecoder,
     RemotingCommand,
-    TakeFirst,
     TakePulls,
+    TakeRun,
     encode,
 )
 from .errors import (
@@ -243,9 +243,9 @@ class Session(Generic[W]):
         self.next_due_s = min([each.due_s for each in pending.values()], default=inf)
         return unanswered
 
-    def take_first(self, take: TakeFirst) -> None:
-        """Let a function serve requests at the beginning of received bytes, without events."""
-        self._decoder.take_first = take
+    def take_runs(self, take: TakeRun) -> None:
+        """Let a function serve runs of requests among the received bytes, without events."""
+        self._decoder.take_run = take
 
     def take_pulls(self, take: TakePulls) -> None:
         """Let a function serve or decode pulls among the received bytes."""
@@ -260,10 +260,27 @@ class Session(Generic[W]):
         """
         if self.state is not _OPEN:
             return []
+        return self._events(self._decoder.receive_data(data))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a run follows the last events, and `resume` returns the events after it."""
+        return self._decoder.is_paused
+
+    def resume(self) -> Sequence[Event[W]]:
+        """After a pause, and once the events before it are processed: have the run served.
+
+        Returns: the events after it, of bytes that came before a `close`, too.
+        """
+        commands = self._decoder.resume()
+        if self.state is State.CLOSED:
+            self._decoder.clear()
+        return self._events(commands)
+
+    def _events(self, commands: list[RemotingCommand]) -> Sequence[Event[W]]:
         decoder = self._decoder
-        commands = decoder.receive_data(data)
         self.partial_size = decoder.partial_size
-        if decoder.error is not None:
+        if decoder.error is not None and self.state is _OPEN:
             self.state = State.FAILED
         # A server's bursts are requests only, for which this loop is the only cost.
         for command in commands:

@@ -1,4 +1,4 @@
-"""Runs of sends: the plain sends at the beginning of a burst, served by the C extension.
+"""Runs of sends: plain sends one after the other in a burst, served by the C extension.
 
 `SendMessageProcessor` serves all others, and is the specification of these.
 """
@@ -15,9 +15,7 @@ from .added_properties import AddedProperties
 from .send_topics import SendTopics
 from .send_turn import SendTurn
 
-_BINARY: Final = 1
 RUN_CODES: Final = (int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_MESSAGE_V2))
-_SENDS: Final = frozenset(code.to_bytes(2, "big") for code in RUN_CODES)
 _NONE: Final = (0, 0)
 
 
@@ -43,24 +41,20 @@ class SendRunProcessor:
             store_host=turn.store_host,
             id_prefix=turn.id_prefix,
             answer_parts=turn.answer_parts,
+            json_answer_parts=turn.json_answer_parts,
         )
 
-    def process_run(self, data: bytes, frame_size_max: int, channel: Channel) -> tuple[int, int]:
-        """Serve the run at the beginning of received bytes; see `RunProcessor.serve`."""
-        # A binary header, of a send: code and serialization are always at the same place. Of an
-        # incomplete frame there is no run, and no turn of sends begins.
-        if (
-            data[8:10] not in _SENDS or data[4] != _BINARY
-            or int.from_bytes(data[:4], "big") > len(data) - 4
-        ):  # fmt: skip
-            return _NONE
+    def process_run(
+        self, data: bytes, position: int, frame_size_max: int, channel: Channel
+    ) -> tuple[int, int]:
+        """Serve the run at a position of received bytes; see `RunProcessor.serve`."""
         turn = self._turn
         if channel is not turn.channel:
             try:
                 turn.begin(channel)
             except RequestRefused:  # each send is refused, one by one
                 return _NONE
-        run = self._append(self._rules, data, frame_size_max, channel.remote_host)
+        run = self._append(self._rules, data, position, frame_size_max, channel.remote_host)
         if run is None:
             return _NONE
         turn.accept_run(run)

@@ -159,6 +159,11 @@ class SendTurn:
         """What all answers of `accept` with a binary header share."""
         return self._ok.binary_parts
 
+    @property
+    def json_answer_parts(self) -> tuple[bytes, ...]:
+        """What all answers of `accept` with a JSON header share."""
+        return self._ok.json_parts
+
     def accept_run(self, run: AppendedRun) -> None:
         """Keep the answers to a run of sends, all of which wait for disk and slaves."""
         self._keep(run, run.answers, run.send_count)
@@ -309,7 +314,7 @@ class SendTurn:
 def _refused(request: _Request, refusal: RequestRefused) -> bytes:
     """The answers that replace those of a request whose turn could not be written."""
     if isinstance(request, AppendedRun):
-        # The answers have the opaques, and a run has only sends with a binary header.
+        # The answers have the opaques and serializations; oneway sends have none.
         answers = FrameDecoder().receive_data(request.answers)
         return b"".join([encode(each.answer(refusal.code, refusal.remark)) for each in answers])
     return b"" if request.is_oneway else encode(request.answer(refusal.code, refusal.remark))

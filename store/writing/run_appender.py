@@ -27,7 +27,7 @@ class SendRules(NamedTuple):
       added: the properties that the broker appends to each message's.
       store_host: of the records, 8 bytes.
       id_prefix: the store host in hexadecimal digits, with which each message id begins.
-      answer_parts: see `AnswerTemplate.binary_parts`.
+      answer_parts, json_answer_parts: see `AnswerTemplate.binary_parts` and `json_parts`.
       body_size_max: bytes.
     """
 
@@ -38,6 +38,7 @@ class SendRules(NamedTuple):
     store_host: bytes
     id_prefix: bytes
     answer_parts: tuple[bytes, ...]
+    json_answer_parts: tuple[bytes, ...]
     body_size_max: int
 
 
@@ -47,7 +48,7 @@ class AppendedRun(NamedTuple):
     Attributes:
       size: bytes of its frames.
       send_count: at least one.
-      answers: the frames of their answers, one after the other.
+      answers: the frames of their answers, one after the other; oneway sends have none.
     """
 
     size: int
@@ -86,21 +87,23 @@ class RunAppender:
         store_host: bytes,
         id_prefix: bytes,
         answer_parts: tuple[bytes, ...],
+        json_answer_parts: tuple[bytes, ...],
     ) -> SendRules:
         """The rules for `append`; see `SendRules`."""
         return SendRules(
             topics, checked, self._queues, added, store_host, id_prefix, answer_parts,
-            self._body_size_max,
+            json_answer_parts, self._body_size_max,
         )  # fmt: skip
 
     def append(
-        self, rules: SendRules, data: bytes, frame_size_max: int, born_host: bytes
+        self, rules: SendRules, data: bytes, position: int, frame_size_max: int, born_host: bytes
     ) -> AppendedRun | None:
-        """Append the run at the beginning of received bytes.
+        """Append the run at a position of received bytes.
 
         Args:
           rules: from `rules`.
-          data: received bytes; the first one begins a frame.
+          data: received bytes.
+          position: of a frame.
           frame_size_max: bytes of the largest accepted frame, without its length word.
           born_host: of the records.
 
@@ -109,8 +112,8 @@ class RunAppender:
         burst = self._burst
         first = burst.append_offset
         packed = self._pack_sends(
-            rules, HEADER_SIZE_MAX, data, frame_size_max, born_host, burst.now_ms, first,
-            burst.file_end, burst.touched,
+            rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host, burst.now_ms,
+            first, burst.file_end, burst.touched,
         )  # fmt: skip
         if packed is None:
             return None

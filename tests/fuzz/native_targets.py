@@ -26,8 +26,9 @@ from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.message_appender import MessageAppender
 
-from ..native.frames import JSON, ROCKETMQ, batch_entry, frame
+from ..native.frames import JSON, ROCKETMQ, batch_entry, frame, odd_json_frame, whole
 from ..native.player import PEERS, play
+from ..native.test_json_header import check, fields_of
 from ..native.traffic import KINDS, Traffic
 from ..store.support import HOST, HOST_V6, open_store
 
@@ -120,6 +121,14 @@ def _decoded(pieces: list[bytes], extension: Extension | None) -> tuple[object, 
     ]
     error = decoder.error and (decoder.error.reason, decoder.error.position)
     return commands, fields, error, decoder.partial_size
+
+
+def json_headers(random: Random, material: Material, extension: Extension) -> None:
+    """A send with a JSON header, in an odd form or damaged; `check` compares."""
+    code, flag = random.choice((310, 10)), random.choice((0, 0, 2, 1))
+    data = odd_json_frame(random, code, fields_of(random, code), b"x", opaque=-1, flag=flag)
+    check(data)
+    check(whole(mutated(random, data[8:]), b"", JSON))
 
 
 NAMES: Final = (b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY", b"A", b"AB", b"\xff")
@@ -341,7 +350,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
-    (frames, 100), (find_property, 200), (batches, 50), (index, 50), (answers, 50), (pulls, 100),
-    (joins, 100), (arguments, 200), (broker, 1),
+    (frames, 100), (json_headers, 100), (find_property, 200), (batches, 50), (index, 50),
+    (answers, 50), (pulls, 100), (joins, 100), (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

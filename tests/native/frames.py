@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
 
 JSON, ROCKETMQ = 0, 1
 
@@ -64,6 +66,81 @@ def whole(header: bytes, body: bytes, serialize_type: int = ROCKETMQ) -> bytes:
     """A frame around a header."""
     mark = serialize_type << 24 | len(header)
     return struct.pack(">iI", 4 + len(header) + len(body), mark) + header + body
+
+
+NUMBERS: Final = (
+    "0", "-0", "01", "-1", "1.0", "1e1", "+1", "310", "10", "2147483647", "2147483648",
+    "-2147483648", "-2147483649", "99999999999", "", "null", '"1"', "true", "0x1",
+)  # fmt: skip
+SPACES: Final = ("", "", " ", "\n", "\t", "\r ", "  ")
+ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\t": "\\t", "\b": "\\b"}
+
+
+def odd_json_frame(
+    random: Random, code: int, fields: Mapping[str, str], body: bytes, *, opaque: int, flag: int
+) -> bytes:
+    """A frame with a JSON header in any form that JSON allows, and now and then in another."""
+    values = [(name, _odd_string(random, text)) for name, text in fields.items()]
+    members = [
+        ("code", str(code)),
+        ("extFields", _odd_object(random, values)),
+        ("flag", str(flag)),
+        ("language", random.choice(('"JAVA"', '"GO"', '"CPP"', '"X"', '""', "1"))),
+        ("opaque", str(opaque)),
+        ("serializeTypeCurrentRPC", random.choice(('"JSON"', '"ROCKETMQ"', '""'))),
+        ("version", random.choice(("401", "0", "-1", random.choice(NUMBERS)))),
+    ]
+    if random.random() < 0.3:
+        members.append(("remark", random.choice(("null", '""', '"text"', "0"))))
+    if random.random() < 0.2:
+        members.append((random.choice(("more", "code", "flag", "extFields")), "0"))
+    if random.random() < 0.2:
+        at = random.randrange(len(members))
+        members[at] = (members[at][0], random.choice((*NUMBERS, "{}", "[]")))
+    if random.random() < 0.2:
+        del members[random.randrange(len(members))]
+    if random.random() < 0.3:
+        random.shuffle(members)
+    text = random.choice(SPACES) + _odd_object(random, members) + random.choice(SPACES)
+    if random.random() < 0.25:
+        at = random.randrange(len(text) + 1)
+        odd = random.choice(
+            ('"', "\\", "\x00", "\x1f", "\x7f", ",", "}", "{", "é", "\ud800", "\\u00e9")
+        )
+        text = text[:at] + odd + text[at:]
+    return whole(text.encode("utf-8", "surrogatepass"), body, JSON)
+
+
+def _odd_object(random: Random, members: Sequence[tuple[str, str]]) -> str:
+    is_spaced, comma = random.random() < 0.3, ","
+
+    def space() -> str:
+        return random.choice(SPACES) if is_spaced else ""
+
+    texts = [
+        f"{space()}{_odd_string(random, name)}{space()}:{space()}{value}{space()}"
+        for name, value in members
+    ]
+    if random.random() < 0.02:
+        comma = random.choice((",,", ";", ", ,", " "))
+    return "{" + comma.join(texts) + random.choice(("}",) * 50 + (",}", "", "}}"))
+
+
+def _odd_string(random: Random, text: str) -> str:
+    share = random.choice((0.0, 0.0, 0.0, 0.1))
+    pieces = []
+    for character in text:
+        if character < " " or character in '"\\' or random.random() < share:
+            form = random.choice(("\\u{:04x}", "\\u{:04X}", "short"))
+            if form == "short" and character in ESCAPES:
+                pieces.append(ESCAPES[character])
+            elif ord(character) > 0xFFFF:
+                pieces.append(character)
+            else:
+                pieces.append(form.replace("short", "\\u{:04x}").format(ord(character)))
+        else:
+            pieces.append(character)
+    return '"' + "".join(pieces) + '"'
 
 
 def batch_entry(

@@ -41,10 +41,18 @@ SEND: Final = {
 }  # fmt: skip
 
 
-def decode(data: bytes) -> None:
+def decode(data: bytes, has_runs: bool = False) -> None:
     assert native.extension is not None
     native.extension.decode_frames(
-        RemotingCommand, NO_EXT_FIELDS, HEADER_SIZE_MAX, EXT_FIELDS_MAX, data, 0, 1 << 20, []
+        RemotingCommand,
+        NO_EXT_FIELDS,
+        HEADER_SIZE_MAX,
+        EXT_FIELDS_MAX,
+        data,
+        0,
+        1 << 20,
+        has_runs,
+        [],
     )
 
 
@@ -82,7 +90,9 @@ class BadQueue(Queue):
         super().__setattr__(name, value)
 
 
-PARTS: Final = AnswerTemplate(("msgId", "queueId", "queueOffset")).binary_parts
+TEMPLATE: Final = AnswerTemplate(("msgId", "queueId", "queueOffset"))
+PARTS: Final = TEMPLATE.binary_parts
+JSON_PARTS: Final = TEMPLATE.json_parts
 GIVEN: Final = (HOST, PROPERTIES, RemotingCommand, NO_EXT_FIELDS, Topic, Queue.topic_field, None, 1)
 _bodies = [
     batch_entry(b"body", PROPERTIES),
@@ -90,12 +100,15 @@ _bodies = [
     batch_entry(b"", b"", claimed=-1),
 ]
 _frames = [
-    frame(310, SEND, b"body") * 3,
+    frame(310, SEND, b"body") + frame(310, SEND, flag=2) + frame(310, SEND, serialize_type=0),
     whole(binary_header(310, binary_fields([(b"a", b"b"), (b"\xff", b"\xff" * 70)])), b"x") * 2,
     whole(binary_header(310, binary_fields([(b"a", b"b")])[:-1] + b"\xff"), b""),
     whole(binary_header(310, binary_fields([(b"%d" % n, b"x") for n in range(40)])), b""),
     frame(310, {}, b"body"),
+    frame(310, SEND, b"body", serialize_type=0),
+    frame(310, SEND | {"f": "4", "a": "\x07"}, b"body", serialize_type=0),
 ]
+ASK: Final = frame(30, {"topic": "T"})
 
 
 def pack_sends(queue: Queue) -> None:
@@ -103,10 +116,13 @@ def pack_sends(queue: Queue) -> None:
     assert native.extension is not None
     queue.tail.clear()
     queue.next_offset = 1 << 20
-    rules = ({"T": Topic}, {"O"}, {("T", 0): queue}, b"A\x01b\x02", HOST, b"0" * 16, PARTS, 1 << 20)
+    rules = (
+        {"T": Topic}, {"O"}, {("T", 0): queue}, b"A\x01b\x02", HOST, b"0" * 16, PARTS, JSON_PARTS,
+        1 << 20,
+    )  # fmt: skip
     for data, is_run in ((_frames[0], True), (_frames[1], False)):
         packed = native.extension.pack_sends(
-            rules, HEADER_SIZE_MAX, data, 1 << 20, HOST, 1, 0, 1 << 20, []
+            rules, HEADER_SIZE_MAX, b"--" + data, 2, 1 << 20, HOST, 1, 0, 1 << 20, []
         )
         assert (packed is not None) == is_run
 
@@ -126,7 +142,6 @@ STORED: Final = Object(
 )  # fmt: skip
 APART: Final = UNIT.pack(100, 50, 0) + UNIT.pack(0, 100, 0)
 VIEW: Final = memoryview(bytes(1000))
-JSON_PARTS: Final = (b'{"a":"', b'","b":"', b'","c":"', b'"},"opaque":', b"}")
 PULL: Final = {
     "consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "2", "sysFlag": "3",
     "commitOffset": "2",
@@ -182,6 +197,9 @@ def functions() -> dict[str, Callable[[], object]]:
     queue, bad_queue = Queue(), BadQueue()
     return {
         "decode_frames": lambda: [decode(data) for data in _frames],
+        "decode_frames, runs": lambda: [
+            decode(data, True) for data in (*_frames, ASK + _frames[5])
+        ],
         "find_property": lambda: [extension.find_property(PROPERTIES, n) for n in (b"KEYS", b"B")],
         "pack_batch": lambda: [pack_batch(body) for body in _bodies],
         "index_entries": lambda: extension.index_entries(items),
@@ -216,7 +234,7 @@ WRONG: Final[dict[str, tuple[object, ...]]] = {
     "join_records": (b"", VIEW, -1, 0, 0, 0),
     "take_pulls": ((), (), None, b"", 0, 0, [], []),
     "wake_pulls": (({},) * 12, [], 0),
-    "pack_sends": ((1,) * 8, 1, b"", 1, HOST, 1, 0, 1, []),
+    "pack_sends": ((1,) * 9, 1, b"", 0, 1, HOST, 1, 0, 1, []),
 }
 
 
@@ -237,7 +255,8 @@ def test_every_function_is_here() -> None:
 def references() -> list[int]:
     """References to the objects that calls share: a lost one keeps no memory by itself."""
     shared = (TERMS, CHANNEL, STORED, VIEW, Pull, HeldPull, PullFields)
-    return [sys.getrefcount(each) for each in (*GIVEN, PARTS, *PARTS, *shared)]
+    parts = (PARTS, *PARTS, JSON_PARTS, *JSON_PARTS)
+    return [sys.getrefcount(each) for each in (*GIVEN, *parts, *shared)]
 
 
 @pytest.mark.parametrize("name", list(functions()))

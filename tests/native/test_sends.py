@@ -23,6 +23,8 @@ from trocket.remoting.message_batch import encode_batch
 from trocket.store.config import BrokerRole, FlushDiskType
 from trocket.store.disk.memory_disk import Fault, MemoryDisk
 
+from .frames import odd_json_frame
+
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
 LETTERS = {
@@ -186,23 +188,34 @@ def outcome(
     disk = MemoryDisk()
 
     async def run() -> None:
-        async with embedded_broker(
-            disk, native=extension, random=Random(5), auto_create_topic_enable=True, **options
-        ) as broker:
-            near, far = trio.testing.memory_stream_pair()
-            async with trio.open_nursery() as nursery:
+        async with (
+            embedded_broker(
+                disk, native=extension, random=Random(5), auto_create_topic_enable=True, **options
+            ) as broker,
+            trio.open_nursery() as nursery,
+        ):
+
+            def connect() -> trio.abc.Stream:
+                near, far = trio.testing.memory_stream_pair()
                 assert broker.controller.server is not None
                 nursery.start_soon(broker.controller.server.serve_stream, near)
-                for number, data in enumerate(received):
-                    disk.fault = fault if number == 2 else None
-                    with trio.move_on_after(1):
+                return far
+
+            far = connect()
+            for number, data in enumerate(received):
+                disk.fault = fault if number == 2 else None
+                with trio.move_on_after(1):
+                    try:
                         await far.send_all(data)
-                    await trio.testing.wait_all_tasks_blocked()
-                    await trio.sleep(3)  # virtual: registration, index, flush
-                    with trio.move_on_after(0.01):
-                        found.answers.append(bytes(await far.receive_some()))
-                    disk.fault = None
-                nursery.cancel_scope.cancel()
+                    except trio.BrokenResourceError:  # closed after a malformed header
+                        far = connect()
+                        await far.send_all(data)
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep(3)  # virtual: registration, index, flush
+                with trio.move_on_after(0.01):
+                    found.answers.append(bytes(await far.receive_some()))
+                disk.fault = None
+            nursery.cancel_scope.cancel()
 
     trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
     found.files = {
@@ -261,27 +274,30 @@ def plain_sends(count: int, first: int = 0) -> bytes:
     )
 
 
+class Counting:
+    """The extension, with the sends of each of its runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(native.extension, name)
+
+    def pack_sends(self, *arguments: object) -> object:
+        packed = native.extension.pack_sends(*arguments)  # type: ignore[union-attr, arg-type]
+        self.runs.append(packed[1] if packed else 0)
+        return packed
+
+
 def test_a_run_fills_files_and_queues_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     received = [*setup_bursts(), *(plain_sends(300, 300 * turn) for turn in range(5))]
     options = {"mapped_file_size_commit_log": 64 * 1024, "mapped_file_size_consume_queue": 400}
     assert native.extension is not None
-    calls: list[int] = []
-
-    class Counting:
-        """The extension, with its runs counted."""
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(native.extension, name)
-
-        def pack_sends(self, *arguments: object) -> object:
-            packed = native.extension.pack_sends(*arguments)  # type: ignore[union-attr, arg-type]
-            calls.append(packed[1] if packed else 0)
-            return packed
-
+    counting = Counting()
     pure = outcome(received, None, monkeypatch, **options)
-    ours = outcome(received, Counting(), monkeypatch, **options)  # type: ignore[arg-type]
+    ours = outcome(received, counting, monkeypatch, **options)  # type: ignore[arg-type]
     assert ours == pure
-    assert sum(calls) > 300, "the rest came after the end of a log file in its burst"
+    assert sum(counting.runs) > 300, "the rest came after the end of a log file in its burst"
 
 
 def test_a_batch_of_many_messages_is_stored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,3 +372,44 @@ def test_sends_with_one_difference_are_served_alike(monkeypatch: pytest.MonkeyPa
         assert our_answers == answers, data
     for path, content in ours.files.items():
         assert content == pure.files[path], path
+
+
+def json_sends(random: Random) -> bytes:
+    """A send whose JSON header has an odd form, between usual ones."""
+    code = random.choice([310, 310, 10])
+    fields = USUAL | {"queueId": str(random.randrange(4))}
+    if random.random() < 0.3:
+        fields["properties"] = random.choice([KEY, ""]) + random.choice(STRANGE_PROPERTIES)
+    names = LETTERS if code == 310 else {"a": "producerGroup"}
+    fields = {names.get(name, name): value for name, value in fields.items()}
+    flag, opaque = random.choice([0, 0, 2, 1, -1]), random.choice([1, -1, 2**31 - 1, -(2**31)])
+    odd = odd_json_frame(random, code, fields, b"odd", opaque=opaque, flag=flag)
+    usual = send_of(USUAL, b"usual", 5, serialize_type=0)
+    return usual + odd + usual
+
+
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(st.integers(0, 2**32))
+def test_sends_with_odd_json_headers(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    random = Random(seed)
+    received = [*setup_bursts(), *(json_sends(random) for _ in range(10))]
+    assert native.extension is not None
+    pure = outcome(received, None, monkeypatch)
+    assert outcome(received, native.extension, monkeypatch) == pure
+
+
+def test_runs_begin_again_after_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = encode(RemotingCommand(30, {"topic": "T", "queueId": "0"}, opaque=7, serialize_type=1))
+    in_json = send_of(USUAL, b"", 8, serialize_type=0)
+    oneway = send_of(USUAL, b"", 9, flag=2)
+    burst = plain_sends(3) + ask + in_json + oneway + ask + ask + plain_sends(3) + ask
+    received = [*setup_bursts(), burst, burst[:-1], burst[-1:] + burst]
+    counting = Counting()
+    pure = outcome(received, None, monkeypatch)
+    ours = outcome(received, counting, monkeypatch)  # type: ignore[arg-type]
+    assert ours == pure
+    assert counting.runs[-9:] == [3, 2, 3] * 3

@@ -20,6 +20,7 @@ from .frames import (
     binary_fields,
     binary_header,
     frame,
+    odd_json_frame,
     properties,
     whole,
 )
@@ -158,6 +159,8 @@ class Traffic:
             del fields[random.choice(list(fields))]
         if random.random() < 0.03:
             fields[random.choice(("extra", "x" * 40, "имя", ""))] = random.choice(TEXTS[:6])
+        if serialize_type == JSON and random.random() < 0.4:
+            return odd_json_frame(random, code, fields, body, opaque=self._opaque, flag=flag)
         return frame(
             code, fields, body, opaque=self._opaque, flag=flag, serialize_type=serialize_type,
             remark=b"a remark" if random.random() < 0.03 else b"",

@@ -1,0 +1,202 @@
+/* Headers of sends: from a frame in either serialization to the parts of a plain send.
+
+   A plain send is a SEND_MESSAGE or SEND_MESSAGE_V2, answered or oneway, with a unique key, plain
+   or compressed, and without any property that needs a rule. Its topic and queue are still to be
+   looked up; see sends.c.
+
+   Pure Python: codec.py and `SendMessageProcessor._send`. */
+#include "native.h"
+
+#define SEND_MESSAGE 10
+#define SEND_MESSAGE_V2 310
+#define ONEWAY 2
+#define QUEUE_ID_MAX 1023
+#define BORN_DIGITS 13
+#define COMPRESSION 0x701 /* the bits of sysFlag that say how the body is compressed */
+
+/* The fields of a send's header; `bytes` is NULL where there is none. */
+typedef struct {
+    Span topic, queue_id, sys_flag, born, flag, properties, reconsume;
+} Fields;
+
+static int
+equals(Span span, const char *text, size_t size)
+{
+    return span.size == size && memcmp(span.bytes, text, size) == 0;
+}
+
+/* Where a field with this name belongs; NULL: it does not matter. */
+static Span *
+field_place(Fields *fields, Span name, int letters)
+{
+    if (letters) {
+        if (name.size != 1)
+            return NULL;
+        switch (name.bytes[0]) {
+        case 'b': return &fields->topic;
+        case 'e': return &fields->queue_id;
+        case 'f': return &fields->sys_flag;
+        case 'g': return &fields->born;
+        case 'h': return &fields->flag;
+        case 'i': return &fields->properties;
+        case 'j': return &fields->reconsume;
+        default: return NULL;
+        }
+    }
+    if (equals(name, TEXT("topic")))
+        return &fields->topic;
+    if (equals(name, TEXT("queueId")))
+        return &fields->queue_id;
+    if (equals(name, TEXT("sysFlag")))
+        return &fields->sys_flag;
+    if (equals(name, TEXT("bornTimestamp")))
+        return &fields->born;
+    if (equals(name, TEXT("flag")))
+        return &fields->flag;
+    if (equals(name, TEXT("properties")))
+        return &fields->properties;
+    if (equals(name, TEXT("reconsumeTimes")))
+        return &fields->reconsume;
+    return NULL;
+}
+
+/* The fields of a binary header; 0: they are malformed or too many. */
+static int
+read_binary_fields(Span block, int letters, Fields *fields)
+{
+    Span name, value;
+    for (int seen = 0; block.size; seen++) {
+        if (seen == FIELDS_MAX || !next_field(&block, &name, &value))
+            return 0;
+        Span *place = field_place(fields, name, letters);
+        if (place != NULL)
+            *place = value;
+    }
+    return 1;
+}
+
+static int
+is_send(int32_t code)
+{
+    return code == SEND_MESSAGE || code == SEND_MESSAGE_V2;
+}
+
+static int
+read_binary(const Frame *frame, Fields *fields, int32_t *flag, SendHeader *send)
+{
+    Span block;
+    if (!binary_fields(frame, &block))
+        return 0;
+    int32_t code = load_u16(frame->header.bytes);
+    send->opaque = load_u32(frame->header.bytes + 5);
+    *flag = (int32_t)load_u32(frame->header.bytes + 9);
+    return is_send(code) && read_binary_fields(block, code == SEND_MESSAGE_V2, fields);
+}
+
+static int
+read_json(const Frame *frame, Unescaped *unescaped, Fields *fields, int32_t *flag,
+          SendHeader *send)
+{
+    JsonHeader header;
+    if (!read_json_header(frame->header, is_send, &header, unescaped))
+        return 0;
+    send->opaque = (uint32_t)header.opaque;
+    *flag = header.flag;
+    for (int at = 0; at < header.field_count; at++) {
+        const Field *field = &header.fields[at];
+        Span *place = field_place(fields, field->name, header.code == SEND_MESSAGE_V2);
+        if (place != NULL)
+            *place = field->value;
+    }
+    return 1;
+}
+
+static int
+read_digits(Span text, uint64_t *number)
+{
+    *number = 0;
+    for (size_t at = 0; at < text.size; at++) {
+        if (text.bytes[at] < '0' || text.bytes[at] > '9')
+            return 0;
+        *number = *number * 10 + (uint64_t)(text.bytes[at] - '0');
+    }
+    return 1;
+}
+
+/* A number as Java writes it, up to four digits. */
+static int
+read_small(Span text, uint64_t max, uint32_t *number)
+{
+    uint64_t value;
+    if (text.size == 0 || text.size > 4 || (text.size > 1 && text.bytes[0] == '0') ||
+        !read_digits(text, &value) || value > max)
+        return 0;
+    *number = (uint32_t)value;
+    return 1;
+}
+
+/* The numbers as in nearly all sends. */
+static int
+read_usual_numbers(const Fields *fields, SendHeader *send)
+{
+    return read_small(fields->sys_flag, COMPRESSION, &send->sys_flag) &&
+           (send->sys_flag & ~(uint32_t)COMPRESSION) == 0 && equals(fields->flag, TEXT("0")) &&
+           (fields->reconsume.size == 0 || equals(fields->reconsume, TEXT("0"))) &&
+           fields->born.size == BORN_DIGITS && read_digits(fields->born, &send->born_ms) &&
+           read_small(fields->queue_id, QUEUE_ID_MAX, &send->queue_id);
+}
+
+/* `admission.is_special`, for properties that contain UNIQ_KEY and the byte after it. */
+static int
+is_special(Span properties)
+{
+    size_t underscores = 0;
+    if (find_bytes(properties, TEXT("DELAY")))
+        return 1;
+    for (size_t at = 0; at < properties.size; at++)
+        underscores += properties.bytes[at] == '_';
+    return underscores != 1 && (find_bytes(properties, TEXT("TRAN")) ||
+                                find_bytes(properties, TEXT("R_")) ||
+                                find_bytes(properties, TEXT("L_")));
+}
+
+static int
+is_ascii_span(Span span)
+{
+    return is_ascii(span.bytes, span.size);
+}
+
+/* Whether the properties need no rule, and TAGS and the keys are ASCII. */
+static int
+has_usual_properties(Span properties, Keys *keys)
+{
+    if (properties.size == 0 || !find_bytes(properties, TEXT("UNIQ_KEY\1")) ||
+        is_special(properties) || needs_pure_record(properties) ||
+        find_bytes(properties, TEXT("MSG_REGION\1")) ||
+        find_bytes(properties, TEXT("WAIT\1false")) || !is_utf8(properties))
+        return 0;
+    *keys = find_keys(properties);
+    return is_ascii_span(keys->tags) && is_ascii_span(keys->unique_key) &&
+           is_ascii_span(keys->keys);
+}
+
+/* Read the header of a plain send; 0: the frame is another one.
+   `unescaped` has room for the frame, and is in use as long as the send. */
+int
+read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
+{
+    Fields fields;
+    int32_t flag;
+    memset(&fields, 0, sizeof fields);
+    send->is_json = frame->serialization == JSON;
+    if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
+                        : read_binary(frame, &fields, &flag, send)) ||
+        (flag & ~ONEWAY) != 0 || !read_usual_numbers(&fields, send) ||
+        !has_usual_properties(fields.properties, &send->keys))
+        return 0;
+    send->is_oneway = flag == ONEWAY;
+    send->topic = fields.topic;
+    send->properties = fields.properties;
+    send->body = frame->body;
+    return 1;
+}
