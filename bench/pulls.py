@@ -1,8 +1,8 @@
 """Cost of pulls for a broker in a separate process: prepared frames, plain sockets.
 
 Cases: pulls of 32 x 1 KiB that find their messages, with 1 and 16 in flight on one connection; and
-1,024 queues with a held pull each, which sends wake: the work of the broker when the official
-Producer and Consumer run on a topic of 1,024 queues.
+1,024 queues, or 8, with a held pull each, which sends wake: the work of the broker when the
+official Producer and Consumer run on a topic of as many queues.
 
     python -m trocket.bench.pulls --pin
     python -m trocket.bench.pulls --pin --case wakes --beside ../before    # another checkout
@@ -182,6 +182,7 @@ class _Wakes:
         self._producer = producer
         self._consumer = consumer
         self._offsets = [0] * queue_count
+        self._burst = min(WAKES_BURST, queue_count)
         # Neighbours of a step are far from each other, as queues are with many sending threads.
         self._queues = itertools.cycle(number * 389 % queue_count for number in range(queue_count))
         self._sends = [_send_parts(queue_id) for queue_id in range(queue_count)]
@@ -208,7 +209,7 @@ class _Wakes:
         end_s = time.perf_counter() + seconds
         first = self._sent
         while time.perf_counter() < end_s:
-            queues = list(itertools.islice(self._queues, WAKES_BURST))
+            queues = list(itertools.islice(self._queues, self._burst))
             frames = []
             for queue_id in queues:
                 before, after = self._sends[queue_id]
@@ -354,12 +355,14 @@ def _full_queues(cluster: Cluster, stack: ExitStack, in_flight: int) -> Load:
     return _Pulls.of_full_queues(peer, body_size=1024, count=32, in_flight=in_flight)
 
 
-def _wakes(cluster: Cluster, stack: ExitStack) -> Load:
-    return _Wakes(stack.enter_context(connect(cluster)), stack.enter_context(connect(cluster)))
+def _wakes(cluster: Cluster, stack: ExitStack, queue_count: int = WAKES_QUEUE_COUNT) -> Load:
+    producer, consumer = (stack.enter_context(connect(cluster)) for _ in "12")
+    return _Wakes(producer, consumer, queue_count)
 
 
 LOADS: dict[str, Callable[[Cluster, ExitStack], Load]] = {
     "wakes": _wakes,
+    "wakes-8": lambda cluster, stack: _wakes(cluster, stack, 8),
     "pull-1": lambda cluster, stack: _full_queues(cluster, stack, 1),
     "pull-16": lambda cluster, stack: _full_queues(cluster, stack, 16),
 }
@@ -399,7 +402,7 @@ def rows_of(name: str, costs: list[list[float]]) -> list[str]:
 
 def main(
     case: Annotated[
-        list[str] | None, typer.Option(help="Run wakes, pull-1 or pull-16; all by default.")
+        list[str] | None, typer.Option(help="Run one of these cases; all by default.")
     ] = None,
     seconds: Annotated[float, typer.Option(help="Measure each round for this time.")] = 3.0,
     rounds: Annotated[int, typer.Option(help="Measure each case this often.", min=1)] = 5,

@@ -95,6 +95,13 @@ class ConsumerOffsetManager:
         if self._commits % VERSION_STEP == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
 
+    def count_commits(self, count: int) -> None:
+        """Count commits that the C extension has put into the table, for its version."""
+        steps = self._commits // VERSION_STEP
+        self._commits += count
+        for _ in range(self._commits // VERSION_STEP - steps):
+            self.data_version = next_version(self.data_version, self._clock.wall_ms())
+
     def commit_within(
         self, group: str, topic: str, queue_id: int, offset: int, end: int, *, is_slave: bool
     ) -> bool:

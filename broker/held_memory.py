@@ -64,6 +64,18 @@ class HeldMemory:
         known.count += 1
         return True
 
+    def room(self, channel: Channel) -> int:
+        """Pulls without a selector of a connection that fit into the budget."""
+        return channel.memory.held_requests.room // HELD_PULL_SIZE
+
+    def take_unfiltered(self, channel: Channel, count: int) -> None:
+        """`take` of a connection's pulls without a selector, which fit."""
+        channel.memory.held_requests.take(channel, HELD_PULL_SIZE * count)
+
+    def give_back_unfiltered(self, channel: Channel, count: int) -> None:
+        """`give_back` of a connection's pulls without a selector."""
+        channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE * count)
+
     def give_back(self, pull: Pull) -> None:
         """Release the memory of a counted pull that is no longer held."""
         channel = pull.channel

@@ -66,6 +66,13 @@ K = TypeVar("K")
 Key = tuple[str, int]
 """Topic and queue id."""
 
+Answers = tuple[Channel, bytes, int]
+"""A connection with its answers, and the number of them."""
+
+WakeDirectly = Callable[[list[Key]], tuple[list[Answers], list[Key]]]
+"""Answers usual pulls of queues with new messages, and takes them out of their queues. Returns the
+answers, and the queues that are not done."""
+
 TagsCodesSince = Callable[[Key, int], tuple[Collection[int] | None, int]]
 """Returns the tags codes of a queue's messages from an offset on, None if they are unknown, and the
 queue's end."""
@@ -227,6 +234,10 @@ def _take_one(counts: Counter[K], key: K) -> None:
         del counts[key]
 
 
+HeldQueues = dict[Key, _Queue]
+"""The queues that hold pulls, or held some lately."""
+
+
 class _Backlog:
     """Pulls to be tried, round-robin by connection."""
 
@@ -266,6 +277,9 @@ class PullRequestHoldService:
         must be answered; it returns whether it answered.
       tags_codes_since: see TagsCodesSince.
       elapsed_s: a clock that measures TRY_TIME_MAX_S.
+
+    Attributes:
+      wake_directly: answers usual pulls; None: all pulls are tried by `resume`.
     """
 
     def __init__(
@@ -278,7 +292,8 @@ class PullRequestHoldService:
         self._resume = resume
         self._tags_codes_since = tags_codes_since
         self._elapsed_s = elapsed_s
-        self._queues: dict[Key, _Queue] = {}
+        self._queues: HeldQueues = {}
+        self.wake_directly: WakeDirectly | None = None
         self._shares: _Shares | None = None
         self._count = 0
         self._memory = HeldMemory()
@@ -291,6 +306,11 @@ class PullRequestHoldService:
     def count(self) -> int:
         """Pulls that are held."""
         return self._count
+
+    @property
+    def queues(self) -> HeldQueues:
+        """The queues that hold pulls, always the same object. Only the C extension reads them."""
+        return self._queues
 
     async def run(self) -> None:
         """Answer pulls that timed out, and try those that turns left over, until cancelled."""
@@ -332,6 +352,18 @@ class PullRequestHoldService:
             self._shares.add(pull)
         return True
 
+    def room(self, channel: Channel) -> int:
+        """Pulls without a filter that a connection may certainly have held now, by all limits but
+        those of one queue; may be negative."""
+        if self._shares is not None:
+            return 0
+        return min(HELD_PULLS_MAX // 2 - self._count, self._memory.room(channel))
+
+    def count_held(self, channel: Channel, count: int) -> None:
+        """Count pulls that were put into `queues`, within `room`."""
+        self._count += count
+        self._memory.take_unfiltered(channel, count)
+
     def _has_share(self, pull: Pull) -> bool:
         """Whether a pull may be held although half of HELD_PULLS_MAX are held."""
         if self._count >= HELD_PULLS_MAX:
@@ -342,6 +374,10 @@ class PullRequestHoldService:
 
     def notify_messages(self, queues: Collection[Key]) -> None:
         """Try the pulls of queues that have new messages."""
+        if self.wake_directly is not None and self._shares is None and not self._backlog:
+            queues = self._wake_directly(self.wake_directly, list(queues))
+            if not queues:
+                return
         queue_of = self._queues.get
         woken: list[HeldPull] = []
         # Pulls that are alone in their queues are tried without the backlog. Those without a filter
@@ -365,6 +401,15 @@ class PullRequestHoldService:
         if woken:
             self._backlog.add(woken)
             self._try_some(left)
+
+    def _wake_directly(self, wake: WakeDirectly, queues: list[Key]) -> list[Key]:
+        """Answer the usual pulls; return the queues that are not done."""
+        answers, rest = wake(queues)
+        for channel, data, count in answers:
+            self._count -= count
+            self._memory.give_back_unfiltered(channel, count)
+            channel.write(data)
+        return rest
 
     def check(self, now_s: float) -> None:
         """Answer the pulls that timed out, and drop those whose connection is closed."""

@@ -20,6 +20,7 @@ from .processors.end_transaction import EndTransactionProcessor
 from .processors.filter_server import FilterServerProcessor
 from .processors.group_admin import GroupAdminProcessor
 from .processors.lock import LockProcessor
+from .processors.pull_runs import PULL_CODES
 from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
@@ -81,7 +82,12 @@ def request_table(parts: BrokerParts) -> Serving:
     runs: RunProcessor | None = None
     if store.runs is not None and not (store.is_slave or topics.is_read_only):
         serve = SendRunProcessor(store.runs, turn, topics, added).process_run
-        runs = RunProcessor(serve, {code: processors[code] for code in RUN_CODES})
+        pulls = parts.pulls.runs
+        runs = RunProcessor(
+            serve,
+            {code: processors[code] for code in (*RUN_CODES, *PULL_CODES)},
+            None if pulls is None else pulls.take,
+        )
     return Serving(processors, runs, turn)
 
 

@@ -52,10 +52,10 @@ write_decimal(uint8_t *at, uint64_t number)
     return size;
 }
 
-/* Append the frame of an answer with a JSON header; -1 with MemoryError set. */
+/* Append the frame of an answer with a JSON header, without its body; -1 with MemoryError set. */
 int
 add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
-                const Span values[3])
+                const Span values[3], size_t body_size)
 {
     uint8_t text[11];
     size_t text_size = (int32_t)opaque < 0;
@@ -68,7 +68,7 @@ add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
         size += pieces[piece].size;
     if (buffer_reserve(answers, FRAME_START_SIZE + size) < 0)
         return -1;
-    uint8_t *at = store_u32(answers->bytes + answers->size, (uint32_t)(4 + size));
+    uint8_t *at = store_u32(answers->bytes + answers->size, (uint32_t)(4 + size + body_size));
     at = store_u32(at, (uint32_t)size);
     for (int piece = 0; piece < 9; piece++)
         at = store_bytes(at, pieces[piece].bytes, pieces[piece].size);

@@ -168,3 +168,68 @@ class Extension(Protocol):
 
         Returns: None: not for me.
         """
+
+    def take_pulls(
+        self,
+        classes: tuple[type, type, type, type],
+        template: tuple[Any, ...],
+        holding: tuple[Any, ...] | None,
+        data: bytes,
+        position: int,
+        frame_size_max: int,
+        commands: list[Any],
+        held: list[Any],
+        /,
+    ) -> int:
+        """Take the pulls of one template at a position of received bytes.
+
+        Pure: `FrameDecoder`, `PullMessageProcessor.pull_message`, `PullRequestHoldService.hold`.
+
+        Args:
+          classes: RemotingCommand, PullFields, Pull, HeldPull.
+          template: see `pull_templates.PullTemplate`.
+          holding: see `pull_runs.Holding`; None: all become commands.
+          commands: the first pull that is not for me is appended, and all after it.
+          held: pulls that were held are appended.
+
+        Returns: the position after the pulls.
+        """
+
+    def join_records(
+        self,
+        units: bytes,
+        view: memoryview,
+        base: int,
+        near_from: int,
+        log_end: int,
+        size_max: int,
+        /,
+    ) -> bytes | None:
+        """Join small records that are apart from each other in one file of the log.
+
+        Pure: `MessageReader._collect_recent`.
+
+        Args:
+          units: of the records.
+          view, base: the map of the file, and its physical offset.
+          near_from, log_end: physical offsets between which the records must be.
+          size_max: bytes.
+
+        Returns: None: not for me.
+        """
+
+    def wake_pulls(
+        self, rules: tuple[Any, ...], keys: list[tuple[str, int]], log_end: int, /
+    ) -> tuple[list[tuple[Any, bytes, int]], list[tuple[str, int]], int]:
+        """Answer held pulls that are alone in their queues and want all messages.
+
+        Pure: `PullRequestHoldService.notify_messages` and `PullMessageProcessor`.
+
+        Args:
+          rules: see `pull_wakes.WakeRules`.
+          keys: of queues with new messages.
+          log_end: physical offset.
+
+        Returns: the connections with their answers and the number of them; the keys of queues that
+          are not for me, in their order; and the bytes of the answered records.
+        """

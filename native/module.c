@@ -35,6 +35,18 @@ number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number)
     return !overflow && *number >= low && *number <= high;
 }
 
+/* An attribute as a number: 1, 0: it is none in these limits, -1: an exception is set. */
+int
+number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL)
+        return -1;
+    int is_number = number_of(value, low, high, number);
+    Py_DECREF(value);
+    return is_number;
+}
+
 int
 buffer_reserve(Buffer *buffer, size_t more)
 {
@@ -76,6 +88,9 @@ static PyMethodDef functions[] = {
     FUNCTION(batch_ids),
     FUNCTION(decode_records),
     FUNCTION(send_frame),
+    FUNCTION(join_records),
+    FUNCTION(take_pulls),
+    FUNCTION(wake_pulls),
     {NULL, NULL, 0, NULL},
 };
 
@@ -98,6 +113,29 @@ execute(PyObject *module)
         {&state->next_offset, "next_offset"},
         {&state->committed_offset, "committed_offset"},
         {&state->write_queue_nums, "write_queue_nums"},
+        {&state->topic, "topic"},
+        {&state->group, "group"},
+        {&state->pull, "pull"},
+        {&state->selector, "selector"},
+        {&state->channel, "channel"},
+        {&state->closed, "closed"},
+        {&state->terms, "terms"},
+        {&state->opaque, "opaque"},
+        {&state->serialize_type, "serialize_type"},
+        {&state->queue_offset, "queue_offset"},
+        {&state->count_max, "count_max"},
+        {&state->size_max, "size_max"},
+        {&state->topic_sys_flag, "topic_sys_flag"},
+        {&state->group_sys_flag, "group_sys_flag"},
+        {&state->min_offset, "min_offset"},
+        {&state->max_offset, "max_offset"},
+        {&state->tail_offset, "tail_offset"},
+        {&state->cold_end, "cold_end"},
+        {&state->is_batch, "is_batch"},
+        {&state->queue, "queue"},
+        {&state->others, "others"},
+        {&state->tagged, "tagged"},
+        {&state->of_channels, "of_channels"},
     };
     for (size_t at = 0; at < sizeof names / sizeof names[0]; at++) {
         *names[at].name = PyUnicode_InternFromString(names[at].text);
@@ -121,6 +159,29 @@ traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->next_offset);
     Py_VISIT(state->committed_offset);
     Py_VISIT(state->write_queue_nums);
+    Py_VISIT(state->topic);
+    Py_VISIT(state->group);
+    Py_VISIT(state->pull);
+    Py_VISIT(state->selector);
+    Py_VISIT(state->channel);
+    Py_VISIT(state->closed);
+    Py_VISIT(state->terms);
+    Py_VISIT(state->opaque);
+    Py_VISIT(state->serialize_type);
+    Py_VISIT(state->queue_offset);
+    Py_VISIT(state->count_max);
+    Py_VISIT(state->size_max);
+    Py_VISIT(state->topic_sys_flag);
+    Py_VISIT(state->group_sys_flag);
+    Py_VISIT(state->min_offset);
+    Py_VISIT(state->max_offset);
+    Py_VISIT(state->tail_offset);
+    Py_VISIT(state->cold_end);
+    Py_VISIT(state->is_batch);
+    Py_VISIT(state->queue);
+    Py_VISIT(state->others);
+    Py_VISIT(state->tagged);
+    Py_VISIT(state->of_channels);
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
         Py_VISIT(state->names[slot].name);
         Py_VISIT(state->names[slot].value);
@@ -142,6 +203,29 @@ clear(PyObject *module)
     Py_CLEAR(state->next_offset);
     Py_CLEAR(state->committed_offset);
     Py_CLEAR(state->write_queue_nums);
+    Py_CLEAR(state->topic);
+    Py_CLEAR(state->group);
+    Py_CLEAR(state->pull);
+    Py_CLEAR(state->selector);
+    Py_CLEAR(state->channel);
+    Py_CLEAR(state->closed);
+    Py_CLEAR(state->terms);
+    Py_CLEAR(state->opaque);
+    Py_CLEAR(state->serialize_type);
+    Py_CLEAR(state->queue_offset);
+    Py_CLEAR(state->count_max);
+    Py_CLEAR(state->size_max);
+    Py_CLEAR(state->topic_sys_flag);
+    Py_CLEAR(state->group_sys_flag);
+    Py_CLEAR(state->min_offset);
+    Py_CLEAR(state->max_offset);
+    Py_CLEAR(state->tail_offset);
+    Py_CLEAR(state->cold_end);
+    Py_CLEAR(state->is_batch);
+    Py_CLEAR(state->queue);
+    Py_CLEAR(state->others);
+    Py_CLEAR(state->tagged);
+    Py_CLEAR(state->of_channels);
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
         Py_CLEAR(state->names[slot].name);
         Py_CLEAR(state->names[slot].value);

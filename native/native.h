@@ -36,6 +36,12 @@ typedef struct {
     PyObject *magic, *topic_field, *topic_hash, *tail, *next_offset, *committed_offset;
     /* attributes of a topic's configuration */
     PyObject *write_queue_nums;
+    /* attributes of a held pull, its queue and its connection */
+    PyObject *topic, *group, *pull, *selector, *channel, *closed, *terms, *opaque, *serialize_type,
+        *queue_offset, *count_max, *size_max, *queue, *others, *tagged, *of_channels;
+    /* attributes of what it reads */
+    PyObject *topic_sys_flag, *group_sys_flag, *min_offset, *max_offset, *tail_offset, *cold_end,
+        *is_batch;
 } State;
 
 static inline State *
@@ -69,6 +75,9 @@ span_of(PyObject *bytes)
 
 /* A whole number within limits; 0 without an exception: it is none. */
 int number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number);
+
+/* The same of an object's attribute; -1: an exception is set. */
+int number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number);
 
 /* hashes.c */
 void make_crc_table(State *state);
@@ -177,7 +186,7 @@ int answer_parts(PyObject *tuple, AnswerParts *parts);
 int json_answer_parts(PyObject *tuple, JsonAnswerParts *parts);
 size_t answer_size(const AnswerParts *parts, const Span values[3]);
 int add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
-                    const Span values[3]);
+                    const Span values[3], size_t body_size);
 size_t write_decimal(uint8_t *at, uint64_t number);
 uint8_t *write_answer(uint8_t *at, const AnswerParts *parts, uint32_t opaque,
                       const Span values[3], size_t body_size);
@@ -197,5 +206,8 @@ DECLARE(fill_answer);
 DECLARE(batch_ids);
 DECLARE(decode_records);
 DECLARE(send_frame);
+DECLARE(join_records);
+DECLARE(take_pulls);
+DECLARE(wake_pulls);
 
 #endif

@@ -41,18 +41,6 @@ typedef struct {
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
 
-/* An attribute as a number: 1, 0: it is none in these limits, -1: an exception is set. */
-static int
-number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    if (value == NULL)
-        return -1;
-    int is_number = number_of(value, low, high, number);
-    Py_DECREF(value);
-    return is_number;
-}
-
 /* Whether sends to a queue of this topic need no check: 1, 0, or -1 with an exception set. */
 static int
 is_open_topic(const Run *run, PyObject *topic, uint32_t queue_id)
@@ -331,7 +319,7 @@ add_answer(const Run *run, const Send *send, Buffer *answers)
         return 0;
     set_values(run, send, &values);
     if (send->header.is_json)
-        return add_json_answer(answers, &rules->json_answer, send->header.opaque, values.values);
+        return add_json_answer(answers, &rules->json_answer, send->header.opaque, values.values, 0);
     size_t size = answer_size(&rules->answer, values.values);
     if (buffer_reserve(answers, size) < 0)
         return -1;

@@ -95,6 +95,10 @@ class Processor(Protocol):
     def __call__(self, request: RemotingCommand, channel: Channel, /) -> Answer: ...
 
 
+TakePulls = Callable[[bytes, int, int, "Channel", list[RemotingCommand]], int]
+"""See `RunProcessor`."""
+
+
 class RunProcessor(NamedTuple):
     """Serves runs of usual requests among the received bytes, before they are decoded.
 
@@ -103,10 +107,14 @@ class RunProcessor(NamedTuple):
         frames, and how many they are; (0, 0): none, and nothing was changed.
       replaced: the processors of these requests, by code. While a server's table has others, such
         as those that the embedded broker's faults wrap, no run is served.
+      take_pulls: (data, position, frame_size_max, channel, commands) -> the position after the
+        pulls that begin there; those that are not held are appended to the commands. None: all
+        pulls are decoded.
     """
 
     serve: Callable[[bytes, int, int, Channel], tuple[int, int]]
     replaced: Mapping[int, Processor]
+    take_pulls: TakePulls | None = None
 
 
 class Transport(Protocol):

@@ -188,6 +188,9 @@ TakeRun = Callable[[bytes, int], int]
 """Serves the requests at a position of received bytes before they are decoded; returns the size of
 their frames, 0 if it serves none."""
 
+TakePulls = Callable[[bytes, int, list[RemotingCommand]], int]
+"""Serves the pulls at a position, or appends them to the list; returns the position after them."""
+
 
 def usual_frames(native: Extension | None) -> DecodeUsual | None:
     """The C extension's `decode_frames`; None without the extension."""
@@ -214,6 +217,7 @@ class FrameDecoder:
       error: the first fault; None: there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
       take_run: serves the runs of requests among the received bytes; None: all are decoded.
+      take_pulls: takes the pulls at the beginning of received bytes; None: all are decoded.
       is_paused: the last command is followed by a run, and `resume` returns the commands after it.
         The run must be served after all commands before it.
     """
@@ -226,6 +230,7 @@ class FrameDecoder:
         "frame_size_max",
         "is_paused",
         "partial_size",
+        "take_pulls",
         "take_run",
     )
 
@@ -238,6 +243,7 @@ class FrameDecoder:
         self._rest = (b"", 0)  # where to resume
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
+        self.take_pulls: TakePulls | None = None
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Process received bytes; return the completed commands, in order."""
@@ -260,14 +266,15 @@ class FrameDecoder:
     def _decode(self, data: bytes, position: int) -> list[RemotingCommand]:
         """The commands from a position on, up to a run, or the end."""
         commands: list[RemotingCommand] = []
+        if self.take_pulls is not None:
+            position = self.take_pulls(data, position, commands)
         frame_size_max, take_run = self.frame_size_max, self.take_run
         decode_usual, has_runs = _decode_usual, take_run is not None
         size = len(data)
         left_size, is_run = -1, False
         try:
             while size - position >= 8:
-                # What the extension leaves to Python comes in bursts with headers of one size; the
-                # extension need not be asked again for each.
+                # What the extension leaves comes in bursts with headers of one size: ask it once.
                 if decode_usual is not None and data[position + 7] != left_size:
                     position = decode_usual(data, position, frame_size_max, has_runs, commands)
                     is_run = position < 0

@@ -19,7 +19,16 @@ from typing import Final
 import trio
 
 from ..common.supervision import FailureLog, contained
-from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor, RunProcessor
+from .channel import (
+    Answer,
+    CallWaiter,
+    Channel,
+    Deferred,
+    Postponed,
+    Processor,
+    RunProcessor,
+    TakePulls,
+)
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
@@ -106,6 +115,8 @@ class Connection:
         self._run_count = 0  # requests of the current burst that were served as a run
         if runs is not None:
             self._session.take_runs(partial(self._take_run, runs))
+            if runs.take_pulls is not None:
+                self._session.take_pulls(partial(self._take_pulls, runs, runs.take_pulls))
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._attention = trio.Event()
@@ -264,6 +275,23 @@ class Connection:
             self._has_frames = True
             self._run_count += count
         return size
+
+    def _take_pulls(
+        self,
+        runs: RunProcessor,
+        take: TakePulls,
+        data: bytes,
+        position: int,
+        commands: list[RemotingCommand],
+    ) -> int:
+        """Serve or decode the pulls at a position of `data`; returns the position after them."""
+        for code, process in runs.replaced.items():
+            if self._processors.get(code) is not process:
+                return position
+        end = take(data, position, self._limits.frame_size_max, self.channel, commands)
+        if end != position:
+            self._has_frames = True
+        return end
 
     def _count_partial_frame(self) -> None:
         """Update the memory budget by the size of an incomplete frame."""

@@ -118,6 +118,11 @@ class MemoryShare:
         sizes[holder] = sizes.get(holder, 0) + size
         return True
 
+    @property
+    def room(self) -> int:
+        """Bytes that are free."""
+        return self.limit - self.used
+
     def give_back(self, holder: Holder, size: int) -> None:
         """Release `size` of the bytes that a connection reserved."""
         left = self._sizes.get(holder, 0) - size

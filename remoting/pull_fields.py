@@ -55,9 +55,6 @@ class PullSeries:
     """The pulls whose fields are equal, but for queue and offsets.
 
     Args:
-      around: the bytes of the fields around the three values: up to the last byte of the queue id's
-        size, from the end of the queue offset to the last byte of the commit offset's size, and the
-        rest.
       fields: of one of the pulls.
 
     Attributes:
@@ -66,13 +63,29 @@ class PullSeries:
         processor reads it.
     """
 
-    __slots__ = ("_end", "_middle", "_size_min", "_start", "derived", "fields")
+    __slots__ = ("derived", "fields")
 
-    def __init__(self, around: tuple[bytes, bytes, bytes], fields: Mapping[str, str]) -> None:
-        self._start, self._middle, self._end = around
-        self._size_min = sum(map(len, around)) + len(_QUEUE_OFFSET) + 3
+    def __init__(self, fields: Mapping[str, str]) -> None:
         self.fields = fields
         self.derived: object = None
+
+
+class BinarySeries(PullSeries):
+    """A series that is recognised by the bytes of its fields.
+
+    Args:
+      around: the bytes of the fields around the three values: up to the last byte of the queue id's
+        size, from the end of the queue offset to the last byte of the commit offset's size, and the
+        rest.
+      fields: of one of the pulls.
+    """
+
+    __slots__ = ("_end", "_middle", "_size_min", "_start")
+
+    def __init__(self, around: tuple[bytes, bytes, bytes], fields: Mapping[str, str]) -> None:
+        super().__init__(fields)
+        self._start, self._middle, self._end = around
+        self._size_min = sum(map(len, around)) + len(_QUEUE_OFFSET) + 3
 
     def values(self, data: bytes, start: int, end: int) -> tuple[bytes, bytes, bytes] | None:
         """The three values of the fields at data[start:end]; None: they are not of this series."""
@@ -154,8 +167,8 @@ class PullSeriesCache:
     __slots__ = ("_last", "_queue_ids", "_series", "_size_max", "size")
 
     def __init__(self, size_max: int = SERIES_SIZE_MAX) -> None:
-        self._series: dict[tuple[bytes, bytes, bytes], PullSeries] = {}
-        self._last: PullSeries | None = None
+        self._series: dict[tuple[bytes, bytes, bytes], BinarySeries] = {}
+        self._last: BinarySeries | None = None
         self._queue_ids: dict[bytes, int] = {}
         self._size_max = size_max
         self.size = 0
@@ -183,14 +196,14 @@ class PullSeriesCache:
         number = self._queue_ids.get(queue_id)
         if number is None:
             number = self._queue_id(queue_id)
-        offset = _number(queue_offset)
+        offset = number_of_digits(queue_offset)
         # Equal where the consumer has consumed everything.
-        committed = offset if commit_offset == queue_offset else _number(commit_offset)
+        committed = offset if commit_offset == queue_offset else number_of_digits(commit_offset)
         if number is None or offset is None or committed is None:
             return None
         return PullFields(series, number, offset, committed)  # type: ignore[return-value]
 
-    def _search(self, data: bytes, start: int, end: int) -> PullSeries | None:
+    def _search(self, data: bytes, start: int, end: int) -> BinarySeries | None:
         """The series by the bytes around the first fields with the names of the three."""
         at = data.find(_QUEUE_ID, start, end - _REST_SIZE_MIN)
         if at < 0:
@@ -210,8 +223,8 @@ class PullSeriesCache:
         )
 
     def _queue_id(self, digits: bytes) -> int | None:
-        """`_number` of a queue id, which further pulls will have again."""
-        number = _number(digits)
+        """`number_of_digits` of a queue id, which further pulls will have again."""
+        number = number_of_digits(digits)
         if number is None or len(digits) > _QUEUE_ID_DIGITS:
             return None
         if len(self._queue_ids) >= QUEUE_IDS_MAX:
@@ -250,11 +263,11 @@ class PullSeriesCache:
         if self.size + size > self._size_max:
             self._series.clear()
             self.size = 0
-        self._series[around] = PullSeries(around, dict(fields))
+        self._series[around] = BinarySeries(around, dict(fields))
         self.size += size
 
 
-def _number(digits: bytes) -> int | None:
+def number_of_digits(digits: bytes) -> int | None:
     """A number >= 0 from its usual text, which `str` gives back; None: the text is another."""
     if not digits.isdigit() or len(digits) > _OFFSET_DIGITS or (digits < b"1" and digits != b"0"):
         return None

@@ -41,6 +41,7 @@ from .codec import (
     RESPONSE_FLAG,
     FrameDecoder,
     RemotingCommand,
+    TakePulls,
     TakeRun,
     encode,
 )
@@ -245,6 +246,10 @@ class Session(Generic[W]):
     def take_runs(self, take: TakeRun) -> None:
         """Let a function serve runs of requests among the received bytes, without events."""
         self._decoder.take_run = take
+
+    def take_pulls(self, take: TakePulls) -> None:
+        """Let a function serve or decode pulls among the received bytes."""
+        self._decoder.take_pulls = take
 
     # ---- received bytes ------------------------------------------------------------------
 

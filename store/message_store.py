@@ -114,6 +114,7 @@ class MessageStore:
       dispatcher: makes committed messages visible.
       copies: the appender of a slave.
       runs: the appender of runs of sends; None: each is put by `put_message`.
+      reader: reads the messages.
       flusher: the fsync of the log.
       durability: callbacks for messages that are synced and replicated.
       activity: wakes idle services.
@@ -141,11 +142,10 @@ class MessageStore:
         self._make_writing()
         self.deleted_topics = DeletedTopics(self.disk, config.store_path_root_dir)
         memory = memory_bytes if memory_bytes is not None else total_memory_bytes()
-        self._reader = MessageReader(
-            self.log, self._queues, self.index, config, memory, self.writer
+        self.reader = MessageReader(
+            self.log, self._queues, self.index, config, memory, self.writer, native=native
         )
-        self.get_message = self._reader.get_message
-        self.ends_at = self._reader.ends_at
+        self.get_message = self.reader.get_message
 
     def _make_files(self) -> None:
         config, root = self.config, self.config.store_path_root_dir
@@ -260,7 +260,7 @@ class MessageStore:
         recovery.build_queues()
         self.checkpoints.loaded(recovery.ends, min(recovery.own_from, found.end))
         self.writer.start_at(found.end)
-        self._reader.opened(found.end, self.checkpoints.own_from)
+        self.reader.opened(found.end, self.checkpoints.own_from)
         self.queue_store.files.drop_pages()  # read before the files were corrected
         self._load_index(clean=clean, end=found.end, read_only=bool(found.refusal))
         if not (found.refusal or found.as_closed):
@@ -422,7 +422,7 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0
-        time_at = partial(self._reader.store_time_at, queue, log_end=self.max_physical_offset)
+        time_at = partial(self.reader.store_time_at, queue, log_end=self.max_physical_offset)
         return offset_by_time(queue, timestamp_ms, boundary, time_at)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
@@ -439,7 +439,7 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
-        return self._reader.store_time_at(queue, queue_offset, log_end=self.max_physical_offset)
+        return self.reader.store_time_at(queue, queue_offset, log_end=self.max_physical_offset)
 
     def tags_code_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """The tags code in one message's queue unit (delivery time, ms, in SCHEDULE_TOPIC_XXXX).
@@ -451,7 +451,7 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             raise CorruptRecordError(topic, -1, f"queue {queue_id} has no message {queue_offset}")
-        code = self._reader.unit_at(queue, queue_offset, self.max_physical_offset)[2]
+        code = self.reader.unit_at(queue, queue_offset, self.max_physical_offset)[2]
         real = queue.real_tags_code(code)
         return 0 if real is None else real
 
@@ -473,7 +473,7 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return False
-        unit = self._reader.unit_at(queue, queue_offset, self.max_physical_offset)
+        unit = self.reader.unit_at(queue, queue_offset, self.max_physical_offset)
         return unit[0] == physical_offset
 
     def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
@@ -483,13 +483,13 @@ class MessageStore:
         """
         if not self.min_physical_offset <= physical_offset < self.dispatched_offset:
             return None
-        return self._reader.record_at(physical_offset, self.dispatched_offset)
+        return self.reader.record_at(physical_offset, self.dispatched_offset)
 
     def query_by_key(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> QueryResult:
         """Messages with a key or unique key, oldest first; see `MessageReader.query_by_key`."""
-        return self._reader.query_by_key(
+        return self.reader.query_by_key(
             topic, key, count_max, begin_ms, end_ms, self.dispatched_offset
         )
 

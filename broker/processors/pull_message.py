@@ -59,6 +59,8 @@ from ..replication import MasterSide, SlaveSide
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from .pull_checks import HOLD_MS_MAX, CheckedPulls, PullChecks
+from .pull_runs import PullRunProcessor
+from .pull_wakes import DirectWakes
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +139,7 @@ class PullMessageProcessor:
         self._filters = filters
         self._bit_maps = bit_maps
         self._store = store
+        self._ends_at = store.reader.ends_at
         self._topic_table = topics.topic_config_table
         self._group_table = groups.subscription_group_table
         self._offsets = offsets
@@ -156,6 +159,28 @@ class PullMessageProcessor:
             ),
             elapsed_s=store.clock.monotonic_s,
         )
+        self.runs: PullRunProcessor | None = None
+        recent = store.reader.recent
+        if recent is not None:
+            self.runs = PullRunProcessor(
+                recent.native,
+                config,
+                store.queue_store.queues,
+                checks=self._checks,
+                offsets=offsets,
+                hold_service=self.hold_service,
+                replication=replication,
+                now_s=now_s,
+            )
+        if recent is not None and not config.slave_read_enable:
+            self.hold_service.wake_directly = DirectWakes(
+                recent,
+                store,
+                self.hold_service.queues,
+                topics=self._topic_table,
+                groups=self._group_table,
+                found=self._found,
+            ).wake
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
             RequestCode.LITE_PULL_MESSAGE: (
@@ -197,7 +222,7 @@ class PullMessageProcessor:
             channel, request.opaque, request.serialize_type, terms, queue_id, queue_offset, selector
         )
         result = None
-        if pulls.suspends and self._store.ends_at(terms.topic, queue_id, queue_offset):
+        if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
             next_offset = end = queue_offset  # nearly always: the consumer has kept up
         else:
             result = self._get_or_refuse(pull)

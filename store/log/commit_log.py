@@ -11,7 +11,7 @@ files; writing/message_appender.py encodes the records.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from threading import Lock
 
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
@@ -312,6 +312,11 @@ class CommitLog:
             return None
         view = self.view(physical_offset - position)
         return None if view is None else view[position : position + size]
+
+    @property
+    def views(self) -> Mapping[int, memoryview]:
+        """The maps of files that were read, by their bases; always the same object."""
+        return self._views
 
     def served(self, size: int) -> None:
         """Count bytes that were served, and drop mapped pages from time to time."""

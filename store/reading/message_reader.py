@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ...native import Extension
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
 from ..config import BrokerRole, MessageStoreConfig
@@ -29,6 +30,7 @@ from ..queues.consume_queue import ConsumeQueue
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
+from .recent_records import RecentRecords
 from .record_check import RecordCheck, holds_key, no_unit
 from .record_filter import MATCHING, RecordFilter, Wanted, filtered
 
@@ -102,6 +104,10 @@ class MessageReader:
       config: limits.
       memory_bytes: the machine's memory.
       end: the end of the log.
+      native: the C extension; None: pure Python.
+
+    Attributes:
+      recent: what the C extension needs to get recent messages; None: pure Python.
     """
 
     def __init__(
@@ -112,6 +118,8 @@ class MessageReader:
         config: MessageStoreConfig,
         memory_bytes: int,
         end: LogEnd,
+        *,
+        native: Extension | None,
     ) -> None:
         self._log = log
         self._end = end
@@ -122,6 +130,16 @@ class MessageReader:
         self._check = RecordCheck(log)
         self._verified_from = 0
         self._near = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self.recent: RecentRecords | None = None
+        if native is not None:
+            self.recent = RecentRecords(
+                native,
+                log,
+                self._near,
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+                self._units_per_file,
+            )
         self._keeps_offsets = (
             config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
         )
@@ -291,6 +309,12 @@ class MessageReader:
         count = len(raw) // UNIT_SIZE
         if count > config.max_transfer_count_on_message_in_memory:
             count = max(config.max_transfer_count_on_message_in_memory, 1)
+        if self.recent is not None and count > 1:
+            units = raw[: count * UNIT_SIZE]
+            joined = self.recent.join(units, log_end, size_max)
+            if joined is not None:
+                (last, _) = UNIT_PLACE.unpack_from(units, len(units) - UNIT_SIZE)
+                return _FOUND, count, last, [memoryview(joined)], len(joined), count
         fields = _places_struct(count).unpack_from(raw)
         offsets, sizes = fields[::2], fields[1::2]
         first, last = offsets[0], offsets[-1]

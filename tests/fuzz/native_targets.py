@@ -9,6 +9,8 @@ from random import Random
 from typing import Final
 
 from trocket.broker.processors.send_batch import batch_ids
+from trocket.broker.pull import Pull
+from trocket.broker.pull_request_hold import HeldPull
 from trocket.client.core import send_header
 from trocket.client.core.send_header import SendPayload, SendTemplate
 from trocket.common.message_properties import pure_find_property
@@ -18,14 +20,17 @@ from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.message_codec import encode_record
+from trocket.remoting.pull_fields import PullFields
+from trocket.remoting.pull_templates import Numbers, template_of
 from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.format import UNIT
 from trocket.store.index.index_backlog import IndexItem, IndexRun
 from trocket.store.index.index_entries import entries_of_items
 from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.message_appender import MessageAppender
 
-from ..native.frames import JSON, batch_entry, odd_json_frame, whole
+from ..native.frames import JSON, ROCKETMQ, batch_entry, frame, odd_json_frame, whole
 from ..native.player import PEERS, play
 from ..native.test_json_header import check, fields_of
 from ..native.traffic import KINDS, Traffic
@@ -324,6 +329,60 @@ def answers(random: Random, material: Material, extension: Extension) -> None:
     assert extension.batch_ids(prefix, offsets) == batch_ids(prefix, offsets), (prefix, offsets)
 
 
+PULL_FIELDS: Final = {
+    "consumerGroup": "CG", "topic": "T", "queueId": "1", "queueOffset": "12", "sysFlag": "3",
+    "maxMsgNums": "32", "commitOffset": "12", "subVersion": "0", "suspendTimeoutMillis": "1",
+}  # fmt: skip
+
+
+def pulls(random: Random, material: Material, extension: Extension) -> None:
+    """Pulls of a template, changed, as commands."""
+    names = random.sample(list(PULL_FIELDS), len(PULL_FIELDS))
+    fields = {name: PULL_FIELDS[name] for name in names}
+    kind, code = random.choice((JSON, ROCKETMQ)), random.choice((11, 361))
+    template = template_of(frame(code, fields, opaque=7, serialize_type=kind))
+    assert template is not None
+    made = [
+        template.frame(
+            Numbers(
+                random.choice((0, 7, 10**9 - 1)), random.choice((0, 1, 10**9 - 1)),
+                random.choice((0, 12, 10**18 - 1)), random.choice((0, 12, 10**18 - 1)),
+            )
+        )
+        for _ in range(random.randrange(4))
+    ]  # fmt: skip
+    data = mutated(random, b"".join(made))
+    ours: list[RemotingCommand] = []
+    classes = (RemotingCommand, PullFields, Pull, HeldPull)
+    end = extension.take_pulls(classes, template, None, data, 0, FRAME_SIZE_MAX, ours, [])
+    pure = FrameDecoder(frame_size_max=FRAME_SIZE_MAX).receive_data(data[:end])
+    assert ours == pure, (data, ours, pure)
+
+
+def joins(random: Random, material: Material, extension: Extension) -> None:
+    """Records of one file, joined or left."""
+    data = random.randbytes(random.choice((0, 100, 9000)))
+    base = random.choice((0, 10_000))
+    units = [
+        (
+            base + random.choice((0, 1, 50, 99, 100, 9000, -1, 2**62)),
+            random.choice((0, 1, 50, 100, 3000, -1, 2**31 - 1)),
+            0,
+        )
+        for _ in range(random.randrange(5))
+    ]
+    near_from, log_end = random.choice((0, base, base + 50)), random.choice((0, base + len(data)))
+    size_max = random.choice((0, 100, 10_000))
+    packed = b"".join(UNIT.pack(max(offset, 0), size, code) for offset, size, code in units)
+    ours = extension.join_records(packed, memoryview(data), base, near_from, log_end, size_max)
+    if ours is not None:
+        places = [(offset - base, offset - base + size) for offset, size, _ in units]
+        assert all(0 <= start < end <= len(data) for start, end in places), units
+        assert ours == b"".join(data[start:end] for start, end in places), units
+        assert len(ours) <= size_max
+        assert all(near_from <= offset <= log_end - size for offset, size, _ in units)
+
+
 def broker(random: Random, material: Material, extension: Extension) -> None:
     """A short life of a broker, with all its answers and files."""
     kind, seed, turns = random.choice(KINDS), random.getrandbits(32), random.choice((2, 8, 20))
@@ -355,6 +414,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (json_headers, 100), (find_property, 200), (records, 100), (send_frames, 100),
-    (batches, 50), (index, 50), (answers, 50), (arguments, 200), (broker, 1),
+    (batches, 50), (index, 50), (answers, 50), (pulls, 100), (joins, 100), (arguments, 200),
+    (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

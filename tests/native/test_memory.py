@@ -12,10 +12,15 @@ from typing import Final
 import pytest
 
 from trocket import native
+from trocket.broker.pull import Pull
+from trocket.broker.pull_request_hold import HeldPull
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import EXT_FIELDS_MAX, HEADER_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import encode_record
+from trocket.remoting.pull_fields import PullFields
+from trocket.remoting.pull_templates import template_of
+from trocket.store.format import UNIT
 
 from .frames import batch_entry, binary_fields, binary_header, frame, whole
 
@@ -25,6 +30,8 @@ pytestmark = [
 ]
 
 CALLS: Final = 100_000
+LONG: Final = ("wrong", "pack_sends", "join_records", "take_pulls", "wake_pulls")
+"""Functions that take so long that a tenth of the calls must do."""
 BLOCKS_MAX: Final = 200
 """Blocks that the interpreter may come to hold meanwhile, such as free lists."""
 BYTES_MAX: Final = 10_000
@@ -134,6 +141,67 @@ def pack_sends(queue: Queue) -> None:
         assert (packed is not None) == is_run
 
 
+class Object:
+    """Anything with attributes."""
+
+    def __init__(self, **attributes: object) -> None:
+        self.__dict__.update(attributes)
+
+
+TERMS: Final = Object(topic="T", group="G", count_max=32, size_max=1 << 20)
+CHANNEL: Final = Object(closed=False)
+STORED: Final = Object(
+    is_batch=False, min_offset=0, max_offset=2, tail_offset=0, cold_end=0,
+    tail=bytearray(UNIT.pack(0, 100, 0) + UNIT.pack(100, 50, 0)),
+)  # fmt: skip
+APART: Final = UNIT.pack(100, 50, 0) + UNIT.pack(0, 100, 0)
+VIEW: Final = memoryview(bytes(1000))
+PULL: Final = {
+    "consumerGroup": "CG", "topic": "T", "queueId": "0", "queueOffset": "2", "sysFlag": "3",
+    "commitOffset": "2",
+}  # fmt: skip
+_pulls = [frame(11, PULL, serialize_type=kind) for kind in (0, 1)]
+_templates = [template_of(each) for each in _pulls]
+
+
+def wake(size_max: int) -> None:
+    """A pull that is woken, in both serializations, or is not if its records are too large."""
+    assert native.extension is not None
+    held_queue = Object(tagged={}, of_channels=None)
+    for kind in (0, 1):
+        pull = Object(
+            selector=None, channel=CHANNEL, terms=TERMS, opaque=-5, serialize_type=kind,
+            queue_offset=0,
+        )  # fmt: skip
+        held_queue.__dict__["others"] = {Object(pull=pull, queue=held_queue): None}
+        rules = (
+            {("T", 0): held_queue}, {("T", 0): STORED}, {"T": Object(topic_sys_flag=0)}, {},
+            {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, size_max, 32, 500,
+        )  # fmt: skip
+        answers, rest, size = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
+        assert (len(answers), len(rest), size) == ((1, 0, 150) if size_max > 150 else (0, 2, 0))
+
+
+def take(offset: int) -> None:
+    """Pulls that are held, or become commands."""
+    assert native.extension is not None
+    for data, template in zip(_pulls, _templates, strict=True):
+        assert template is not None
+        held_queues = {("T", 0): Object(tagged={}, of_channels=None, others={})}
+        holding = (
+            {("T", 0): Object(max_offset=offset)}, held_queues, CHANNEL, TERMS, "T", 1.5, {}, {},
+            4, 100, 2,
+        )  # fmt: skip
+        commands: list[object] = []
+        held: list[object] = []
+        end = native.extension.take_pulls(
+            (RemotingCommand, PullFields, Pull, HeldPull), template, holding, data * 3 + b"x", 0,
+            1 << 20, commands, held,
+        )  # fmt: skip
+        assert end == 3 * len(data)
+        assert (len(held), len(commands)) == ((2, 1) if offset == 2 else (0, 3))
+
+
 def functions() -> dict[str, Callable[[], object]]:
     extension = native.extension
     if extension is None:
@@ -160,6 +228,13 @@ def functions() -> dict[str, Callable[[], object]]:
         "batch_ids": lambda: extension.batch_ids(b"0" * 16, [1, 2**62]),
         "pack_sends": lambda: pack_sends(queue),
         "pack_sends, undone": lambda: _raises(lambda: pack_sends(bad_queue)),
+        "take_pulls, held": lambda: take(2),
+        "take_pulls, decoded": lambda: take(3),
+        "join_records": lambda: [
+            extension.join_records(APART, VIEW, 0, 0, 1000, size) for size in (149, 150)
+        ],
+        "wake_pulls": lambda: wake(1 << 20),
+        "wake_pulls, left": lambda: wake(100),
         "wrong arguments": lambda: [_raises(getattr(extension, name)) for name in NAMES],
         "wrong types": lambda: [
             _raises(lambda n=name: getattr(extension, n)(*WRONG[n])) for name in WRONG
@@ -169,7 +244,8 @@ def functions() -> dict[str, Callable[[], object]]:
 
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
-    "batch_ids", "pack_sends", "decode_records", "send_frame",
+    "batch_ids", "pack_sends", "decode_records", "send_frame", "join_records", "take_pulls",
+    "wake_pulls",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
@@ -177,6 +253,9 @@ WRONG: Final[dict[str, tuple[object, ...]]] = {
     "batch_ids": (b"", [1, -1]),
     "find_property": ("text", b""),
     "decode_records": (MessageExt, b"", 0, ()),
+    "join_records": (b"", VIEW, -1, 0, 0, 0),
+    "take_pulls": ((), (), None, b"", 0, 0, [], []),
+    "wake_pulls": (({},) * 12, [], 0),
     "pack_sends": ((1,) * 9, 1, b"", 0, 1, HOST, 1, 0, 1, []),
 }
 
@@ -197,14 +276,16 @@ def test_every_function_is_here() -> None:
 
 def references() -> list[int]:
     """References to the objects that calls share: a lost one keeps no memory by itself."""
-    return [sys.getrefcount(each) for each in (*GIVEN, PARTS, *PARTS, JSON_PARTS, *JSON_PARTS)]
+    shared = (TERMS, CHANNEL, STORED, VIEW, Pull, HeldPull, PullFields)
+    parts = (PARTS, *PARTS, JSON_PARTS, *JSON_PARTS)
+    return [sys.getrefcount(each) for each in (*GIVEN, *parts, *shared)]
 
 
 @pytest.mark.parametrize("name", list(functions()))
 def test_no_memory_is_kept(name: str) -> None:
     call = functions()[name]
     _repeat(call, 1000)
-    calls = CALLS // 10 if name.startswith(("wrong", "pack_sends")) else CALLS
+    calls = CALLS // 10 if name.startswith(LONG) else CALLS
     assert_steady(call, calls // 4, lambda: [sys.getallocatedblocks()], BLOCKS_MAX // 4)
     assert_steady(call, calls // 4, references, 20)
     # Blocks of more than 512 bytes are not counted above.

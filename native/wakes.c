@@ -1,0 +1,478 @@
+/* Waking of held pulls: from the keys of queues with new messages to the answers.
+
+   A pull is woken here if it is alone in its queue, wants all messages, and finds them in memory and
+   in one file of the log, as nearly all do. The first other pull that Python would answer directly
+   ends it, so that the answers of a connection have the same order.
+
+   Pure Python: `PullRequestHoldService.notify_messages`, `PullMessageProcessor._resume`,
+   `MessageReader._newest` and `_collect_recent`. */
+#include "native.h"
+
+#define CHANNELS_MAX 64 /* connections that one call answers */
+#define ANSWER_SIZE_MAX (64 * 1024) /* larger ones are sent from the log without a copy */
+#define DECIMAL_SIZE 20
+
+/* The broker's tables and limits; see `WakeRules` in broker/processors/pull_wakes.py. Borrowed. */
+typedef struct {
+    PyObject *held, *queues, *topics, *groups, *views;
+    AnswerParts binary;
+    JsonAnswerParts json;
+    int64_t file_size, near, size_max, count_max, queue_file_count;
+} Rules;
+
+/* The answers to one connection. */
+typedef struct {
+    PyObject *channel;
+    Buffer answers;
+    Py_ssize_t count;
+} Answered;
+
+typedef struct {
+    State *state;
+    Rules rules;
+    int64_t log_end, served;
+    Answered channels[CHANNELS_MAX];
+    int channel_count;
+} Waking;
+
+/* What is read of a held pull; strong references. */
+typedef struct {
+    PyObject *pull, *channel, *terms, *topic, *group;
+    int64_t opaque, serialize_type, queue_offset, count_max, size_max;
+} HeldPull;
+
+/* What is read of its queue in the store. */
+typedef struct {
+    PyObject *tail; /* strong */
+    int64_t min_offset, max_offset, tail_offset, cold_end;
+} Queue;
+
+/* Records in one file of the log. */
+typedef struct {
+    const uint8_t *units;
+    int64_t count, base, size;
+} Found;
+
+static int64_t
+load_i64(const uint8_t *at)
+{
+    return (int64_t)((uint64_t)load_u32(at) << 32 | load_u32(at + 4));
+}
+
+/* ---- what a pull wants ----------------------------------------------------------------- */
+
+/* 1: the attribute is this object; 0: it is another; -1: an exception is set. */
+static int
+attribute_is(PyObject *object, PyObject *name, PyObject *wanted)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL)
+        return -1;
+    Py_DECREF(value);
+    return value == wanted;
+}
+
+static void
+release_pull(HeldPull *pull)
+{
+    Py_CLEAR(pull->pull);
+    Py_CLEAR(pull->channel);
+    Py_CLEAR(pull->terms);
+    Py_CLEAR(pull->topic);
+    Py_CLEAR(pull->group);
+}
+
+/* 1, 0: not for me, or -1 with an exception set. The caller releases the pull. */
+static int
+read_pull(const State *state, PyObject *held, HeldPull *pull)
+{
+    memset(pull, 0, sizeof *pull);
+    if ((pull->pull = PyObject_GetAttr(held, state->pull)) == NULL)
+        return -1;
+    int found = attribute_is(pull->pull, state->selector, Py_None);
+    if (found != 1)
+        return found;
+    if ((pull->channel = PyObject_GetAttr(pull->pull, state->channel)) == NULL)
+        return -1;
+    found = attribute_is(pull->channel, state->closed, Py_False);
+    if (found != 1)
+        return found;
+    if ((pull->terms = PyObject_GetAttr(pull->pull, state->terms)) == NULL ||
+        (pull->topic = PyObject_GetAttr(pull->terms, state->topic)) == NULL ||
+        (pull->group = PyObject_GetAttr(pull->terms, state->group)) == NULL)
+        return -1;
+    struct {
+        PyObject *object, *name;
+        int64_t low, high, *number;
+    } numbers[] = {
+        {pull->pull, state->opaque, INT32_MIN, INT32_MAX, &pull->opaque},
+        {pull->pull, state->serialize_type, 0, 1, &pull->serialize_type},
+        {pull->pull, state->queue_offset, 0, INT64_MAX - 1, &pull->queue_offset},
+        {pull->terms, state->count_max, INT32_MIN, INT32_MAX, &pull->count_max},
+        {pull->terms, state->size_max, 0, INT32_MAX, &pull->size_max},
+    };
+    for (size_t at = 0; at < sizeof numbers / sizeof numbers[0]; at++) {
+        found = number_attribute(numbers[at].object, numbers[at].name, numbers[at].low,
+                                 numbers[at].high, numbers[at].number);
+        if (found != 1)
+            return found;
+    }
+    return 1;
+}
+
+/* Whether a topic's or group's configuration in a table has the flag 0, or there is none. */
+static int
+has_no_flag(PyObject *table, PyObject *key, PyObject *flag)
+{
+    int64_t zero;
+    PyObject *entry = PyDict_GetItemWithError(table, key);
+    if (entry == NULL)
+        return PyErr_Occurred() ? -1 : 1;
+    Py_INCREF(entry);
+    int found = number_attribute(entry, flag, 0, 0, &zero);
+    Py_DECREF(entry);
+    return found;
+}
+
+/* ---- what its queue has ---------------------------------------------------------------- */
+
+/* 1, 0: not for me, or -1 with an exception set. The caller releases the tail. */
+static int
+read_queue(const Waking *waking, PyObject *key, Queue *queue)
+{
+    const State *state = waking->state;
+    memset(queue, 0, sizeof *queue);
+    PyObject *object = PyDict_GetItemWithError(waking->rules.queues, key);
+    if (object == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    Py_INCREF(object);
+    struct {
+        PyObject *name;
+        int64_t *number;
+    } numbers[] = {
+        {state->min_offset, &queue->min_offset},
+        {state->max_offset, &queue->max_offset},
+        {state->tail_offset, &queue->tail_offset},
+        {state->cold_end, &queue->cold_end},
+    };
+    int found = attribute_is(object, state->is_batch, Py_False);
+    for (size_t at = 0; found == 1 && at < sizeof numbers / sizeof numbers[0]; at++)
+        found = number_attribute(object, numbers[at].name, 0, INT64_MAX - 1, numbers[at].number);
+    if (found == 1) {
+        queue->tail = PyObject_GetAttr(object, state->tail);
+        found = queue->tail == NULL ? -1 : PyByteArray_CheckExact(queue->tail);
+    }
+    Py_DECREF(object);
+    return found;
+}
+
+/* The records that a pull finds; 0: Python must read them. */
+static int
+find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Found *found)
+{
+    const Rules *rules = &waking->rules;
+    int64_t from = pull->queue_offset, size = PyByteArray_GET_SIZE(queue->tail) / UNIT_SIZE;
+    if (from < queue->min_offset || from < queue->cold_end || from < queue->tail_offset ||
+        from >= queue->max_offset || queue->max_offset - queue->tail_offset > size)
+        return 0;
+    int64_t left = queue->max_offset - from;
+    found->count = pull->count_max > 1 ? pull->count_max : 1;
+    if (found->count > left)
+        found->count = left;
+    if (found->count > rules->count_max)
+        found->count = rules->count_max > 1 ? rules->count_max : 1;
+    /* A get does not go past the end of a queue's file. */
+    if (from / rules->queue_file_count != (from + found->count - 1) / rules->queue_file_count)
+        return 0;
+    found->units = (const uint8_t *)PyByteArray_AS_STRING(queue->tail) +
+                   (from - queue->tail_offset) * UNIT_SIZE;
+    found->base = -1;
+    found->size = 0;
+    for (int64_t at = 0; at < found->count; at++) {
+        const uint8_t *unit = found->units + at * UNIT_SIZE;
+        int64_t offset = load_i64(unit), record_size = (int32_t)load_u32(unit + 8);
+        if (offset < 0 || offset < waking->log_end - rules->near || record_size <= 0 ||
+            offset > waking->log_end - record_size)
+            return 0;
+        if (at == 0)
+            found->base = offset - offset % rules->file_size;
+        int64_t position = offset - found->base;
+        found->size += record_size;
+        if (position < 0 || position > rules->file_size - record_size ||
+            found->size > ANSWER_SIZE_MAX || found->size > pull->size_max ||
+            found->size > rules->size_max)
+            return 0;
+    }
+    return 1;
+}
+
+/* ---- the answer ------------------------------------------------------------------------ */
+
+/* Append the answer's header to a buffer, with room for the records; -1: no memory. */
+static int
+append_head(const Rules *rules, const HeldPull *pull, const Queue *queue, const Found *found,
+            Buffer *answers)
+{
+    uint8_t digits[3][DECIMAL_SIZE];
+    uint64_t numbers[3] = {(uint64_t)(pull->queue_offset + found->count),
+                           (uint64_t)queue->min_offset, (uint64_t)queue->max_offset};
+    Span values[3];
+    for (int value = 0; value < 3; value++)
+        values[value] = (Span){digits[value], write_decimal(digits[value], numbers[value])};
+    size_t body_size = (size_t)found->size;
+    if (pull->serialize_type == JSON) {
+        if (add_json_answer(answers, &rules->json, (uint32_t)pull->opaque, values, body_size) < 0)
+            return -1;
+    } else {
+        size_t size = answer_size(&rules->binary, values);
+        if (buffer_reserve(answers, size) < 0)
+            return -1;
+        write_answer(answers->bytes + answers->size, &rules->binary, (uint32_t)pull->opaque,
+                     values, body_size);
+        answers->size += size;
+    }
+    return buffer_reserve(answers, body_size);
+}
+
+/* The answers to a connection; NULL: there are too many connections. */
+static Answered *
+answered_channel(Waking *waking, PyObject *channel)
+{
+    for (int at = waking->channel_count - 1; at >= 0; at--)
+        if (waking->channels[at].channel == channel)
+            return &waking->channels[at];
+    if (waking->channel_count == CHANNELS_MAX)
+        return NULL;
+    Answered *answered = &waking->channels[waking->channel_count++];
+    *answered = (Answered){.channel = Py_NewRef(channel)};
+    return answered;
+}
+
+/* Append header and records; 1, 0: the file has no map, or -1 with an exception set. */
+static int
+append_answer(Waking *waking, const HeldPull *pull, const Queue *queue, const Found *found,
+              Buffer *answers)
+{
+    PyObject *base = PyLong_FromLongLong(found->base);
+    if (base == NULL)
+        return -1;
+    PyObject *view = PyDict_GetItemWithError(waking->rules.views, base);
+    Py_DECREF(base);
+    if (view == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    Py_buffer map;
+    if (PyObject_GetBuffer(view, &map, PyBUF_SIMPLE) < 0)
+        return -1;
+    int done = map.len >= waking->rules.file_size;
+    if (done && append_head(&waking->rules, pull, queue, found, answers) < 0)
+        done = -1;
+    if (done == 1)
+        for (int64_t at = 0; at < found->count; at++) {
+            const uint8_t *unit = found->units + at * UNIT_SIZE;
+            size_t size = load_u32(unit + 8);
+            store_bytes(answers->bytes + answers->size,
+                        (const uint8_t *)map.buf + (load_i64(unit) - found->base), size);
+            answers->size += size;
+        }
+    PyBuffer_Release(&map);
+    return done;
+}
+
+/* ---- waking ---------------------------------------------------------------------------- */
+
+/* Take a pull out of its queue; -1 with an exception set, and it is still there. */
+static int
+forget_pull(const State *state, PyObject *others, PyObject *held)
+{
+    PyObject *queue = PyObject_GetAttr(held, state->queue);
+    if (queue == NULL || PyObject_SetAttr(held, state->queue, Py_None) < 0) {
+        Py_XDECREF(queue);
+        return -1;
+    }
+    int failed = PyDict_DelItem(others, held);
+    if (failed)
+        PyObject_SetAttr(held, state->queue, queue);
+    Py_DECREF(queue);
+    return failed;
+}
+
+/* Answer the only pull of a queue: 1, 0: not for me, or -1 with an exception set. */
+static int
+wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
+{
+    HeldPull pull;
+    Queue queue = {.tail = NULL};
+    Found records;
+    Answered *answered = NULL;
+    int found = read_pull(waking->state, held, &pull);
+    if (found == 1)
+        found = has_no_flag(waking->rules.topics, pull.topic, waking->state->topic_sys_flag);
+    if (found == 1)
+        found = has_no_flag(waking->rules.groups, pull.group, waking->state->group_sys_flag);
+    if (found == 1)
+        found = read_queue(waking, key, &queue);
+    if (found == 1)
+        found = find_records(waking, &pull, &queue, &records);
+    if (found == 1)
+        found = (answered = answered_channel(waking, pull.channel)) != NULL;
+    if (found == 1) {
+        size_t before = answered->answers.size;
+        found = append_answer(waking, &pull, &queue, &records, &answered->answers);
+        if (found == 1 && forget_pull(waking->state, others, held) < 0)
+            found = -1;
+        if (found == 1) {
+            answered->count++;
+            waking->served += records.size;
+        } else
+            answered->answers.size = before;
+    }
+    Py_XDECREF(queue.tail);
+    release_pull(&pull);
+    return found;
+}
+
+/* The pulls of a queue that may match any message, if it has no others: 1 with a strong reference,
+   0, or -1 with an exception set. */
+static int
+only_others(const State *state, PyObject *queue, PyObject **others)
+{
+    PyObject *tagged = PyObject_GetAttr(queue, state->tagged);
+    if (tagged == NULL)
+        return -1;
+    int found = PyDict_CheckExact(tagged) && PyDict_GET_SIZE(tagged) == 0;
+    Py_DECREF(tagged);
+    if (!found)
+        return 0;
+    *others = PyObject_GetAttr(queue, state->others);
+    if (*others == NULL)
+        return -1;
+    return PyDict_CheckExact(*others);
+}
+
+/* 1: the queue is done; 0: Python does it after the direct ones; 2: Python does it and all queues
+   after it; -1: an exception is set, and the queue is unchanged. */
+static int
+wake_queue(Waking *waking, PyObject *key)
+{
+    const State *state = waking->state;
+    PyObject *others = NULL, *queue = PyDict_GetItemWithError(waking->rules.held, key);
+    if (queue == NULL)
+        return PyErr_Occurred() ? -1 : 1;
+    Py_INCREF(queue);
+    int found = only_others(state, queue, &others);
+    if (found == 1)
+        found = PyDict_GET_SIZE(others) == 1 ? 1 : PyDict_GET_SIZE(others) == 0 ? 3 : 0;
+    if (found == 1) {
+        PyObject *held = NULL;
+        Py_ssize_t position = 0;
+        PyDict_Next(others, &position, &held, NULL);
+        Py_INCREF(held);
+        found = attribute_is(queue, state->of_channels, Py_None);
+        if (found == 1)
+            found = wake_pull(waking, key, others, held);
+        if (found == 0)
+            found = 2;
+        Py_DECREF(held);
+    }
+    Py_XDECREF(others);
+    Py_DECREF(queue);
+    return found == 3 ? 1 : found;
+}
+
+/* Wake the queues; returns those that Python must do, NULL with an exception set. */
+static PyObject *
+wake_queues(Waking *waking, PyObject *keys)
+{
+    PyObject *rest = PyList_New(0);
+    int found = 1;
+    for (Py_ssize_t at = 0; rest != NULL && at < PyList_GET_SIZE(keys); at++) {
+        PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, at));
+        if (found != 2)
+            found = wake_queue(waking, key);
+        if (found < 0) { /* Python finds out what is wrong; the answers so far must leave */
+            PyErr_Clear();
+            found = 2;
+        }
+        if (found != 1 && PyList_Append(rest, key) < 0)
+            Py_CLEAR(rest);
+        Py_DECREF(key);
+    }
+    return rest;
+}
+
+/* [(channel, answers, number of them)] */
+static PyObject *
+answers_of(const Waking *waking)
+{
+    PyObject *answers = PyList_New(0);
+    for (int at = 0; answers != NULL && at < waking->channel_count; at++) {
+        const Answered *each = &waking->channels[at];
+        if (each->count == 0)
+            continue;
+        PyObject *one = Py_BuildValue("(Oy#n)", each->channel, (const char *)each->answers.bytes,
+                                      (Py_ssize_t)each->answers.size, each->count);
+        if (one == NULL || PyList_Append(answers, one) < 0)
+            Py_CLEAR(answers);
+        Py_XDECREF(one);
+    }
+    return answers;
+}
+
+/* The rules from their tuple; -1 with an exception set. */
+static int
+read_rules(PyObject *tuple, Rules *rules)
+{
+    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 12) {
+        PyErr_SetString(PyExc_TypeError, "waking has twelve rules");
+        return -1;
+    }
+    PyObject **tables[5] = {&rules->held, &rules->queues, &rules->topics, &rules->groups,
+                            &rules->views};
+    for (Py_ssize_t at = 0; at < 5; at++) {
+        *tables[at] = PyTuple_GET_ITEM(tuple, at);
+        if (!PyDict_Check(*tables[at])) {
+            PyErr_SetString(PyExc_TypeError, "waking has rules of other types");
+            return -1;
+        }
+    }
+    if (answer_parts(PyTuple_GET_ITEM(tuple, 5), &rules->binary) < 0 ||
+        json_answer_parts(PyTuple_GET_ITEM(tuple, 6), &rules->json) < 0)
+        return -1;
+    if (!number_of(PyTuple_GET_ITEM(tuple, 7), 1, INT64_MAX / 2, &rules->file_size) ||
+        !number_of(PyTuple_GET_ITEM(tuple, 8), 0, INT64_MAX / 2, &rules->near) ||
+        !number_of(PyTuple_GET_ITEM(tuple, 9), 0, INT32_MAX, &rules->size_max) ||
+        !number_of(PyTuple_GET_ITEM(tuple, 10), INT32_MIN, INT32_MAX, &rules->count_max) ||
+        !number_of(PyTuple_GET_ITEM(tuple, 11), 1, INT32_MAX, &rules->queue_file_count)) {
+        PyErr_SetString(PyExc_ValueError, "a limit of waking is out of range");
+        return -1;
+    }
+    return 0;
+}
+
+/* wake_pulls(rules, keys, log_end) -> (answers, keys of queues that Python must do, bytes served) */
+PyObject *
+wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Waking waking = {.state = state_of(module)};
+    if (argument_count("wake_pulls", count, 3) < 0 || read_rules(arguments[0], &waking.rules) < 0)
+        return NULL;
+    if (!PyList_CheckExact(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "wake_pulls() takes a list of keys");
+        return NULL;
+    }
+    if (!number_of(arguments[2], 0, INT64_MAX / 2, &waking.log_end)) {
+        PyErr_SetString(PyExc_ValueError, "the log's end is out of range");
+        return NULL;
+    }
+    PyObject *woken = NULL, *rest = wake_queues(&waking, arguments[1]);
+    PyObject *answers = rest == NULL ? NULL : answers_of(&waking);
+    if (answers != NULL)
+        woken = Py_BuildValue("(OOL)", answers, rest, (long long)waking.served);
+    Py_XDECREF(answers);
+    Py_XDECREF(rest);
+    for (int at = 0; at < waking.channel_count; at++) {
+        Py_DECREF(waking.channels[at].channel);
+        buffer_free(&waking.channels[at].answers);
+    }
+    return woken;
+}
