@@ -203,7 +203,7 @@ class Client(Openable):
         """
         self.check_open()
         assert self._host is not None  # open
-        self._host.group.start_soon(_guard, function, args)
+        self._host.start_soon(_guard, function, args)
 
     # Requests
 

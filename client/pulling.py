@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from ..remoting import fastjson
-from ..remoting.bodies import MessageQueue, SubscriptionData
+from ..remoting.bodies import ConsumeFromWhere, MessageQueue, SubscriptionData
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_messages
@@ -200,6 +200,25 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) 
     """
     request = requests.search_offset(queue, timestamp_ms)
     return await _ask(client, queue, broker_of(client, queue), request)
+
+
+async def initial_offset(
+    client: Client, queue: MessageQueue, where: ConsumeFromWhere, since_ms: int | None
+) -> int:
+    """The offset at which a group without a committed one begins.
+
+    Args:
+      since_ms: of CONSUME_FROM_TIMESTAMP; None: half an hour ago.
+    Raises: as `Client.request`.
+
+    Source: RebalancePushImpl.computePullFromWhereWithException.
+    """
+    if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return 0
+    if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+        ago_ms = client.wall_ms() - 30 * 60 * 1000
+        return await search_offset(client, queue, ago_ms if since_ms is None else since_ms)
+    return await max_offset(client, queue)
 
 
 async def committed_offset(client: Client, queue: MessageQueue, group: str) -> int | None:

@@ -24,7 +24,6 @@ import anyio.lowlevel
 from ..common import message_properties as names
 from ..common.topic_names import retry_topic
 from ..remoting.bodies import (
-    ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
     MessageModel,
@@ -69,9 +68,8 @@ from .pulling import (
     PullFailureLog,
     PullResult,
     RemoteOffsetStore,
-    max_offset,
+    initial_offset,
     pull,
-    search_offset,
 )
 from .push_options import (
     CONCURRENCY,
@@ -373,7 +371,8 @@ class PushConsumer(Participant):
     async def next_message(self) -> PushedMessage:
         """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
-            message = self._receive_if_open()
+            self._client.check_open()
+            message = self.receive_nowait()
             if message is not None:
                 return message
             if self._is_stopping:
@@ -391,10 +390,6 @@ class PushConsumer(Participant):
 
     def _receive_ready(self) -> PushedMessage | None:
         self._check_receives()
-        return self.receive_nowait()
-
-    def _receive_if_open(self) -> PushedMessage | None:
-        self._client.check_open()
         return self.receive_nowait()
 
     def receive_nowait(self) -> PushedMessage | None:
@@ -578,15 +573,12 @@ class PushConsumer(Participant):
         kept = await self._offsets.read(queue)
         if kept is not None and kept >= 0:
             return kept
-        where = self._config.consume_from_where
-        if is_retry_topic(queue.topic) or where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        if is_retry_topic(queue.topic):
             return 0
-        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-            since_ms = self._config.consume_timestamp_ms
-            if since_ms is None:
-                since_ms = self._client.wall_ms() - 30 * 60 * 1000
-            return await search_offset(self._client, queue, since_ms)
-        return await max_offset(self._client, queue)
+        config = self._config
+        return await initial_offset(
+            self._client, queue, config.consume_from_where, config.consume_timestamp_ms
+        )
 
     async def _after_pull_failed(self, assigned: AssignedQueue, error: ClientError) -> None:
         # Cancelling the program also closes connections: do not log that.

@@ -14,9 +14,10 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -25,6 +26,9 @@ from .errors import WrongLoopError
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """Longest wait for the background tasks when a client is closed; they are cancelled before."""
+
+
+AsyncFunction: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 
 class TaskHost:
@@ -41,6 +45,8 @@ class TaskHost:
         self.group: anyio.abc.TaskGroup
         self._started = anyio.Event()
         self._ended = anyio.Event()
+        self._wanted = anyio.Event()
+        self._from_callbacks: deque[tuple[AsyncFunction, tuple[Any, ...]]] = deque()
         self._is_over = False
         self._thread = threading.current_thread().name
         self._task: asyncio.Task[None] | None = None
@@ -85,12 +91,30 @@ class TaskHost:
             async with anyio.create_task_group() as self.group:
                 self._started.set()
                 try:
-                    await anyio.sleep_forever()
+                    await self._start_from_callbacks()
                 finally:
                     self._is_over = True
                     self.owner = None
         finally:
             self._ended.set()
+
+    def start_soon(self, function: AsyncFunction, *args: Any) -> None:
+        """Run an async function in the group. Any code of the event loop may call this."""
+        if self._trio is not None or asyncio.current_task() is not None:
+            self.group.start_soon(function, *args)
+        else:
+            # Answers arrive in a callback of asyncio's loop, where anyio starts no tasks: it may
+            # recognize the event loop by the running task alone.
+            self._from_callbacks.append((function, args))
+            self._wanted.set()
+
+    async def _start_from_callbacks(self) -> None:
+        while True:
+            while self._from_callbacks:
+                function, args = self._from_callbacks.popleft()
+                self.group.start_soon(function, *args)
+            self._wanted = anyio.Event()
+            await self._wanted.wait()
 
     async def close(self) -> None:
         """Cancel all tasks, and wait until they have ended, for at most CLOSE_TIMEOUT_S."""

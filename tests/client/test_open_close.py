@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from trocket import (
     Admin,
     Client,
     ClosedError,
+    ConnectionChange,
+    ConnectionEvent,
     ConsumeFromWhere,
     Message,
     Producer,
@@ -180,3 +183,26 @@ def test_one_ctrl_c_ends_a_program_that_closes_nothing(broker: Broker, topic: st
             program.kill()
     assert "KeyboardInterrupt" in errors
     assert program.returncode == -signal.SIGINT
+
+
+def test_a_request_of_a_broker_is_served_in_a_loop_without_anyio(
+    broker: Broker, topic: str, group: str
+) -> None:
+    """The broker calls the first member of a group when a second one joins."""
+    topic += "_for_two"
+    broker.create_topic(topic, queues=2)
+    changes: list[ConnectionEvent] = []
+
+    async def main() -> None:
+        options: dict[str, Any] = {"group": group, "subscriptions": {topic: "*"}}
+        async with (
+            PushConsumer(broker.url, on_connection=changes.append, **options) as first,
+            PushConsumer(broker.url, **options) as second,
+        ):
+            async with asyncio.timeout(DEADLINE_S):
+                # A rebalance has no event.
+                while not second.queues or {*first.queues} & {*second.queues}:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert {event.change for event in changes} == {ConnectionChange.CONNECTED}
+
+    asyncio.run(main())
