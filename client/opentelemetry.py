@@ -16,11 +16,11 @@ import msgspec
 try:
     from opentelemetry import propagate, trace
     from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
-except ModuleNotFoundError as error:
+except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
-        f"trocket.client.opentelemetry needs {error.name}: pip install 'trocket[opentelemetry]'",
-        name=error.name,
-    ) from error
+        f"trocket.client.opentelemetry needs {_error.name}: pip install 'trocket[opentelemetry]'",
+        name=_error.name,
+    ) from _error
 
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult

@@ -15,7 +15,7 @@ from .normalise import EVERYWHERE, Side, Tree
 from .request import FromServer, Played, Request, Script, Server, Step
 from .tree import normalised, tree_of
 
-UNTIL_TIMEOUT_S = 10.0
+UNTIL_TIMEOUT_S = 30.0
 AGAIN_AFTER_S = 0.02
 
 

@@ -29,7 +29,7 @@ def stopped(clock: ManualClock, *, clean: bool = True) -> MemoryDisk:
     store = open_store(disk, clock=clock)
     for number in range(100):
         send(store, b"%d" % number, properties=b"KEYS\x01k%d\x02" % number)
-        store.index.work()
+        store.index.work(60.0)
         store.index.finish_full_files()
     store.flusher.flush()
     if clean:
@@ -92,7 +92,7 @@ def test_an_index_file_of_a_time_to_come_is_built_again(clean, caplog):
     disk.contents[f"{ROOT}/checkpoint"] = bytearray(struct.pack(">3q", *[clock.now_ms] * 3))
     store = open_store(disk, clock=clock)
     while store.index.is_behind:
-        store.index.work()
+        store.index.work(60.0)
         store.index.finish_full_files()
     assert index in caplog.text
     found = [store.query_by_key("T", f"k{number}", 9, 0, 1 << 62).buffers for number in range(100)]

@@ -26,7 +26,7 @@ def send_keys(store, numbers: range) -> None:
 
 def finish_index(store) -> None:
     while not store.index.is_idle:
-        store.index.work()
+        store.index.work(60.0)
         store.index.finish_full_files()
 
 

@@ -103,7 +103,11 @@ async def test_an_outage_is_one_event_and_one_line_and_its_end_another(
                 await trio.sleep(60)
     changes = [each.change for each in events if each.address == address]
     assert changes == [ConnectionChange.CONNECTED, ConnectionChange.LOST, ConnectionChange.BACK]
-    lines = [record.getMessage() for record in caplog.records]
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("trocket.client.")  # a busy machine holds up the event loop
+    ]
     assert len(lines) == 2, lines
     assert lines[0].startswith(f"no connection to {address}: ")
     assert "again, after" in lines[1]

@@ -63,7 +63,7 @@ async def aged_store(disk=None, *, days=5, **keys):
 
 def build_index(store):
     while store.index.is_behind:
-        store.index.work()
+        store.index.work(60.0)
 
 
 def reopened(store, disk, *, clean, **keys):

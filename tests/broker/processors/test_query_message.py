@@ -59,7 +59,7 @@ async def store_message(client: Client, body: bytes, keys: str = "", **more: obj
 
 async def query(broker: Broker, client: Client, key: str, **more: object) -> RemotingCommand:
     """Ask when the index has everything."""
-    broker.controller.store.index.work()
+    broker.controller.store.index.work(60.0)
     return await client.ask(QUERY, query_fields(key, **more))
 
 
@@ -171,7 +171,7 @@ async def test_each_key_of_a_message_finds_it_and_several_come_oldest_first(
         await store_message(client, b"one", "b c", e=3)
         await store_message(client, b"two", "c  a")
         newest = await store_message(client, b"three", "d")
-        broker.controller.store.index.work()
+        broker.controller.store.index.work(60.0)
         answers = {
             key: await client.ask(QUERY, query_fields(key), serialize_type=serialize_type)
             for key in "abcd"
@@ -213,7 +213,7 @@ async def test_a_look_up_by_unique_key_has_its_own_count(flag: str | None, count
         fields = query_fields("0123456789ABCDEF", maxNum=3, _UNIQUE_KEY_QUERY=flag)
         if flag is None:
             del fields["_UNIQUE_KEY_QUERY"]
-        broker.controller.store.index.work()
+        broker.controller.store.index.work(60.0)
         answer = await client.ask(QUERY, fields)
     assert bodies_of(answer) == [b"%d" % number for number in range(40 - count, 40)]
 
@@ -325,7 +325,7 @@ async def test_messages_that_retention_took_are_not_found_and_later_ones_are() -
             store.commit()
             offsets.append(physical_offset)
         clock.advance(24 * 3_600_000)
-    store.index.work()
+    store.index.work(60.0)
     assert [m.physical_offset for m in decode_messages(by_key(store, "k").body)] == offsets
     await checkpoint_now(store)
     Retention(store).clean()
@@ -346,15 +346,15 @@ def test_under_sync_flush_a_message_is_found_when_it_is_on_the_device_and_not_be
     store = open_store(sync=True)
     send(store, b"old", properties=b"KEYS\1k")
     store.flusher.flush()
-    store.index.work()
+    store.index.work(60.0)
     refusal, physical_offset, _ = put(store, b"new", properties=b"KEYS\1k", store_host=HOST_V6)
     assert refusal is None
     store.commit()
-    store.index.work()
+    store.index.work(60.0)
     assert bodies_of(by_key(store, "k")) == [b"old"]
     assert ask(store, VIEW, {"offset": physical_offset}).code == ResponseCode.SYSTEM_ERROR
     store.flusher.flush()
-    store.index.work()
+    store.index.work(60.0)
     assert bodies_of(by_key(store, "k")) == [b"old", b"new"]
     assert bodies_of(ask(store, VIEW, {"offset": physical_offset})) == [b"new"]
     store.close()
@@ -391,7 +391,7 @@ async def test_a_store_that_cannot_be_read_is_reported_and_the_broker_keeps_serv
     async with embedded_broker() as broker:
         client = await broker.connect()
         await store_message(client, b"zero", "k")
-        broker.controller.store.index.work()
+        broker.controller.store.index.work(60.0)
 
         def unreadable(*_: object) -> None:
             raise StoreIOError("/store/commitlog/0", "Input/output error")

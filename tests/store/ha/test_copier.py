@@ -454,7 +454,7 @@ def test_half_messages_make_no_unit_and_rolled_back_ones_no_entry():
     keys = {"properties": b"KEYS\x01k\x02"}
     copy(slave, records((0, {}), (0, {"sys_flag": 4, **keys}), (0, {"sys_flag": 12, **keys})))
     assert slave.max_offset("T", 0) == 1
-    slave.index.work()
+    slave.index.work(60.0)
     assert len(slave.query_by_key("T", "k", 8, 0, 1 << 60).buffers) == 1
 
 

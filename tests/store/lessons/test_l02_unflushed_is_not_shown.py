@@ -13,7 +13,7 @@ from ..support import bodies, open_store, put, send
 def look_ups(store, physical_offset):
     """What each way of reading finds of the second message."""
     while store.index.is_behind:
-        store.index.work()
+        store.index.work(60.0)
     return (
         store.max_offset("T", 0) > 1,
         store.get_message("T", 0, 1, 32).status is GetMessageStatus.FOUND,

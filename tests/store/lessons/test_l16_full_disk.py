@@ -88,7 +88,7 @@ async def test_whatever_write_fails_nothing_acknowledged_is_lost_and_sends_come_
                     acknowledged.append(body)
             if number % 10 == 9:
                 await checkpoint_now(store)
-                store.index.work()
+                store.index.work(60.0)
         disk.fault = None
         assert bodies(store) == acknowledged
         assert len(acknowledged) >= 29
