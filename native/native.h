@@ -173,6 +173,9 @@ uint8_t *write_unit(uint8_t *at, uint64_t physical_offset, size_t size, int64_t 
 int add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
                 int64_t store_ms);
 
+/* wakes.c */
+int only_others(const State *state, PyObject *queue, PyObject **others);
+
 /* answers.c */
 typedef struct {
     Span head, names[3], end;

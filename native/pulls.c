@@ -226,18 +226,10 @@ find_place(const Pulls *pulls, PyObject *key, PyObject **queue, PyObject **other
     Py_XDECREF(of_channels);
     if (of_channels != Py_None)
         return of_channels == NULL ? -1 : 0;
-    PyObject *tagged = PyObject_GetAttr(*queue, state->tagged);
-    if (tagged == NULL)
-        return -1;
-    int found = PyDict_CheckExact(tagged) && PyDict_GET_SIZE(tagged) == 0;
-    Py_DECREF(tagged);
-    if (!found)
-        return 0;
-    *others = PyObject_GetAttr(*queue, state->others);
-    if (*others == NULL)
-        return -1;
-    return PyDict_CheckExact(*others) &&
-           PyDict_GET_SIZE(*others) < pulls->holding.queue_pulls_max;
+    int found = only_others(state, *queue, others);
+    if (found != 1)
+        return found;
+    return PyDict_GET_SIZE(*others) < pulls->holding.queue_pulls_max;
 }
 
 static PyObject *

@@ -333,7 +333,7 @@ wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
 
 /* The pulls of a queue that may match any message, if it has no others: 1 with a strong reference,
    0, or -1 with an exception set. */
-static int
+int
 only_others(const State *state, PyObject *queue, PyObject **others)
 {
     PyObject *tagged = PyObject_GetAttr(queue, state->tagged);

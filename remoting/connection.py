@@ -265,11 +265,18 @@ class Connection:
             events += more
         return events
 
+    def _has_processors_of(self, runs: RunProcessor) -> bool:
+        """Whether the processors that runs replace are those of this connection.
+
+        An embedded broker's faults take their places.
+        """
+        process_of = self._processors.get
+        return all(process_of(code) is process for code, process in runs.replaced.items())
+
     def _take_run(self, runs: RunProcessor, data: bytes, position: int) -> int:
         """Serve the run at a position of `data`; returns the size of its frames."""
-        for code, process in runs.replaced.items():
-            if self._processors.get(code) is not process:
-                return 0
+        if not self._has_processors_of(runs):
+            return 0
         size, count = runs.serve(data, position, self._limits.frame_size_max, self.channel)
         if count:
             self._has_frames = True
@@ -285,9 +292,8 @@ class Connection:
         commands: list[RemotingCommand],
     ) -> int:
         """Serve or decode the pulls at a position of `data`; returns the position after them."""
-        for code, process in runs.replaced.items():
-            if self._processors.get(code) is not process:
-                return position
+        if not self._has_processors_of(runs):
+            return position
         end = take(data, position, self._limits.frame_size_max, self.channel, commands)
         if end != position:
             self._has_frames = True
