@@ -83,7 +83,7 @@ from .push_options import (
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
-from .sql_check import check_sql_subscriptions, sql_refusal
+from .sql_check import check_sql_subscriptions, explain_failed_pull
 
 __all__ = [
     "CONCURRENCY",
@@ -594,7 +594,6 @@ class PushConsumer(Participant):
         else:
             self._client.refresh_soon()
         assigned.broker_id = 0
-        # The topic may be newer than the check at the start.
-        refusal = sql_refusal(assigned.subscription, error)
-        self._pull_failures.log(assigned.queue, refusal or error, PULL_RETRY_S)
+        found = await explain_failed_pull(self._client, self._group, assigned.subscription, error)
+        self._pull_failures.log(assigned.queue, found, PULL_RETRY_S)
         await anyio.sleep(PULL_RETRY_S)
