@@ -194,3 +194,9 @@ def test_a_missing_package_names_the_extra(missing: str, statement: str, extra: 
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert f"pip install 'trocket[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_completion_shows_nothing_of_the_answers_to_administrators() -> None:
+    shown = {name for name in dir(PushConsumer) if not name.startswith("_")}
+    assert not shown & {"process_queues", "unassigned_message"}
+    assert {"queues", "positions", "run", "receive"} <= shown
