@@ -109,7 +109,7 @@ $(TEST): $(RUN)
 	@touch $@
 
 $(SPARK): $(RUN)
-	@{ java -version || test -x "$$JAVA_HOME/bin/java"; } >/dev/null 2>&1 || { \
+	@{ java -version || test -x "$${JAVA_HOME:-/none}/bin/java"; } >/dev/null 2>&1 || { \
 		echo "Spark needs Java 17 or newer, and there is no java;" \
 			"on Debian and Ubuntu: apt-get install openjdk-17-jre-headless" >&2; exit 1; }
 	@echo "adding Spark (once, 450 MB)" >&2

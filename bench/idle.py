@@ -86,7 +86,7 @@ async def measure(
                 )
                 await stack.enter_async_context(consumer)
                 with trio.fail_after(SETTLE_TIMEOUT_S):
-                    while len(consumer.process_queues) < QUEUES * len(mine):  # noqa: ASYNC110
+                    while len(consumer.queues) < QUEUES * len(mine):  # noqa: ASYNC110
                         await trio.sleep(0.05)
             await trio.sleep(rest_s)
             cpu_s, begin_s = _cpu_seconds(cluster), time.perf_counter()

@@ -69,7 +69,7 @@ def run(options: Namespace) -> int:
         important = frozenset(key for key, fact in known_keys().items() if fact.important)
         process.print_configuration([broker, store], None if options.print_all else important)
         return process.EXIT_OK
-    process.log_to_stderr(options.log_level, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     return process.serve(
         lambda stop: _run(broker, store, stop, from_stdin=options.from_stdin),
         program=PROGRAM.name,

@@ -4,6 +4,10 @@ It does what a client does: asks the name server for the route, sends to the bro
 send names a queue that does not exist, so the broker reads and checks it and stores no message: the
 user's store stays empty. The topic and the groups are those that RocketMQ reserves for self-tests.
 
+That the data folder takes writes is proved before: a store that opens has written its `abort` file
+and synced the folder, or fails the start. Room on the disk is checked too; a full disk is reported
+instead of a send. Not proved is a write into the commit log: the first send creates its first file.
+
 Source: RocketMQ TopicValidator.RMQ_SYS_SELF_TEST_TOPIC, MixAll.SELF_TEST_PRODUCER_GROUP.
 """
 

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         namesrv, broker, store, warnings = _configured(options, "store")
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
-    process.log_to_stderr(options.log_level, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     up = Up(
         namesrv, broker, store,
         as_json=options.json, home=options.home, in_memory=options.memory,
@@ -68,6 +68,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
     """Raises: ConfigError: the flags or the files cannot be used."""
+    if options.log_format != "text":
+        raise ConfigError(
+            "--log-format json is for one broker: several brokers' lines begin with their names"
+        )
     if options.memory:
         raise ConfigError("--memory is for one broker: leave out --masters, --slaves, --brokers")
     namesrv, broker, store, warnings = _configured(options, "")
@@ -79,7 +83,7 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
             raise ConfigError(f"--broker-config {text}: write NAME=FILE, such as broker-a=a.conf")
         own[name] = ConfigFile(path, process.read_entries(path))
     members, own_warnings = plan(shape, broker, store, common, own)
-    process.log_to_stderr(options.log_level, [*warnings, *own_warnings])
+    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *own_warnings])
     from .up_cluster import ClusterError, UpCluster
 
     async def run(stop: trio.CancelScope) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..common.command_line import Flag, Program, log_level
+from ..common.command_line import LOG_FORMAT, Flag, Program, log_level
 
 _SEVERAL: Final = "Several brokers, each in a process"
 
@@ -50,6 +50,7 @@ PROGRAM: Final = Program(
         ),
         Flag(("--json",), "json", "Print one line of JSON when ready"),
         log_level("warning"),
+        LOG_FORMAT,
         Flag(
             ("--masters",),
             "masters",

@@ -40,7 +40,6 @@ from .connection import Connection
 from .connection_log import failure_level
 from .consume_result_service import ConsumeResultService
 from .consumer_options import PULL_TIMEOUT_S
-from .core.process_queue import ProcessQueue
 from .core.queue_requests import PullStatus
 from .core.subscription import (
     FilterClass,
@@ -83,7 +82,7 @@ from .push_options import (
 from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
-from .sql_check import check_sql_subscriptions, sql_refusal
+from .sql_check import check_sql_subscriptions, explain_failed_pull
 
 __all__ = [
     "CONCURRENCY",
@@ -170,7 +169,7 @@ class PushConsumer(Participant):
             lambda: list(self._subscriptions),
             processors={
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed,
-                **reports.processors(self),
+                **reports.processors(self, self._rebalance.assigned, self._unassigned_message),
             },
             on_routes_changed=self._on_routes_changed,
             on_heartbeat=self._filter_servers.upload_soon,
@@ -227,20 +226,13 @@ class PushConsumer(Participant):
         return self._handler
 
     @property
-    def process_queues(self) -> dict[MessageQueue, ProcessQueue[PushedMessage]]:
-        """The messages in memory, by queue."""
-        return {
-            queue: assigned.process_queue for queue, assigned in self._rebalance.assigned.items()
-        }
-
-    @property
     def positions(self) -> dict[MessageQueue, int]:
         """The offset of each queue at which consumption continues, where it is known."""
         known = {queue: self._offsets.known(queue) for queue in self._rebalance.assigned}
         return {queue: offset for queue, offset in known.items() if offset is not None}
 
-    def unassigned_message(self, ext: MessageExt, queue: MessageQueue) -> PushedMessage:
-        """A message that did not arrive by a pull; settling it has no effect."""
+    def _unassigned_message(self, ext: MessageExt, queue: MessageQueue) -> PushedMessage:
+        # It did not arrive by a pull; settling it has no effect.
         assigned = AssignedQueue(queue, SubscriptionData(topic=queue.topic), self._config)
         assigned.drop()
         return self._pushed(ext, assigned)
@@ -594,7 +586,6 @@ class PushConsumer(Participant):
         else:
             self._client.refresh_soon()
         assigned.broker_id = 0
-        # The topic may be newer than the check at the start.
-        refusal = sql_refusal(assigned.subscription, error)
-        self._pull_failures.log(assigned.queue, refusal or error, PULL_RETRY_S)
+        found = await explain_failed_pull(self._client, self._group, assigned.subscription, error)
+        self._pull_failures.log(assigned.queue, found, PULL_RETRY_S)
         await anyio.sleep(PULL_RETRY_S)

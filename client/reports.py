@@ -24,11 +24,10 @@ from ..remoting.request_codes import RequestCode
 from . import clock
 from .client import Client
 from .connection import Connection
-from .core.process_queue import ProcessQueue
 from .members import Processor
 from .message import MessageQueue
 from .pulling import offset_table
-from .pushed_message import PushedMessage
+from .pushed_message import AssignedQueue, PushedMessage
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +35,8 @@ _MIB: Final = 1024 * 1024
 
 Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
 """Handles a message. An exception means that the message is redelivered."""
+
+AsPushed: TypeAlias = Callable[[MessageExt, MessageQueue], PushedMessage]
 
 
 class ReportingConsumer(Protocol):
@@ -72,11 +73,6 @@ class ReportingConsumer(Protocol):
         ...
 
     @property
-    def process_queues(self) -> dict[MessageQueue, ProcessQueue[PushedMessage]]:
-        """The messages in memory, by queue."""
-        ...
-
-    @property
     def positions(self) -> dict[MessageQueue, int]:
         """The offset of each queue at which consumption continues."""
         ...
@@ -84,13 +80,16 @@ class ReportingConsumer(Protocol):
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue at other offsets."""
 
-    def unassigned_message(self, ext: MessageExt, queue: MessageQueue) -> PushedMessage:
-        """A message that did not arrive by a pull."""
-        ...
 
+def processors(
+    consumer: ReportingConsumer, assigned: Mapping[MessageQueue, AssignedQueue], pushed: AsPushed
+) -> Mapping[int, Processor]:
+    """A consumer's processors for the requests of administrators, by request code.
 
-def processors(consumer: ReportingConsumer) -> Mapping[int, Processor]:
-    """A consumer's processors for the requests of administrators, by request code."""
+    Args:
+      assigned: the consumer's queues, with their messages in memory; it changes.
+      pushed: makes a message for the handler that did not arrive by a pull.
+    """
 
     async def reset_offset(
         connection: Connection, command: RemotingCommand
@@ -112,12 +111,13 @@ def processors(consumer: ReportingConsumer) -> Mapping[int, Processor]:
     async def get_running_info(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        return command.answer(body=fastjson.dumps(running_info(consumer)))
+        return command.answer(body=fastjson.dumps(running_info(consumer, assigned)))
 
     async def consume_directly(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        return command.answer(body=fastjson.dumps(await _consume_directly(consumer, command)))
+        result = await _consume_directly(consumer, pushed, command)
+        return command.answer(body=fastjson.dumps(result))
 
     return {
         RequestCode.RESET_CONSUMER_CLIENT_OFFSET: reset_offset,
@@ -127,7 +127,9 @@ def processors(consumer: ReportingConsumer) -> Mapping[int, Processor]:
     }
 
 
-def running_info(consumer: ReportingConsumer) -> dict[str, object]:
+def running_info(
+    consumer: ReportingConsumer, assigned: Mapping[MessageQueue, AssignedQueue]
+) -> dict[str, object]:
     """The consumer's ConsumerRunningInfo, which `mqadmin consumerStatus` and the Dashboard show."""
     # The process queues have monotonic times: convert them to times since 1970.
     wall_ms = consumer.client.wall_ms()
@@ -151,7 +153,7 @@ def running_info(consumer: ReportingConsumer) -> dict[str, object]:
                 "lastPullTimestamp": round(since_ms + held.last_pull_ms),
                 "lastConsumeTimestamp": round(since_ms + held.last_consume_ms),
             }
-            for queue, held in consumer.process_queues.items()
+            for queue, held in ((q, each.process_queue) for q, each in assigned.items())
         },
         "mqPopTable": {},
         "properties": {
@@ -183,7 +185,7 @@ def _plain(subscription: SubscriptionData) -> object:
 
 
 async def _consume_directly(
-    consumer: ReportingConsumer, command: RemotingCommand
+    consumer: ReportingConsumer, pushed: AsPushed, command: RemotingCommand
 ) -> dict[str, object]:
     """Call the handler with one message; this does not affect offsets and redeliveries."""
     start_ms = clock.monotonic_ms()
@@ -202,7 +204,7 @@ async def _consume_directly(
         queue = MessageQueue(ext.topic, command.ext_fields.get("brokerName", ""), ext.queue_id)
         try:
             with anyio.fail_after(consumer.consume_timeout_s):
-                outcome = handler(consumer.unassigned_message(ext, queue))
+                outcome = handler(pushed(ext, queue))
                 if inspect.isawaitable(outcome):
                     await outcome
         except Exception:  # noqa: BLE001 - an error of the handler is the result of the request

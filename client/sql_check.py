@@ -48,23 +48,51 @@ async def check_sql_subscriptions(
             route = await client.route(subscription.topic)
         except RouteNotFoundError:
             continue
-        body = CheckClientRequestBody(
-            client_id=client.client_id,
-            group=group,
-            subscription_data=subscription,
-            namespace=client.namespace or None,
-        ).to_body()
         for broker in route.broker_datas:
             address = client.reading_address(broker.broker_name)
             if address is None:
                 continue
-            try:
-                await client.request(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
-            except ClientError as error:
-                refusal = sql_refusal(subscription, error)
-                if refusal is not None:
-                    raise refusal from error
-                logger.debug("the subscription could not be checked: %s", error)
+            refusal = await _check_at(client, address, group, subscription)
+            if refusal is not None:
+                raise refusal
+
+
+async def _check_at(
+    client: Client, address: str, group: str, subscription: SubscriptionData
+) -> ConfigurationError | None:
+    """Ask one broker; None if it accepts the subscription, or gives no answer to this question."""
+    body = CheckClientRequestBody(
+        client_id=client.client_id,
+        group=group,
+        subscription_data=subscription,
+        namespace=client.namespace or None,
+    ).to_body()
+    try:
+        await client.request(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    except ClientError as error:
+        refusal = sql_refusal(subscription, error)
+        if refusal is None:
+            logger.debug("the subscription could not be checked: %s", error)
+        return refusal
+    return None
+
+
+async def explain_failed_pull(
+    client: Client, group: str, subscription: SubscriptionData, error: ClientError
+) -> ClientError:
+    """The refusal of the SQL92 subscription, if that is why a pull failed; else the error itself.
+
+    A topic may be newer than the check at the start. A broker answers pulls with a wrong expression
+    as those whose heartbeat has not arrived yet (FILTER_DATA_NOT_EXIST), so it is asked once more.
+    """
+    refusal = sql_refusal(subscription, error)
+    if (
+        subscription.expression_type == SQL92
+        and isinstance(error, ServerError)
+        and error.code == ResponseCode.FILTER_DATA_NOT_EXIST
+    ):
+        refusal = await _check_at(client, error.address, group, subscription)
+    return refusal or error
 
 
 def sql_refusal(subscription: SubscriptionData, error: ClientError) -> ConfigurationError | None:

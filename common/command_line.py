@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
 
 
 class Flag(NamedTuple):
@@ -76,6 +77,16 @@ def log_level(default: str = "info") -> Flag:
     )
 
 
+LOG_FORMAT: Final = Flag(
+    ("--log-format",),
+    "log_format",
+    "Log lines for people, or JSON objects for log collectors (text)",
+    metavar="FORMAT",
+    default="text",
+    choices=LOG_FORMATS,
+)
+
+
 APACHE_FLAGS: Final = (
     Flag(
         ("-c", "--configFile"),
@@ -95,6 +106,7 @@ APACHE_FLAGS: Final = (
         "Print the configuration as it would be used, and exit",
     ),
     log_level(),
+    LOG_FORMAT,
 )
 """The flags that RocketMQ's `mqbroker` and `mqnamesrv` have both.
 

@@ -124,8 +124,12 @@ def pipe_may_close() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
-    """One line per record on standard error; then the warnings of the configuration."""
+def log_to_stderr(level: str, form: str, warnings: Iterable[str]) -> None:
+    """Log on standard error, beginning with the warnings of the configuration.
+
+    Args:
+      form: of `command_line.LOG_FORMATS`; text has one line per record, and tracebacks have more.
+    """
     # Neither is shown, and both cost a lookup for every record.
     logging.logThreads = False
     logging.logMultiprocessing = False
@@ -134,6 +138,11 @@ def log_to_stderr(level: str, warnings: Iterable[str]) -> None:
         level=level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    if form == "json":
+        from .json_log import JsonFormatter
+
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonFormatter())
     for warning in warnings:
         logger.warning(warning)
 

@@ -54,7 +54,7 @@ def run(options: Namespace) -> int:
         configured = _configured(config)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
-    process.log_to_stderr(options.log_level, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     return _serve(config, configured, from_stdin=options.from_stdin)
 
 

@@ -48,7 +48,7 @@ def run(options: Namespace) -> int:
     if options.print_all:
         process.print_configuration([config])
         return process.EXIT_OK
-    process.log_to_stderr(options.log_level, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     return process.serve(
         lambda stop: _run(config, stop), program=PROGRAM.name, expected=(StoreError,)
     )

@@ -46,8 +46,6 @@ MISSING = {
     "TransactionProducer.send_again": "as Producer",
     "Producer.sender": IN_THE_LOOP,
     "TransactionProducer.sender": IN_THE_LOOP,
-    "PushConsumer.process_queues": "what brokers ask for; it changes at any time",
-    "PushConsumer.unassigned_message": "what brokers ask for",
     "PushConsumer.handling": "what brokers ask for",
     "PushConsumer.next_message": "`receive` without a check, for `run` and the blocking consumer",
     "PushConsumer.receive_nowait": "the buffer of its messages has `timeout_s=0` for this",

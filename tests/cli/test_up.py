@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from collections.abc import Callable
@@ -65,6 +66,20 @@ def test_it_says_where_what_is_and_ends_with_a_line_that_begins_with_ready(
         assert f"\n  {language} " in text
     assert float(lines[-1].split()[1]) > 0
     assert command.end(signal.SIGTERM)[0] == 0
+
+
+def test_the_log_may_be_json(start: Start, home: Path) -> None:
+    command = up(start, home, "--json", "--log-level", "info", "--log-format", "json")
+    command.ready()
+    _, _, error = command.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in error.splitlines()]
+    assert {"time", "level", "logger", "message"} <= set.intersection(*map(set, lines))
+    assert any("the broker" in line["message"] for line in lines)
+
+
+def test_several_brokers_log_as_text(capsys: Capture) -> None:
+    assert main(["up", "--masters", "2", "--log-format", "json"]) == 2
+    assert "--log-format json is for one broker" in capsys.readouterr().err
 
 
 def test_the_vip_port_is_two_below_the_brokers(start: Start, home: Path) -> None:

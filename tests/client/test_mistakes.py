@@ -107,6 +107,29 @@ def test_a_broker_without_sql_names_the_key_to_set(play: Play) -> None:
         play(lambda: scenario(broker))
 
 
+def test_a_wrong_sql_expression_for_a_new_topic_is_logged_once(
+    play: Play, broker: Broker, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"Later_{group}"
+    seen: list[str] = []
+
+    async def scenario() -> None:
+        subscriptions = {topic: Sql("price > > 1")}
+        async with PushConsumer(broker.url, group=group, subscriptions=subscriptions) as consumer:
+            broker.create_topic(topic, queues=2)
+            await consumer.rebalance()
+            while not seen:
+                mine = [r for r in caplog.records if r.name == "trocket.client.pulling"]
+                seen.extend(r.getMessage() for r in mine)
+                await anyio.sleep(0.01)
+
+    with caplog.at_level(logging.WARNING, logger="trocket.client"):
+        play(scenario)
+    assert len(seen) == 1  # not one line for each queue
+    assert topic in seen[0]
+    assert "line 1, column 9" in seen[0]
+
+
 def test_a_brokers_address_in_place_of_a_name_servers(play: Play, broker: Broker) -> None:
     async def scenario() -> None:
         async with Producer(broker.broker_address) as producer:
@@ -171,3 +194,9 @@ def test_a_missing_package_names_the_extra(missing: str, statement: str, extra: 
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert f"pip install 'trocket[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_completion_shows_nothing_of_the_answers_to_administrators() -> None:
+    shown = {name for name in dir(PushConsumer) if not name.startswith("_")}
+    assert not shown & {"process_queues", "unassigned_message"}
+    assert {"queues", "positions", "run", "receive"} <= shown

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import logging
 import os
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import trio
 
 from trocket.common import process
 from trocket.common.config import ConfigError
+from trocket.common.json_log import JsonFormatter
 
 
 class ExpectedError(Exception):
@@ -144,3 +147,23 @@ raise_open_files_limit()
 assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == soft
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_json_log_lines_are_objects_with_their_traceback() -> None:
+    record = logging.makeLogRecord(
+        {"name": "trocket.x", "levelname": "ERROR", "msg": "a\n%s", "args": ("ü",), "created": 0.5}
+    )
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    line = JsonFormatter().format(record)
+    found = json.loads(line)
+    assert "\n" not in line
+    assert found.pop("traceback").endswith("ValueError: bad")
+    assert found == {
+        "time": "1970-01-01T00:00:00.500Z",
+        "level": "ERROR",
+        "logger": "trocket.x",
+        "message": "a\nü",
+    }
