@@ -375,11 +375,14 @@ class Restarts:
     bad_stops: list[str] = field(default_factory=list)
 
 
-def restart(cluster: LocalCluster, ledger: Ledger, count: int, every_s: float) -> Restarts:
+def restart(
+    cluster: LocalCluster, ledger: Ledger, count: int, every_s: float, away_s: float
+) -> Restarts:
     """Restart the broker `count` times, each when every client made progress since the last one.
 
     Args:
       every_s: least seconds between the beginnings of two restarts.
+      away_s: seconds between the broker's end and its start.
     """
     done, pause = Restarts(), threading.Event()
     for number in range(count + 1):
@@ -388,7 +391,7 @@ def restart(cluster: LocalCluster, ledger: Ledger, count: int, every_s: float) -
         if number == count or done.hung or ledger.crashes:
             break
         pause.wait(max(0.0, every_s - (time.monotonic() - begin_s)))
-        away_s = time.monotonic()
+        end_s = time.monotonic()
         try:
             if number % 2:
                 cluster.stop_broker()
@@ -396,8 +399,9 @@ def restart(cluster: LocalCluster, ledger: Ledger, count: int, every_s: float) -
                 cluster.kill_broker()
         except PeerError as error:
             done.bad_stops.append(str(error)[-500:])
+        pause.wait(away_s)
         cluster.start_broker()
-        done.away_s.append(time.monotonic() - away_s)
+        done.away_s.append(time.monotonic() - end_s)
     return done
 
 
@@ -418,12 +422,14 @@ def create_topic(url: str) -> None:
         producer.send(Message(TOPIC, "first"))
 
 
-def run(cluster: LocalCluster, count: int, every_s: float, rate: float) -> dict[str, Any]:
+def run(
+    cluster: LocalCluster, count: int, every_s: float, rate: float, away_s: float = 0.0
+) -> dict[str, Any]:
     """Restart a running cluster under load, and return the figures.
 
     Args:
       count: number of restarts.
-      every_s: see `restart`.
+      every_s, away_s: see `restart`.
       rate: sends per second of each of the six senders.
     """
     ledger, errors = Ledger(rate), _Errors()
@@ -446,7 +452,7 @@ def run(cluster: LocalCluster, count: int, every_s: float, rate: float) -> dict[
     try:
         for thread in threads:
             thread.start()
-        restarts = restart(cluster, ledger, count, every_s)
+        restarts = restart(cluster, ledger, count, every_s, away_s)
         lasted_s = time.monotonic() - begin_s
         ledger.is_stopping.set()
         wait_for(ledger.is_settled, SEND_TIMEOUT_S * 2)
@@ -531,6 +537,7 @@ def main(
     minutes: Annotated[float, typer.Option(min=0.1, help="Run for this time.")] = 5.0,
     every_s: Annotated[float, typer.Option(help="Restart every S seconds.", min=0)] = 10.0,
     rate: Annotated[float, typer.Option(help="Send this often per second, six times.")] = 20.0,
+    away_s: Annotated[float, typer.Option(help="Start it again after S seconds.", min=0)] = 0.0,
     with_namesrv: Annotated[bool, typer.Option(help="Restart the name server, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Keep logs and store here.")] = None,
@@ -541,7 +548,7 @@ def main(
         cluster = make_cluster((keep or Path(name)) / "cluster", with_namesrv=with_namesrv)
         try:
             with running(cluster):
-                figures = run(cluster, count, every_s, rate)
+                figures = run(cluster, count, every_s, rate, away_s)
         except PeerError as error:
             sys.exit(f"restarts: {error}")
     wrong = violations(figures)

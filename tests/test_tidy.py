@@ -144,6 +144,7 @@ BANS = [
             # Programs as users of asyncio write them.
             "tests/client/frameworks/service.py",
             "tests/client/frameworks/workers.py",
+            "tests/testing/test_advance_asyncio.py",
         ),
     ),
     Ban(r"^\s*#\s*(type|mypy): ignore\s*$", "name the error code"),
