@@ -353,13 +353,18 @@ def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-def wait_for_round(ledger: Ledger) -> list[str]:
-    """Wait until every client has made progress; the names of those that have not in time."""
+def wait_for_round(ledger: Ledger, *, with_groups: bool) -> list[str]:
+    """Wait until every client has made progress; the names of those that have not in time.
+
+    Args:
+      with_groups: wait for consumers, too.
+    """
     begin = ledger.progress()
 
     def late() -> list[str]:
         now = ledger.progress()
-        found = [name for name, count in now.items() if count < begin.get(name, 0) + ROUND_COUNT]
+        wanted = [name for name in now if with_groups or name in ledger.confirmed]
+        found = [name for name in wanted if now[name] < begin.get(name, 0) + ROUND_COUNT]
         return found + ["clients that did not begin"] * (len(now) < SENDERS_AND_GROUPS)
 
     wait_for(lambda: bool(ledger.crashes) or not late(), ROUND_TIMEOUT_S)
@@ -381,13 +386,15 @@ def restart(
     """Restart the broker `count` times, each when every client made progress since the last one.
 
     Args:
-      every_s: least seconds between the beginnings of two restarts.
+      every_s: least seconds between the beginnings of two restarts; 0: as soon as senders made
+        progress, while consumers pause before their next pull.
       away_s: seconds between the broker's end and its start.
     """
     done, pause = Restarts(), threading.Event()
     for number in range(count + 1):
         begin_s = time.monotonic()
-        done.hung += wait_for_round(ledger)
+        is_whole = every_s > 0 or number in (0, count)
+        done.hung += wait_for_round(ledger, with_groups=is_whole)
         if number == count or done.hung or ledger.crashes:
             break
         pause.wait(max(0.0, every_s - (time.monotonic() - begin_s)))
@@ -420,6 +427,25 @@ def create_topic(url: str) -> None:
     """Create the topic, and have its route known to the name server."""
     with blocking.Producer(url) as producer:
         producer.send(Message(TOPIC, "first"))
+
+
+def seen_by_clients(ledger: Ledger) -> dict[str, Any]:
+    """The figures of senders and groups."""
+    early = [each for each in ledger.failures if each.is_early]
+    return {
+        "confirmed": {name: len(each) for name, each in ledger.confirmed.items()},
+        "consumed": {name: len(each) for name, each in ledger.consumed.items()},
+        "consumed_again": {
+            name: each.total() - len(each) for name, each in ledger.consumed.items()
+        },
+        "slowest_send_s": {name: round(each, 2) for name, each in ledger.slowest_s.items()},
+        "failed_late": len(ledger.failures) - len(early),
+        "failed_early": len(early),
+        "last_failure": ledger.failures[-1].error[-500:] if ledger.failures else "",
+        "not_consumed": {name: each for name, each in ledger.missing().items() if each},
+        "crashes": ledger.crashes,
+        "tasks_left": {name: each for name, each in ledger.tasks_left.items() if each},
+    }
 
 
 def run(
@@ -469,27 +495,15 @@ def run(
     files_left = sorted((_open_files() - files_before).elements())
     cluster.kill_broker()
     cluster.start_broker()
-    early = [each for each in ledger.failures if each.is_early]
     return {
         "seconds": round(lasted_s, 1),
         "restarts": len(restarts.away_s),
         "away_s_max": round(max(restarts.away_s, default=0.0), 2),
-        "confirmed": {name: len(each) for name, each in ledger.confirmed.items()},
-        "consumed": {name: len(each) for name, each in ledger.consumed.items()},
-        "consumed_again": {
-            name: each.total() - len(each) for name, each in ledger.consumed.items()
-        },
-        "slowest_send_s": {name: round(each, 2) for name, each in ledger.slowest_s.items()},
-        "failed_late": len(ledger.failures) - len(early),
-        "failed_early": len(early),
-        "last_failure": ledger.failures[-1].error[-500:] if ledger.failures else "",
-        "not_consumed": {name: each for name, each in ledger.missing().items() if each},
+        **seen_by_clients(ledger),
         "not_there_after_kill": asyncio.run(read_again(url, ledger.all_confirmed())),
         "hung": restarts.hung,
         "bad_stops": restarts.bad_stops,
-        "crashes": ledger.crashes,
         "errors_logged": errors.texts[:10],
-        "tasks_left": {name: each for name, each in ledger.tasks_left.items() if each},
         "threads_left": left,
         "files_left": files_left,
     }

@@ -134,7 +134,8 @@ def test_fastapi_under_uvicorn_ends_cleanly(
     posters = [threading.Thread(target=post, args=(number,)) for number in range(POSTERS)]
     for poster in posters:
         poster.start()
-    service.wait_for("handled", BEFORE)
+    # The last requests may not be answered.
+    service.wait_for("handled", BEFORE + POSTERS)
     assert service.process.stop(timeout_s=END_S) == 0, service.errors()
     for poster in posters:
         poster.join(DEADLINE_S)
