@@ -24,6 +24,7 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.session import Answered, Session, State, Unanswered
 from .clock import loop_clock
 from .errors import ClientError, ConnectError, RequestTimeoutError
+from .task_group import TaskGroup
 from .transport import Transport
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Connection:
         reason = "the connection ended"
         try:
             with self._scope:
-                async with anyio.create_task_group() as group:
+                async with TaskGroup() as group:
                     group.start_soon(self._write)
                     group.start_soon(self._expire_requests)
                     await self._transport.receive(self._take)

@@ -29,6 +29,7 @@ from .client import Client
 from .core.subscription import FilterClass, filter_class_crc
 from .errors import ClientError, ConnectError, RequestTimeoutError, ServerError
 from .pulling import PullResult, broker_of
+from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class FilterServers:
             wanted.update((topic, address) for address in filter_servers_of(route))
         for gone in self._uploads.keys() - wanted:
             del self._uploads[gone]
-        async with anyio.create_task_group() as group:
+        async with TaskGroup() as group:
             for topic, address in wanted:
                 group.start_soon(self._upload_to, topic, address)
 

@@ -22,6 +22,7 @@ from ..remoting.response_codes import ResponseCode
 from .connection import Connection, request_name
 from .connection_log import failure_level
 from .errors import ClientError, ConfigurationError
+from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ class Members:
         # Wait for a heartbeat that is in progress. A broker may process the two in either order,
         # and a heartbeat after the unregistration would keep the member's queues for two minutes.
         with anyio.move_on_after(UNREGISTER_TIMEOUT_S):
-            async with self._heartbeat_lock, anyio.create_task_group() as group:
+            async with self._heartbeat_lock, TaskGroup() as group:
                 for addresses in self._client.broker_addresses().values():
                     for address in addresses.values():
                         if self._client.open_connection(address):
@@ -222,7 +223,7 @@ class Members:
                 logger.log(level, "the heartbeat to broker %s failed: %s", name, error)
                 client.refresh_soon()
 
-        async with anyio.create_task_group() as group:
+        async with TaskGroup() as group:
             for name, addresses in client.broker_addresses().items():
                 for broker_id, address in addresses.items():
                     # Slaves serve consumers only.

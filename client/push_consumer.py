@@ -18,7 +18,6 @@ from functools import partial
 from types import TracebackType
 from typing import Unpack
 
-import anyio
 import anyio.lowlevel
 
 from ..common import message_properties as names
@@ -83,6 +82,7 @@ from .pushed_message import AssignedQueue, Messages, PushedMessage
 from .rebalance import Rebalance
 from .reports import Handler
 from .sql_check import check_sql_subscriptions, explain_failed_pull
+from .task_group import TaskGroup
 
 __all__ = [
     "CONCURRENCY",
@@ -424,7 +424,7 @@ class PushConsumer(Participant):
 
         self._client.check_open()
         with self.handling(handler):
-            async with anyio.create_task_group() as group:
+            async with TaskGroup() as group:
                 for _ in range(concurrency):
                     group.start_soon(work)
 

@@ -15,20 +15,18 @@ import contextvars
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 import anyio
 import anyio.abc
 
 from .errors import WrongLoopError
+from .task_group import AsyncFunction, TaskGroup
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """Longest wait for the background tasks when a client is closed; they are cancelled before."""
-
-
-AsyncFunction: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 
 class TaskHost:
@@ -42,7 +40,7 @@ class TaskHost:
     """
 
     def __init__(self) -> None:
-        self.group: anyio.abc.TaskGroup
+        self.group: TaskGroup
         self._started = anyio.Event()
         self._ended = anyio.Event()
         self._wanted = anyio.Event()
@@ -88,7 +86,7 @@ class TaskHost:
 
     async def _run(self) -> None:
         try:
-            async with anyio.create_task_group() as self.group:
+            async with TaskGroup() as self.group:
                 self._started.set()
                 try:
                     await self._start_from_callbacks()

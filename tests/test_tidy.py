@@ -141,6 +141,10 @@ BANS = [
             "tests/blocking/test_blocking_object.py",
             # A loop that anyio did not start.
             "tests/client/test_open_close.py",
+            # Programs as users of asyncio write them.
+            "tests/client/frameworks/service.py",
+            "tests/client/frameworks/workers.py",
+            "tests/testing/test_advance_asyncio.py",
         ),
     ),
     Ban(r"^\s*#\s*(type|mypy): ignore\s*$", "name the error code"),

@@ -185,6 +185,38 @@ def test_one_ctrl_c_ends_a_program_that_closes_nothing(broker: Broker, topic: st
     assert program.returncode == -signal.SIGINT
 
 
+UNCLOSED = """
+import sys, asyncio
+from trocket import Message, Producer, PushConsumer
+
+async def main(url, topic):
+    producer = await Producer(url).open()
+    await producer.send(Message(topic, "x"))
+    await PushConsumer(url, group="unclosed", subscriptions={topic: "*"}).open()
+    await Producer(url, group="second").open()
+
+async def close_nothing(url, topic, turns):
+    await main(url, topic)
+    for _ in range(turns):  # the tasks that are about to begin are others in each turn
+        await asyncio.sleep(0)
+
+url, topic = sys.argv[1:]
+for turns in range(20):
+    asyncio.run(close_nothing(url, topic, turns))
+"""
+
+
+def test_a_program_that_closes_nothing_ends_without_a_warning(broker: Broker, topic: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED, broker.url, topic],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_request_of_a_broker_is_served_in_a_loop_without_anyio(
     broker: Broker, topic: str, group: str
 ) -> None:
