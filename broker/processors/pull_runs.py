@@ -173,7 +173,7 @@ class PullRunProcessor:
                 )
             finally:
                 if held:
-                    self._hold_service.count_held(channel, len(held))
+                    self._hold_service.count_held(channel, len(held), held[0].deadline_s)
                     if holding is not None and holding.commit_offsets is not None:
                         self._offsets.count_commits(len(held))
                     self._offsets.file.is_dirty = True
