@@ -238,7 +238,7 @@ class BrokerController:
             services = Supervisor(nursery, logger)
             await services.start("the registration", self.registrar.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
-            services.start_soon("the waking of held pulls", self.pulls.hold_service.run)
+            services.start_soon("the waking of held pulls", self.pulls.hold_service.run, self.turn)
             services.every(
                 "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
             )

@@ -8,12 +8,14 @@ tags is tried only when a message with one of its tags has arrived.
 Pure, but for that task: the time is an argument.
 
 Java counterpart: broker/longpolling/PullRequestHoldService.java of 5.3.3, which scans all held
-pulls every 5 s, and those of a queue when a message arrives; here all are scanned every second.
+pulls every 5 s, and those of a queue when a message arrives; here all are scanned every second
+while one of them is to be held for a short time.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -24,6 +26,7 @@ import trio
 
 from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
+from ..remoting.turn import Turn
 from .held_memory import HeldMemory
 from .pull import Pull
 
@@ -47,9 +50,14 @@ GROUP_PULLS_SHARE: Final = 10_000
 """Pulls of one connection and of one group that may be held once half of HELD_PULLS_MAX are; the
 other half is for connections and groups with few. Clients hold one for each queue they consume."""
 
-CHECK_INTERVAL_S = 1.0
-"""Seconds between two scans for pulls that timed out. Clients ask to be held for 15 s and wait
-30 s for the answer, so a second more or less does not matter."""
+CHECK_INTERVAL_S: Final = 5.0
+"""Seconds between two scans for pulls that timed out, as with Apache's broker. Clients ask to be
+held for 15 or 20 s and wait 30 s for the answer. The pulls of a client that one scan answers come
+again together, and from then on share their reads and sends."""
+
+SHORT_CHECK_INTERVAL_S: Final = 1.0
+"""The same while a pull with a short time-out is held: one of at most 5 s in any case. Its client
+may wait little longer for the answer."""
 
 SCAN_COUNT: Final = 5_000
 """Pulls scanned in one slice, in about a millisecond. A table by deadline would make scans
@@ -300,6 +308,10 @@ class PullRequestHoldService:
         self._failures = FailureLog(logger)
         self._now_s = 0.0
         self._backlog = _Backlog()
+        self._expired: list[HeldPull] = []
+        self._short_below_s = math.inf
+        self._short_until_s = -math.inf
+        self._short_came = trio.Event()
         self._wanted = trio.Event()
 
     @property
@@ -312,22 +324,46 @@ class PullRequestHoldService:
         """The queues that hold pulls, always the same object. Only the C extension reads them."""
         return self._queues
 
-    async def run(self) -> None:
-        """Answer pulls that timed out, and try those that turns left over, until cancelled."""
+    async def run(self, turn: Turn | None = None) -> None:
+        """Answer pulls that timed out, and try those that turns left over, until cancelled.
+
+        Args:
+          turn: of the connections; the answers to one connection are one send. None: each answer is
+            sent at once.
+        """
+        turn = turn or Turn()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._drain_backlog)
+            nursery.start_soon(self._drain_backlog, turn)
             while True:
-                await trio.sleep(CHECK_INTERVAL_S)
-                for _ in self._scan(trio.current_time()):
+                await self._rest()
+                for _ in self._find_expired(trio.current_time()):
                     await trio.lowlevel.checkpoint()
 
-    async def _drain_backlog(self) -> None:
+    async def _rest(self) -> None:
+        """Wait until the next scan is due."""
+        began_s = trio.current_time()
+        # A pull that comes before the next scan, and may wait no longer than to the scan after it,
+        # has a deadline before this time.
+        self._short_below_s = began_s + 2 * CHECK_INTERVAL_S
+        if self._short_until_s <= began_s:
+            self._short_came = trio.Event()
+            with trio.move_on_at(began_s + CHECK_INTERVAL_S):
+                await self._short_came.wait()
+        await trio.sleep_until(began_s + SHORT_CHECK_INTERVAL_S)
+
+    def _note_short(self, deadline_s: float) -> None:
+        """Scan at short intervals until a deadline."""
+        self._short_until_s = max(self._short_until_s, deadline_s)
+        self._short_came.set()
+
+    async def _drain_backlog(self, turn: Turn) -> None:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
-            while self._backlog:
+            while self._backlog or self._expired:
                 await trio.lowlevel.checkpoint()
-                self._try_some()
+                with turn:
+                    self._try_some()
 
     def hold(self, held: HeldPull) -> bool:
         """Hold a pull until a message arrives or it times out.
@@ -348,6 +384,8 @@ class PullRequestHoldService:
             queue.remove(held)
             return False
         self._count += 1
+        if held.deadline_s < self._short_below_s:
+            self._note_short(held.deadline_s)
         if self._shares is not None:
             self._shares.add(pull)
         return True
@@ -359,9 +397,11 @@ class PullRequestHoldService:
             return 0
         return min(HELD_PULLS_MAX // 2 - self._count, self._memory.room(channel))
 
-    def count_held(self, channel: Channel, count: int) -> None:
-        """Count pulls that were put into `queues`, within `room`."""
+    def count_held(self, channel: Channel, count: int, deadline_s: float) -> None:
+        """Count pulls that were put into `queues`, within `room`, all with one deadline."""
         self._count += count
+        if deadline_s < self._short_below_s:
+            self._note_short(deadline_s)
         self._memory.take_unfiltered(channel, count)
 
     def _has_share(self, pull: Pull) -> bool:
@@ -413,23 +453,30 @@ class PullRequestHoldService:
 
     def check(self, now_s: float) -> None:
         """Answer the pulls that timed out, and drop those whose connection is closed."""
-        for _ in self._scan(now_s):
+        for _ in self._find_expired(now_s):
             pass
+        self._try_some()
 
-    def _scan(self, now_s: float) -> Iterator[None]:
-        """`check` as a generator that yields after every SCAN_COUNT pulls."""
+    def _find_expired(self, now_s: float) -> Iterator[None]:
+        """Scan for pulls that `_try_some` answers or drops; yields after every SCAN_COUNT pulls."""
         self._now_s = now_s
+        # By connection: the answers to one are sent together.
+        expired: dict[Channel, list[HeldPull]] = {}
         count = 0
         for queue in list(self._queues.values()):
             for pulls in (queue.others, queue.tagged):
-                self._backlog.add(
-                    [held for held in pulls if held.deadline_s <= now_s or held.pull.channel.closed]
-                )
+                for held in pulls:
+                    channel = held.pull.channel
+                    if held.deadline_s <= now_s or channel.closed:
+                        expired.setdefault(channel, []).append(held)
             count += len(queue)
             if count >= SCAN_COUNT:
                 count = 0
                 yield
-        self._try_some()
+        self._expired = [held for pulls in expired.values() for held in pulls]
+        self._expired.reverse()  # they are popped
+        if self._expired or self._backlog:
+            self._wanted.set()
         self._release_counts()
 
     def _release_counts(self) -> None:
@@ -443,16 +490,19 @@ class PullRequestHoldService:
             self._shares = None
 
     def _try_some(self, count_max: int = TRIES_PER_TURN) -> None:
-        """Try one slice of the backlog; `run` continues with the rest."""
-        backlog = self._backlog
+        """Try one slice of the backlog and of the expired pulls; `run` continues with the rest."""
+        backlog, expired = self._backlog, self._expired
         end_s = self._elapsed_s() + TRY_TIME_MAX_S
         for _ in range(count_max):
-            if not backlog:
+            if backlog:
+                self._try(backlog.pop())
+            elif expired:
+                self._try(expired.pop())
+            else:
                 return
-            self._try(backlog.pop())
             if self._elapsed_s() > end_s:
                 break
-        if backlog:
+        if backlog or expired:
             self._wanted.set()
 
     def _try(self, held: HeldPull) -> None:

@@ -70,6 +70,13 @@ class PullTemplate(NamedTuple):
         """Bytes of the pieces."""
         return sum(map(len, self.pieces))
 
+    def may_fit(self, frame: bytes) -> bool:
+        """Whether a pull has all pieces, in whatever order."""
+        for piece in self.pieces:  # noqa: SIM110 - half the time of `all` with a generator
+            if piece not in frame:
+                return False
+        return True
+
     def frame(self, numbers: Numbers) -> bytes:
         """A pull with other numbers."""
         header = self.pieces[-1]

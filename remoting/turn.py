@@ -50,6 +50,13 @@ class Turn:
         self.on_end = on_end
         self._failures = FailureLog(logger)
 
+    def __enter__(self) -> None:
+        """Begin a turn for work that no request asked for; it ends with the block."""
+        self.active = True
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
     def end(self) -> None:
         """Run `on_end`, then send the answers of the turn.
 

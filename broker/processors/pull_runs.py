@@ -164,7 +164,11 @@ class PullRunProcessor:
         commands: list[RemotingCommand],
     ) -> int:
         """Take the pulls of the first template that fits."""
+        size = 4 + int.from_bytes(data[position : position + 4], "big")
+        frame = data[position : position + size] if len(known.templates) > 1 else b""
         for index, template in enumerate(known.templates):
+            if index and not template.may_fit(frame):
+                continue  # of another topic, as clients of many topics have
             holding = None if commands else self._holding(template, channel)
             held: list[HeldPull] = []
             try:
@@ -173,7 +177,7 @@ class PullRunProcessor:
                 )
             finally:
                 if held:
-                    self._hold_service.count_held(channel, len(held))
+                    self._hold_service.count_held(channel, len(held), held[0].deadline_s)
                     if holding is not None and holding.commit_offsets is not None:
                         self._offsets.count_commits(len(held))
                     self._offsets.file.is_dirty = True

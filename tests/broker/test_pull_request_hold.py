@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 
 from trocket.broker import pull_request_hold
 from trocket.broker.pull_request_hold import (
+    CHECK_INTERVAL_S,
     TRIES_PER_TURN,
     HeldPull,
     PullRequestHoldService,
 )
+from trocket.remoting.channel import Channel
+from trocket.remoting.turn import Turn
 
 from .harness import FakeChannel, held_pull
 
@@ -97,3 +102,64 @@ def test_a_turn_tries_a_bounded_number_of_pulls_alone_in_their_queues() -> None:
     assert service.count == 0
     assert resumed.seen[-1] == (late, False)
     assert len(resumed.seen) == len(pulls) + 2
+
+
+class Sends:
+    """A connection's transport that counts its sends."""
+
+    remote_address = local_address = "127.0.0.1:9"
+
+    def __init__(self) -> None:
+        self.sent: list[list[bytes | memoryview]] = []
+
+    def send_nowait(self, buffers: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        self.sent.append(buffers)
+        return []
+
+    async def send_all(self, buffers: list[bytes | memoryview]) -> None:
+        raise AssertionError("there is no backlog")
+
+    def abort(self) -> None:
+        pass
+
+
+async def test_pulls_of_a_connection_that_time_out_together_are_answered_in_one_send(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    turn = Turn()
+    transports = [Sends() for _ in range(3)]
+    channels = [Channel(transport, turn) for transport in transports]
+
+    def resume(held: HeldPull, over: bool) -> bool:
+        held.pull.channel.write(b"answer")
+        return True
+
+    service = PullRequestHoldService(resume, elapsed_s=lambda: 0.0)
+    for queue_id in range(10):
+        for channel in channels:
+            service.hold(held_pull(channel=channel, queue_id=queue_id, deadline_s=15))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run, turn)
+        await trio.sleep(15 + CHECK_INTERVAL_S)
+        assert service.count == 0
+        assert [transport.sent for transport in transports] == [[[b"answer"] * 10]] * 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_pulls_that_the_extension_holds_for_a_short_time_are_answered_in_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    resumed = Resumed()
+    service = PullRequestHoldService(resumed, elapsed_s=lambda: 0.0)
+    channel = FakeChannel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        await trio.sleep(0.5)
+        service.hold(held_pull(channel=channel, deadline_s=trio.current_time() + 60))
+        (queue,) = service.queues.values()
+        short = held_pull(channel=channel, deadline_s=trio.current_time() + 2)
+        queue.add(short)
+        service.count_held(channel, 1, short.deadline_s)
+        await trio.sleep(3.5)
+        assert resumed.seen == [(short, True)]
+        nursery.cancel_scope.cancel()

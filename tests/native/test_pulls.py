@@ -103,6 +103,15 @@ def test_a_template_makes_the_commands_of_the_decoder(data: bytes) -> None:
     assert all(each.body == b"" for each in commands)
 
 
+@pytest.mark.parametrize("data", USUAL_PULLS)
+def test_a_template_may_fit_pulls_with_other_numbers_and_none_of_another_topic(data: bytes) -> None:
+    template = template_of(data)
+    assert template is not None
+    assert template.may_fit(template.frame(Numbers(12, 345, 6789, 10**17)))
+    topic = template.series.fields["topic"].encode()
+    assert not template.may_fit(data.replace(topic, b"Y" * len(topic)))
+
+
 @pytest.mark.parametrize("data", UNUSUAL_PULLS)
 def test_no_template_is_made_of_an_unusual_pull(data: bytes) -> None:
     assert template_of(data) is None

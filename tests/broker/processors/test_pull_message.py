@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.broker.pull_request_hold import CHECK_INTERVAL_S
 from trocket.broker.subscription import tags_codes_of
 from trocket.common.java_hash import java_hash_code
 from trocket.remoting.bodies import SubscriptionGroupConfig
@@ -124,11 +125,24 @@ async def test_a_held_pull_is_answered_when_its_time_is_over(
         start_s = trio.current_time()
         opaque = await hold(client, queueOffset=1, suspendTimeoutMillis=15_000)
         answer = await client.answer(opaque)
-        assert 15 <= trio.current_time() - start_s <= 16.5
+        assert 15 <= trio.current_time() - start_s <= 15 + CHECK_INTERVAL_S
         assert held(broker) == 0
     assert answer.code == ResponseCode.PULL_NOT_FOUND
     assert answer.remark == "OFFSET_OVERFLOW_ONE"
     assert answer.ext_fields["nextBeginOffset"] == "1"
+
+
+async def test_a_pull_with_a_short_time_out_is_answered_in_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await send(client, b"zero")
+        for rest_s in (0, CHECK_INTERVAL_S - 1.5, CHECK_INTERVAL_S - 0.5):
+            await trio.sleep(rest_s)
+            start_s = trio.current_time()
+            await client.answer(await hold(client, queueOffset=1, suspendTimeoutMillis=1_000))
+            assert 1 <= trio.current_time() - start_s <= 2.5
 
 
 async def test_without_long_polling_a_pull_is_held_for_the_short_time(
@@ -186,7 +200,7 @@ async def test_a_pull_of_a_closed_connection_is_forgotten(
         await send(producer, b"zero")
         await hold(consumer, queueOffset=1)
         await consumer.stream.aclose()
-        await trio.sleep(2)
+        await trio.sleep(CHECK_INTERVAL_S + 1)
         assert held(broker) == 0
 
 
