@@ -100,6 +100,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "serializer": _optional(_FUNCTION),
     "send_buffer_count_max": _count(1),
     "send_buffer_size_max": _count(1),
+    "linger_s": _PAUSE,
+    "batch_size_max": _count(1),
+    "batch_count_max": _count(1),
     # ConsumerOptions, PushConsumerOptions, PullConsumerOptions
     "consume_from_where": _member(ConsumeFromWhere),
     "pull_batch_size": _count(1),

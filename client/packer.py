@@ -6,6 +6,7 @@ Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; Me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ..common import message_properties as names
 from ..common.topic_names import AUTO_CREATE_TOPIC
@@ -22,6 +23,24 @@ from .errors import ConfigurationError, MessageRefusedError
 from .message import Message, is_bare, wire_properties
 from .message_check import check_delay_level
 from .send_options import ProducerConfig
+
+
+class BatchEntry(NamedTuple):
+    """A message that is prepared for a batch.
+
+    Attributes:
+      message: the message that the program gave.
+      wire: the message with all properties and its body as bytes.
+      message_id: its unique key.
+      size: size of the body, in bytes.
+      properties_size: size of the encoded properties, in bytes; 0 if they were not checked.
+    """
+
+    message: Message
+    wire: WireMessage
+    message_id: str
+    size: int
+    properties_size: int
 
 
 class Packer:
@@ -98,32 +117,52 @@ class Packer:
         if not messages:
             raise MessageRefusedError("the batch is empty: give at least one message")
         first = messages[0]
-        topic, template = self._template(first.topic, False)
-        entries: list[WireMessage] = []
-        ids: list[str] = []
-        size = 0
+        self._template(first.topic, False)
+        entries: list[BatchEntry] = []
         for message in messages:
             _check_entry(message, first)
-            body = self._body(message)
-            size += len(body)
-            message_id = self._client.next_unique_id()
-            ids.append(message_id)
-            properties = wire_properties(message, {names.PROPERTY_UNIQUE_KEY: message_id})
-            entries.append(WireMessage(topic, body, message.flag, properties))
+            entries.append(self.entry(message))
+        return self.join(entries)
+
+    def entry(self, message: Message, *, is_checked: bool = False) -> BatchEntry:
+        """Prepare a message for `join`.
+
+        Args:
+          is_checked: check its properties now, which `join` does in any case.
+
+        Raises: MessageRefusedError: no broker would accept it.
+        """
+        topic, _ = self._template(message.topic, False)
+        body = self._body(message)
+        message_id = self._client.next_unique_id()
+        properties = wire_properties(message, {names.PROPERTY_UNIQUE_KEY: message_id})
+        wire = WireMessage(topic, body, message.flag, properties)
+        properties_size = len(_encoded(properties)) if is_checked else 0
+        return BatchEntry(message, wire, message_id, len(body), properties_size)
+
+    def join(self, entries: Sequence[BatchEntry]) -> Outgoing:
+        """Prepare entries with one topic and one `wait_store_ok` for one request.
+
+        Raises: MessageRefusedError: they are too large together, or a property is invalid.
+        """
+        first = entries[0].message
+        topic, template = self._template(first.topic, False)
+        size = sum([entry.size for entry in entries])
         if size > self._config.message_size_max:
             raise MessageRefusedError(
                 f"the batch has {size} bytes, at most {self._config.message_size_max} are allowed:"
                 " split it"
             )
         try:
-            packed = encode_batch(entries)
+            packed = encode_batch([entry.wire for entry in entries])
         except LocalProtocolError as error:
             raise MessageRefusedError(str(error)) from error
         wait = {names.PROPERTY_WAIT_STORE_MSG_OK: "true" if first.wait_store_ok else "false"}
         payload = SendPayload(
             _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
         )
-        return Outgoing(first, topic, ",".join(ids), template, payload)
+        ids = ",".join([entry.message_id for entry in entries])
+        return Outgoing(first, topic, ids, template, payload)
 
     def again(
         self,

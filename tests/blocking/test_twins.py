@@ -46,6 +46,8 @@ MISSING = {
     "TransactionProducer.send_again": "as Producer",
     "Producer.sender": IN_THE_LOOP,
     "TransactionProducer.sender": IN_THE_LOOP,
+    "Producer.accumulator": IN_THE_LOOP,
+    "TransactionProducer.accumulator": IN_THE_LOOP,
     "PushConsumer.process_queues": "what brokers ask for; it changes at any time",
     "PushConsumer.unassigned_message": "what brokers ask for",
     "PushConsumer.handling": "what brokers ask for",
