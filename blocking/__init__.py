@@ -37,6 +37,7 @@ from .producer import Producer
 from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
 from .pushed_message import Handler, PushedMessage
+from .transaction import Transaction
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
@@ -54,5 +55,6 @@ __all__ = [
     "ReceivedMessage",
     "SendResult",
     "SendStatus",
+    "Transaction",
     "TransactionProducer",
 ]

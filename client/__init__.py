@@ -74,13 +74,8 @@ from .push_consumer import Handler, PushConsumer
 from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
 from .send_options import ProducerOptions
-from .transaction_producer import (
-    Check,
-    LocalTransaction,
-    TransactionProducer,
-    TransactionResult,
-    TransactionState,
-)
+from .transaction import Transaction, TransactionResult, TransactionState
+from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
     "AccessDeniedError",
@@ -162,6 +157,7 @@ __all__ = [
     "Tag",
     "TopicInfo",
     "TopicOnBroker",
+    "Transaction",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
