@@ -481,3 +481,28 @@ def test_what_a_consumer_tells_of_itself(
     assert consumer.rebalance()
     consumer.reset({mine: 0})
     assert consumer.receive().text == "one"
+
+
+def test_a_pause_keeps_messages_that_were_fetched_and_a_resume_gives_them(
+    consumer: PushConsumer, topic: str, send: Callable[..., None]
+) -> None:
+    send(*range(10))
+    first = consumer.receive(timeout_s=DEADLINE_S)
+    assert first is not None
+    consumer.pause([topic])
+    assert consumer.paused == {topic}
+    first.ack()
+    send("later")
+    assert consumer.receive(timeout_s=0.2) is None
+    consumer.resume([topic])
+    texts = []
+    for message in consumer:
+        texts.append(message.text)
+        if message.text == "later":
+            break
+    assert texts == [str(n) for n in range(1, 10)] + ["later"]
+    (queue,) = [each for each in consumer.queues if each.topic == topic]
+    consumer.seek(queue, 9)
+    again = consumer.receive(timeout_s=DEADLINE_S)
+    assert again is not None
+    assert again.text == "9"

@@ -49,6 +49,7 @@ MISSING = {
     "TransactionProducer.sender": IN_THE_LOOP,
     "Producer.accumulator": IN_THE_LOOP,
     "TransactionProducer.accumulator": IN_THE_LOOP,
+    "PushConsumer.delivery_queue": IN_THE_LOOP,
     "PushConsumer.process_queues": "what brokers ask for; it changes at any time",
     "PushConsumer.unassigned_message": "what brokers ask for",
     "PushConsumer.handling": "what brokers ask for",
@@ -62,6 +63,7 @@ MISSING = {
 ADDED = {
     "open": "for programs that cannot use `with`",
     "close": "for programs that cannot use `with`",
+    "PushedMessage.inner": IN_THE_LOOP,
     "Delivery.result": "in place of `await delivery`",
 }
 """What only the blocking class has."""
