@@ -210,6 +210,8 @@ class Producer(Member[AsyncProducer]):
     recall: Final = forwarded(AsyncProducer.recall)
     queues: Final = forwarded(AsyncProducer.queues)
 
+    resend: Final = forwarded(AsyncProducer.resend)
+
     # Request and reply
 
     request: Final = forwarded(AsyncProducer.request)

@@ -19,6 +19,7 @@ from .accumulator import ProduceAccumulator
 from .client import Client
 from .core.sending import Selector, Sending
 from .core.topics import check_producer_group
+from .dead_letters import revive
 from .delivery import Delivery, SendBuffer
 from .errors import ClientError, ConfigurationError, UndeliveredError
 from .interceptor import call_after_send
@@ -404,6 +405,24 @@ class Producer(Participant):
             max_reconsume_times=max_reconsume_times,
         )
         return await self._sender.send(self._sender.sending(outgoing))
+
+    async def resend(
+        self, dead_letter: ReceivedMessage, *, timeout_s: float | None = None
+    ) -> SendResult:
+        """Send a dead letter to its original topic again, where all groups receive it.
+
+        The new message has another id. Its properties DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID
+        name the topic and the id of the dead letter, which stays in the dead-letter topic.
+
+        Args:
+          dead_letter: a message of `Admin.dead_letters`, or of a consumer of `%DLQ%group`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
+
+        Raises: MessageRefusedError: it is no dead letter; and as `send`.
+        """
+        message, origin = revive(dead_letter, self._client.without_namespace)
+        outgoing = self._sender.packer.message(message, origin)
+        return await self._sender.send(self._sender.sending(outgoing, timeout_s=timeout_s))
 
     # Request and reply
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trocket.blocking import Producer, PushConsumer, PushedMessage
+from trocket.blocking import Admin, Producer, PushConsumer, PushedMessage
 from trocket.client import (
     ClosedError,
     ConfigurationError,
@@ -506,3 +506,21 @@ def test_a_pause_keeps_messages_that_were_fetched_and_a_resume_gives_them(
     again = consumer.receive(timeout_s=DEADLINE_S)
     assert again is not None
     assert again.text == "9"
+
+
+def test_a_dead_letter_is_sent_again(
+    broker: Broker, consumer: PushConsumer, topic: str, group: str, send: Callable[..., None]
+) -> None:
+    send("one")
+    message = consumer.receive(timeout_s=DEADLINE_S)
+    assert message is not None
+    message.retry(-1)
+    with Producer(broker.url) as producer, Admin(producer.client) as admin:
+        # The name server learns of the dead-letter topic a moment after it is created.
+        wait_until(lambda: admin.dead_letters(group))
+        (dead,) = admin.dead_letters(group)
+        producer.resend(dead)
+    again = consumer.receive(timeout_s=DEADLINE_S)
+    assert again is not None
+    assert (again.text, again.reconsume_times) == ("one", 0)
+    assert again.properties["DLQ_ORIGIN_MESSAGE_ID"] == message.message_id
