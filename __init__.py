@@ -72,6 +72,7 @@ __all__ = [
     "QueueState",
     "RebalanceListener",
     "ReceivedMessage",
+    "Replier",
     "ReplyTimeoutError",
     "RequestTimeoutError",
     "RetryLater",
@@ -94,6 +95,7 @@ __all__ = [
     "UndeliveredError",
     "WrongLoopError",
     "__version__",
+    "replying",
 ]
 
 if TYPE_CHECKING:
@@ -162,6 +164,7 @@ if TYPE_CHECKING:
         QueueState,
         RebalanceListener,
         ReceivedMessage,
+        Replier,
         ReplyTimeoutError,
         RequestTimeoutError,
         RetryLater,
@@ -183,6 +186,7 @@ if TYPE_CHECKING:
         TransactionState,
         UndeliveredError,
         WrongLoopError,
+        replying,
     )
 else:
     # Type checkers must not see __getattr__: with it they would accept any name.

@@ -73,6 +73,7 @@ from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
 from .push_consumer import Handler, PushConsumer
 from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
+from .replying import Replier, replying
 from .send_options import ProducerOptions
 from .transaction import Transaction, TransactionResult, TransactionState
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
@@ -142,6 +143,7 @@ __all__ = [
     "QueueState",
     "RebalanceListener",
     "ReceivedMessage",
+    "Replier",
     "ReplyTimeoutError",
     "RequestTimeoutError",
     "RetryLater",
@@ -163,4 +165,5 @@ __all__ = [
     "TransactionState",
     "UndeliveredError",
     "WrongLoopError",
+    "replying",
 ]

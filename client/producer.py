@@ -426,17 +426,26 @@ class Producer(Participant):
 
     # Request and reply
 
-    async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a request message and wait for a consumer's reply.
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a request message and wait for a consumer's reply; see `replying` for the consumer.
 
         Args:
           message: the request.
+          queue: the queue to send to; None: the queues of the topic in turn.
+          selector: chooses the queue; ignored if `queue` is given.
           timeout_s: seconds for the send and the reply together; None: the client's `timeout_s`.
 
         Raises: ReplyTimeoutError: no reply arrived in time; and as `send`.
         """
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
-        return await self._replies.request(message, timeout_s)
+        return await self._replies.request(message, timeout_s, queue, selector)
 
     async def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
         """Reply to a message that was sent by `request`.

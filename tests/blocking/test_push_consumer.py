@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trocket.blocking import Admin, Producer, PushConsumer, PushedMessage
+from trocket.blocking import Admin, Producer, PushConsumer, PushedMessage, replying
 from trocket.client import (
     ClosedError,
     ConfigurationError,
@@ -524,3 +524,16 @@ def test_a_dead_letter_is_sent_again(
     assert again is not None
     assert (again.text, again.reconsume_times) == ("one", 0)
     assert again.properties["DLQ_ORIGIN_MESSAGE_ID"] == message.message_id
+
+
+def test_what_a_function_returns_is_the_reply(
+    broker: Broker, consumer: PushConsumer, topic: str
+) -> None:
+    with (
+        Producer(broker.url) as requester,
+        Producer(broker.url) as producer,
+        Background(consumer, replying(producer, lambda message: message.text * 2)),
+    ):
+        (queue,) = requester.queues(topic)
+        reply = requester.request(Message(topic, "ab"), queue=queue, timeout_s=DEADLINE_S)
+        assert reply.text == "abab"
