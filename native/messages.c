@@ -93,6 +93,12 @@ new_int32(const uint8_t *at)
 }
 
 static PyObject *
+new_uint32(const uint8_t *at)
+{
+    return PyLong_FromUnsignedLong(load_u32(at));
+}
+
+static PyObject *
 new_int64(const uint8_t *at)
 {
     return PyLong_FromLongLong((int64_t)((uint64_t)load_u32(at) << 32 | load_u32(at + 4)));
@@ -125,7 +131,7 @@ make_message(PyObject *message_class, const PlainRecord *record, Last *last)
         new_int64(head + 76), /* prepared_transaction_offset */
         PyLong_FromSize_t(record->size),
         new_int32(head + 4), /* magic */
-        new_int32(head + 8), /* body_crc */
+        new_uint32(head + 8), /* body_crc */
     };
     PyObject *message = NULL;
     int complete = 1;

@@ -365,7 +365,7 @@ def joins(random: Random, material: Material, extension: Extension) -> None:
     base = random.choice((0, 10_000))
     units = [
         (
-            base + random.choice((0, 1, 50, 99, 100, 9000, -1, 2**62)),
+            max(base + random.choice((0, 1, 50, 99, 100, 9000, -1, 2**62)), 0),
             random.choice((0, 1, 50, 100, 3000, -1, 2**31 - 1)),
             0,
         )
@@ -373,7 +373,7 @@ def joins(random: Random, material: Material, extension: Extension) -> None:
     ]
     near_from, log_end = random.choice((0, base, base + 50)), random.choice((0, base + len(data)))
     size_max = random.choice((0, 100, 10_000))
-    packed = b"".join(UNIT.pack(max(offset, 0), size, code) for offset, size, code in units)
+    packed = b"".join(UNIT.pack(*unit) for unit in units)
     ours = extension.join_records(packed, memoryview(data), base, near_from, log_end, size_max)
     if ours is not None:
         places = [(offset - base, offset - base + size) for offset, size, _ in units]
