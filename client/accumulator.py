@@ -14,7 +14,6 @@ from collections import deque
 from typing import NamedTuple
 
 import anyio
-import msgspec
 
 from ..remoting.bodies import MessageQueue
 from ..remoting.message_batch import BATCH_COUNT_MAX
@@ -58,7 +57,7 @@ class _Batch:
     def add(self, entry: BatchEntry, on_end: OnEnd) -> None:
         self.entries.append(entry)
         self._on_ends.append(on_end)
-        self.size += entry.size + entry.properties_size
+        self.size += len(entry.encoded)
 
     def end(self, result: SendResult | None, error: ClientError | None) -> None:
         """Give each message its part of the outcome."""
@@ -74,12 +73,14 @@ class _Batch:
         for index, (entry, on_end) in enumerate(zip(self.entries, self._on_ends, strict=True)):
             offset = result.queue_offset
             # A queue of batches has one offset for the batch, and so one id.
-            own = msgspec.structs.replace(
-                result,
-                message_id=entry.message_id,
-                queue_offset=offset + index if offset >= 0 else offset,
-                offset_message_id=places[index] if len(places) > index else places[0],
-                transaction_id=entry.message_id if result.transaction_id else None,
+            own = SendResult(
+                result.status,
+                entry.message_id,
+                result.queue,
+                offset + index if offset >= 0 else offset,
+                places[index] if len(places) > index else places[0],
+                entry.message_id if result.transaction_id else None,
+                region_id=result.region_id,
             )
             on_end(own, None)
 
@@ -114,8 +115,7 @@ class ProduceAccumulator:
         self._client.check_open()
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             return None
-        # Checked here, so that no other message of the batch is refused with it.
-        return self._sender.packer.entry(message, is_checked=True)
+        return self._sender.packer.entry(message)
 
     def put(
         self, entry: BatchEntry, queue: MessageQueue | None, timeout_s: float | None, on_end: OnEnd
@@ -130,7 +130,7 @@ class ProduceAccumulator:
         self._client.check_open()
         message = entry.message
         key = BatchKey(message.topic, queue, message.sharding_key, message.wait_store_ok, timeout_s)
-        size = entry.size + entry.properties_size
+        size = len(entry.encoded)
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = deque()

@@ -12,8 +12,7 @@ from ..common import message_properties as names
 from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.compression import CompressionType, compress
 from ..remoting.errors import LocalProtocolError, MissingPackageError
-from ..remoting.message import Message as WireMessage
-from ..remoting.message_batch import encode_batch
+from ..remoting.message_batch import encode_entry
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from .client import Client
 from .core.outgoing import Outgoing
@@ -30,17 +29,15 @@ class BatchEntry(NamedTuple):
 
     Attributes:
       message: the message that the program gave.
-      wire: the message with all properties and its body as bytes.
       message_id: its unique key.
       size: size of the body, in bytes.
-      properties_size: size of the encoded properties, in bytes; 0 if they were not checked.
+      encoded: the message as it stands in a batch's body.
     """
 
     message: Message
-    wire: WireMessage
     message_id: str
     size: int
-    properties_size: int
+    encoded: bytes
 
 
 class Packer:
@@ -124,26 +121,28 @@ class Packer:
             entries.append(self.entry(message))
         return self.join(entries)
 
-    def entry(self, message: Message, *, is_checked: bool = False) -> BatchEntry:
+    def entry(self, message: Message) -> BatchEntry:
         """Prepare a message for `join`.
-
-        Args:
-          is_checked: check its properties now, which `join` does in any case.
 
         Raises: MessageRefusedError: no broker would accept it.
         """
-        topic, _ = self._template(message.topic, False)
+        self._template(message.topic, False)
         body = self._body(message)
         message_id = self._client.next_unique_id()
-        properties = wire_properties(message, {names.PROPERTY_UNIQUE_KEY: message_id})
-        wire = WireMessage(topic, body, message.flag, properties)
-        properties_size = len(_encoded(properties)) if is_checked else 0
-        return BatchEntry(message, wire, message_id, len(body), properties_size)
+        if is_bare(message):
+            properties = _BARE_START + message_id.encode() + _BARE_END
+        else:
+            properties = _encoded(wire_properties(message, {names.PROPERTY_UNIQUE_KEY: message_id}))
+        try:
+            encoded = encode_entry(message.flag, body, properties)
+        except LocalProtocolError as error:
+            raise MessageRefusedError(str(error)) from error
+        return BatchEntry(message, message_id, len(body), encoded)
 
     def join(self, entries: Sequence[BatchEntry]) -> Outgoing:
         """Prepare entries with one topic and one `wait_store_ok` for one request.
 
-        Raises: MessageRefusedError: they are too large together, or a property is invalid.
+        Raises: MessageRefusedError: they are too large together.
         """
         first = entries[0].message
         topic, template = self._template(first.topic, False)
@@ -153,10 +152,7 @@ class Packer:
                 f"the batch has {size} bytes, at most {self._config.message_size_max} are allowed:"
                 " split it"
             )
-        try:
-            packed = encode_batch([entry.wire for entry in entries])
-        except LocalProtocolError as error:
-            raise MessageRefusedError(str(error)) from error
+        packed = b"".join([entry.encoded for entry in entries])
         wait = {names.PROPERTY_WAIT_STORE_MSG_OK: "true" if first.wait_store_ok else "false"}
         payload = SendPayload(
             _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
