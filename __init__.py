@@ -72,6 +72,7 @@ __all__ = [
     "QueueState",
     "RebalanceListener",
     "ReceivedMessage",
+    "Replier",
     "ReplyTimeoutError",
     "RequestTimeoutError",
     "RetryLater",
@@ -87,12 +88,14 @@ __all__ = [
     "Tag",
     "TopicInfo",
     "TopicOnBroker",
+    "Transaction",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
     "WrongLoopError",
     "__version__",
+    "replying",
 ]
 
 if TYPE_CHECKING:
@@ -161,6 +164,7 @@ if TYPE_CHECKING:
         QueueState,
         RebalanceListener,
         ReceivedMessage,
+        Replier,
         ReplyTimeoutError,
         RequestTimeoutError,
         RetryLater,
@@ -176,11 +180,13 @@ if TYPE_CHECKING:
         Tag,
         TopicInfo,
         TopicOnBroker,
+        Transaction,
         TransactionProducer,
         TransactionResult,
         TransactionState,
         UndeliveredError,
         WrongLoopError,
+        replying,
     )
 else:
     # Type checkers must not see __getattr__: with it they would accept any name.

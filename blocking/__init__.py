@@ -37,6 +37,8 @@ from .producer import Producer
 from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
 from .pushed_message import Handler, PushedMessage
+from .replying import Replier, replying
+from .transaction import Transaction
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
@@ -52,7 +54,10 @@ __all__ = [
     "PushConsumer",
     "PushedMessage",
     "ReceivedMessage",
+    "Replier",
     "SendResult",
     "SendStatus",
+    "Transaction",
     "TransactionProducer",
+    "replying",
 ]

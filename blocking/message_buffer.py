@@ -98,6 +98,13 @@ class MessageBuffer(Generic[T]):
             self._is_fetching = True
             self._fetch()
 
+    def remove(self, is_removed: Callable[[T], bool]) -> list[T]:
+        """Remove items and return them, in order."""
+        with self._condition:
+            removed = [item for item in self._items if is_removed(item)]
+            self._items = deque([item for item in self._items if not is_removed(item)])
+        return removed
+
     def close(self) -> None:
         """Drop the items; `take` raises ClosedError from now on."""
         with self._condition:

@@ -70,6 +70,7 @@ class Producer(Member[AsyncProducer]):
         self._buffer.close()
         try:
             if kind is None or issubclass(kind, Exception):
+                self._flush_soon(loop_object)
                 self._buffer.drain()
         except UndeliveredError:
             if error is None:
@@ -142,9 +143,15 @@ class Producer(Member[AsyncProducer]):
         timeout_s: float | None,
     ) -> None:
         """`send` in the loop; it takes no task if only the answer has to be waited for."""
-        sender = self._inner.sender
+        sender, accumulator = self._inner.sender, self._inner.accumulator
         on_end = partial(_answer, loop_object, waiter)
         try:
+            if accumulator is not None and selector is None:
+                entry = accumulator.entry(message)
+                if entry is not None:
+                    accumulator.put(entry, queue, timeout_s, on_end)
+                    loop_object.waiters.add(waiter)
+                    return
             outgoing = sender.packer.message(message)
             sending = sender.sending(outgoing, queue, selector, timeout_s)
             has_begun = sender.begin(sending, loop_object.spawn, on_end, at_once=True)
@@ -191,11 +198,19 @@ class Producer(Member[AsyncProducer]):
 
         Raises: UndeliveredError: some were given up, and their Delivery was not looked at.
         """
-        self._opened().check_thread()
+        loop_object = self._opened()
+        loop_object.check_thread()
+        self._flush_soon(loop_object)
         self._buffer.drain()
+
+    def _flush_soon(self, loop_object: LoopObject) -> None:
+        if self._inner.accumulator is not None:
+            loop_object.post(self._queue.flush)
 
     recall: Final = forwarded(AsyncProducer.recall)
     queues: Final = forwarded(AsyncProducer.queues)
+
+    resend: Final = forwarded(AsyncProducer.resend)
 
     # Request and reply
 

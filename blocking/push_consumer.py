@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Unpack, overload
 
 from ..client.core.subscription import FilterClass, MessageSelector
@@ -115,6 +115,11 @@ class PushConsumer(Member[AsyncPushConsumer]):
         """The queues that are assigned to this consumer, sorted."""
         return self._call_plain(lambda: self._inner.queues)
 
+    @property
+    def paused(self) -> set[str | MessageQueue]:
+        """The paused topics and queues."""
+        return self._call_plain(lambda: self._inner.paused)
+
     # Messages
 
     def __iter__(self) -> Iterator[PushedMessage]:
@@ -214,6 +219,29 @@ class PushConsumer(Member[AsyncPushConsumer]):
     rebalance: Final = forwarded(AsyncPushConsumer.rebalance)
     commit: Final = forwarded(AsyncPushConsumer.commit)
     reset: Final = forwarded(AsyncPushConsumer.reset)
+    seek: Final = forwarded(AsyncPushConsumer.seek)
+
+    def pause(self, paused: Iterable[str | MessageQueue]) -> None:
+        """Deliver no messages of these topics or queues until `resume`.
+
+        They stay paused when queues are reassigned, and are assigned to this consumer further on.
+        Messages that the program has received already can be settled.
+
+        Args:
+          paused: topics (their redeliveries are paused, too), or single queues.
+
+        Raises: ConfigurationError: a topic is not subscribed.
+        """
+        self._call_plain(self._pause, paused)
+
+    def _pause(self, paused: Iterable[str | MessageQueue]) -> None:
+        # Messages in the buffer were fetched for the program, which has not received them.
+        self._inner.pause(paused)
+        held = self._inner.delivery_queue
+        fetched = self._buffer.remove(lambda message: held.holds(message.inner))
+        held.give_back([message.inner for message in fetched])
+
+    resume: Final = forwarded(AsyncPushConsumer.resume)
 
 
 class _Fetcher:

@@ -26,6 +26,11 @@ class PushedMessage(ReceivedMessage):
         self._is_settled = False
 
     @property
+    def inner(self) -> AsyncPushedMessage:
+        """The message in the loop; not meant for programs."""
+        return self._inner
+
+    @property
     def value(self) -> Any:
         """The body, converted by the consumer's `deserializer`; bytes without one."""
         return self._inner.value

@@ -17,6 +17,7 @@ from ..client.delivery import Delivery as AsyncDelivery
 from ..client.errors import ClosedError
 from ..client.message import MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
+from ..client.sender import OnEnd
 from .delivery import Delivery, SendBuffer
 from .loop_object import LoopObject
 
@@ -50,10 +51,12 @@ class SendQueue:
     def __init__(self, inner: AsyncProducer, buffer: SendBuffer) -> None:
         self._inner = inner
         self._sender = inner.sender
+        self._accumulator = inner.accumulator
         self._buffer = buffer
         self._queue: deque[QueuedSend] = deque()
         self._is_woken = False
         self._is_running = False
+        self._is_flush_wanted = False
         # Messages that were sent without the async producer, so its `drain` does not count them.
         self._sending_count = 0
         self._idle = asyncio.Event()
@@ -71,6 +74,7 @@ class SendQueue:
     async def finish(self) -> None:
         """Wait until the queue is empty, and what the async producer does not wait for is done."""
         while self._is_running or self._sending_count:
+            self.flush()
             self._idle.clear()
             await self._idle.wait()
 
@@ -95,18 +99,42 @@ class SendQueue:
                     await asyncio.sleep(0)
         finally:
             self._is_running = False
+            if self._is_flush_wanted:
+                self._is_flush_wanted = False
+                self.flush()
             self._idle.set()
 
     def _begin_send(self, send: QueuedSend) -> bool:
         """Begin a send without a task. False: the route or the connection has to be waited for."""
         try:
             on_end = partial(self._take_end, send.delivery)
+            if self._accumulator is not None and self._put(send, on_end):
+                return True
             if not self._sender.begin(self._sending(send), self._loop_object.spawn, on_end):
                 return False
             self._sending_count += 1
         except Exception as error:  # noqa: BLE001 - the delivery's
             self._buffer.leave(send.delivery, None, error)
         return True
+
+    def _put(self, send: QueuedSend, on_end: OnEnd) -> bool:
+        """Put a message into the next batch. False: it cannot be in one."""
+        assert self._accumulator is not None  # checked by the caller
+        entry = self._accumulator.entry(send.delivery.message)
+        if entry is None:
+            return False
+        self._accumulator.put(entry, send.queue, send.timeout_s, on_end)
+        self._sending_count += 1
+        return True
+
+    def flush(self) -> None:
+        """Send the messages that wait for a batch; after those that were put here before."""
+        if self._accumulator is None:
+            return
+        if self._is_running or self._queue:
+            self._is_flush_wanted = True
+        else:
+            self._accumulator.flush()
 
     def _sending(self, send: QueuedSend) -> Sending:
         sender = self._sender

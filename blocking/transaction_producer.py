@@ -9,11 +9,12 @@ from typing import Final, TypeAlias, Unpack
 from ..client.errors import ConfigurationError
 from ..client.message import Message, ReceivedMessage
 from ..client.send_options import ProducerOptions
+from ..client.transaction import TransactionResult, TransactionState
 from ..client.transaction_producer import TransactionProducer as AsyncTransactionProducer
-from ..client.transaction_producer import TransactionResult, TransactionState
 from .client import Client
 from .loop_thread import Waiter, in_thread
 from .producer import Producer
+from .transaction import Transaction
 
 CHECKS_MAX: Final = 20
 """Largest number of checks at a time, each in a thread. (RocketMQ: checkThreadPoolMaxSize 1.)"""
@@ -108,6 +109,28 @@ class TransactionProducer(Producer):
                 raise
             loop_object.thread.post(sending.settle, state)
         return loop_object.wait_for(sending, sending)
+
+    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+        """A transaction that is a `with` block.
+
+        The message is stored when the block is entered, and consumers do not see it yet. The normal
+        end of the block commits it. An exception rolls it back, and passes through. So let the
+        commit of the database be the last statement of the block.
+
+        If the broker does not receive the outcome, it asks for it later, and `check` answers.
+
+        Args:
+          message: the message; it must not be delayed.
+          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+
+        Returns: the transaction; entering its block raises
+          MessageRefusedError: the message is delayed, or no broker would accept it.
+          ServerError: the message was stored less safely than configured, and was rolled back.
+          the errors of `send`.
+        """
+        inner = self._inner
+        assert isinstance(inner, AsyncTransactionProducer)  # by __init__
+        return Transaction(inner.transaction(message, timeout_s=timeout_s), self._call)
 
 
 class _Sending(Waiter[TransactionResult]):

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "send": _Command("send", "Example: trocket send Orders 'hello' --tag new --key 42"),
     "consume": _Command("consume", "Example: trocket consume Orders --from 2h --json | jq .body"),
     "message": _Command("message", "Example: trocket message --topic Orders --key 42"),
+    "dlq": _Command("app"),
     "topic": _Command("app"),
     "group": _Command("app"),
     "lag": _Command("lag", "Example: trocket lag billing --watch"),

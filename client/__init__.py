@@ -73,14 +73,10 @@ from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
 from .push_consumer import Handler, PushConsumer
 from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
+from .replying import Replier, replying
 from .send_options import ProducerOptions
-from .transaction_producer import (
-    Check,
-    LocalTransaction,
-    TransactionProducer,
-    TransactionResult,
-    TransactionState,
-)
+from .transaction import Transaction, TransactionResult, TransactionState
+from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
     "AccessDeniedError",
@@ -147,6 +143,7 @@ __all__ = [
     "QueueState",
     "RebalanceListener",
     "ReceivedMessage",
+    "Replier",
     "ReplyTimeoutError",
     "RequestTimeoutError",
     "RetryLater",
@@ -162,9 +159,11 @@ __all__ = [
     "Tag",
     "TopicInfo",
     "TopicOnBroker",
+    "Transaction",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
     "WrongLoopError",
+    "replying",
 ]

@@ -100,6 +100,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "serializer": _optional(_FUNCTION),
     "send_buffer_count_max": _count(1),
     "send_buffer_size_max": _count(1),
+    "linger_s": _PAUSE,
+    "batch_size_max": _count(1),
+    "batch_count_max": _count(1),
     # ConsumerOptions, PushConsumerOptions, PullConsumerOptions
     "consume_from_where": _member(ConsumeFromWhere),
     "pull_batch_size": _count(1),
@@ -117,6 +120,12 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "persist_offsets_s": _SECONDS,
     "close_timeout_s": _PAUSE,
     "offset_path": _optional(_Kind("give a Path", lambda value: isinstance(value, Path))),
+    "rate_limit": _optional(
+        _Kind(
+            "give a number of messages per second above 0",
+            lambda value: _is_number(value) and value > 0,
+        )
+    ),
     "deserializer": _optional(_FUNCTION),
     "auto_commit": _BOOL,
     "auto_commit_s": _SECONDS,

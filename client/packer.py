@@ -6,13 +6,13 @@ Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; Me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ..common import message_properties as names
 from ..common.topic_names import AUTO_CREATE_TOPIC
 from ..remoting.compression import CompressionType, compress
 from ..remoting.errors import LocalProtocolError, MissingPackageError
-from ..remoting.message import Message as WireMessage
-from ..remoting.message_batch import encode_batch
+from ..remoting.message_batch import encode_entry
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from .client import Client
 from .core.outgoing import Outgoing
@@ -22,6 +22,22 @@ from .errors import ConfigurationError, MessageRefusedError
 from .message import Message, is_bare, wire_properties
 from .message_check import check_delay_level
 from .send_options import ProducerConfig
+
+
+class BatchEntry(NamedTuple):
+    """A message that is prepared for a batch.
+
+    Attributes:
+      message: the message that the program gave.
+      message_id: its unique key.
+      size: size of the body, in bytes.
+      encoded: the message as it stands in a batch's body.
+    """
+
+    message: Message
+    message_id: str
+    size: int
+    encoded: bytes
 
 
 class Packer:
@@ -98,32 +114,51 @@ class Packer:
         if not messages:
             raise MessageRefusedError("the batch is empty: give at least one message")
         first = messages[0]
-        topic, template = self._template(first.topic, False)
-        entries: list[WireMessage] = []
-        ids: list[str] = []
-        size = 0
+        self._template(first.topic, False)
+        entries: list[BatchEntry] = []
         for message in messages:
             _check_entry(message, first)
-            body = self._body(message)
-            size += len(body)
-            message_id = self._client.next_unique_id()
-            ids.append(message_id)
-            properties = wire_properties(message, {names.PROPERTY_UNIQUE_KEY: message_id})
-            entries.append(WireMessage(topic, body, message.flag, properties))
+            entries.append(self.entry(message))
+        return self.join(entries)
+
+    def entry(self, message: Message) -> BatchEntry:
+        """Prepare a message for `join`.
+
+        Raises: MessageRefusedError: no broker would accept it.
+        """
+        self._template(message.topic, False)
+        body = self._body(message)
+        message_id = self._client.next_unique_id()
+        if is_bare(message):
+            properties = _BARE_START + message_id.encode() + _BARE_END
+        else:
+            properties = _encoded(wire_properties(message, {names.PROPERTY_UNIQUE_KEY: message_id}))
+        try:
+            encoded = encode_entry(message.flag, body, properties)
+        except LocalProtocolError as error:
+            raise MessageRefusedError(str(error)) from error
+        return BatchEntry(message, message_id, len(body), encoded)
+
+    def join(self, entries: Sequence[BatchEntry]) -> Outgoing:
+        """Prepare entries with one topic and one `wait_store_ok` for one request.
+
+        Raises: MessageRefusedError: they are too large together.
+        """
+        first = entries[0].message
+        topic, template = self._template(first.topic, False)
+        size = sum([entry.size for entry in entries])
         if size > self._config.message_size_max:
             raise MessageRefusedError(
                 f"the batch has {size} bytes, at most {self._config.message_size_max} are allowed:"
                 " split it"
             )
-        try:
-            packed = encode_batch(entries)
-        except LocalProtocolError as error:
-            raise MessageRefusedError(str(error)) from error
+        packed = b"".join([entry.encoded for entry in entries])
         wait = {names.PROPERTY_WAIT_STORE_MSG_OK: "true" if first.wait_store_ok else "false"}
         payload = SendPayload(
             _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
         )
-        return Outgoing(first, topic, ",".join(ids), template, payload)
+        ids = ",".join([entry.message_id for entry in entries])
+        return Outgoing(first, topic, ids, template, payload)
 
     def again(
         self,

@@ -15,15 +15,18 @@ from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.headers import RecallMessageRequestHeader
 from ..remoting.recall_handle import RecallHandle
 from ..remoting.request_codes import RequestCode
+from .accumulator import ProduceAccumulator
 from .client import Client
 from .core.sending import Selector, Sending
 from .core.topics import check_producer_group
+from .dead_letters import revive
 from .delivery import Delivery, SendBuffer
 from .errors import ClientError, ConfigurationError, UndeliveredError
 from .interceptor import call_after_send
 from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
 from .options import split_options
+from .packer import BatchEntry
 from .participant import Participant, configured, own_client
 from .request_reply import RequestReply
 from .send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
@@ -67,6 +70,9 @@ class Producer(Participant):
         super().__init__(client, client_options, group, check_producer_group)
         self._sender = Sender(self._client, self._group, config)
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
+        self._accumulator = (
+            ProduceAccumulator(self._client, self._sender) if config.linger_s else None
+        )
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_end = self._finish
         self._replies = RequestReply(self._client, self._group, self._sender)
@@ -85,6 +91,11 @@ class Producer(Participant):
         """The Sender of this producer; used by the blocking producer, not meant for programs."""
         return self._sender
 
+    @property
+    def accumulator(self) -> ProduceAccumulator | None:
+        """Its batches, with `linger_s`; used by the blocking producer, not meant for programs."""
+        return self._accumulator
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -93,6 +104,8 @@ class Producer(Participant):
     ) -> None:
         try:
             if kind is None or issubclass(kind, Exception):
+                if self._accumulator is not None:
+                    await self._accumulator.close()
                 await self.drain()
         except UndeliveredError:
             if error is None:
@@ -139,20 +152,38 @@ class Producer(Participant):
         """
         interceptors = self._client.interceptors
         if not interceptors:
+            if self._accumulator is not None:
+                return await self._send(message, queue, selector, timeout_s)
             return await self._sender.send(self._sending(message, queue, selector, timeout_s))
         for interceptor in interceptors:
             message = interceptor.before_send(message)
         result: SendResult | None = None
         failure: Exception | None = None
         try:
-            sending = self._sending(message, queue, selector, timeout_s)
-            result = await self._sender.send(sending)
+            result = await self._send(message, queue, selector, timeout_s)
         except Exception as error:
             failure = error
             raise
         finally:
             call_after_send(interceptors, message, result, failure)
         return result
+
+    async def _send(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        """Send a message alone, or in the next batch if there are automatic ones."""
+        accumulator = self._accumulator
+        if accumulator is not None and selector is None:
+            entry = accumulator.entry(message)
+            if entry is not None:
+                delivery = Delivery(message)
+                accumulator.put(entry, queue, timeout_s, delivery.settle)
+                return await delivery.wait()
+        return await self._sender.send(self._sending(message, queue, selector, timeout_s))
 
     def _sending(
         self,
@@ -251,6 +282,10 @@ class Producer(Participant):
         client, sender = self._client, self._sender
         for interceptor in client.interceptors:
             message = interceptor.before_send(message)
+        if self._accumulator is not None:
+            entry = self._accumulator.entry(message)
+            if entry is not None:
+                return await self._put_soon(self._accumulator, entry, queue, timeout_s)
         outgoing = sender.packer.message(message)
         size = len(outgoing.payload.body)
         if not self._buffer.has_room(size):
@@ -263,6 +298,24 @@ class Producer(Participant):
             await sender.begin_when_ready(sending, self._spawn, on_end)
         # Counted only now: after an error above, no message is in flight.
         self._buffer.enter(size)
+        return delivery
+
+    async def _put_soon(
+        self,
+        accumulator: ProduceAccumulator,
+        entry: BatchEntry,
+        queue: MessageQueue | None,
+        timeout_s: float | None,
+    ) -> Delivery:
+        """`send_soon` for a message that is sent in the next batch."""
+        if not self._buffer.has_room(entry.size):
+            # Nothing is gained by waiting for more messages: there is no room for them.
+            accumulator.flush()
+            await self._buffer.wait_for_room(entry.size)
+        delivery = Delivery(entry.message)
+        on_end = partial(self._take_end, delivery, entry.size)
+        accumulator.put(entry, queue, timeout_s, on_end)
+        self._buffer.enter(entry.size)
         return delivery
 
     def _spawn(self, finish: Finish, sending: Sending, on_end: OnEnd) -> None:
@@ -282,6 +335,8 @@ class Producer(Participant):
 
         Raises: UndeliveredError: messages were given up, and their Delivery was not looked at.
         """
+        if self._accumulator is not None:
+            self._accumulator.flush()
         await self._buffer.drain()
 
     async def recall(self, topic: str, recall_handle: str) -> str:
@@ -351,19 +406,46 @@ class Producer(Participant):
         )
         return await self._sender.send(self._sender.sending(outgoing))
 
+    async def resend(
+        self, dead_letter: ReceivedMessage, *, timeout_s: float | None = None
+    ) -> SendResult:
+        """Send a dead letter to its original topic again, where all groups receive it.
+
+        The new message has another id. Its properties DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID
+        name the topic and the id of the dead letter, which stays in the dead-letter topic.
+
+        Args:
+          dead_letter: a message of `Admin.dead_letters`, or of a consumer of `%DLQ%group`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
+
+        Raises: MessageRefusedError: it is no dead letter; and as `send`.
+        """
+        message, origin = revive(dead_letter, self._client.without_namespace)
+        outgoing = self._sender.packer.message(message, origin)
+        return await self._sender.send(self._sender.sending(outgoing, timeout_s=timeout_s))
+
     # Request and reply
 
-    async def request(self, message: Message, *, timeout_s: float | None = None) -> ReceivedMessage:
-        """Send a request message and wait for a consumer's reply.
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a request message and wait for a consumer's reply; see `replying` for the consumer.
 
         Args:
           message: the request.
+          queue: the queue to send to; None: the queues of the topic in turn.
+          selector: chooses the queue; ignored if `queue` is given.
           timeout_s: seconds for the send and the reply together; None: the client's `timeout_s`.
 
         Raises: ReplyTimeoutError: no reply arrived in time; and as `send`.
         """
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
-        return await self._replies.request(message, timeout_s)
+        return await self._replies.request(message, timeout_s, queue, selector)
 
     async def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
         """Reply to a message that was sent by `request`.

@@ -9,10 +9,8 @@ ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -20,7 +18,6 @@ from typing import Unpack
 
 import anyio.lowlevel
 
-from ..common import message_properties as names
 from ..common.topic_names import retry_topic
 from ..remoting.bodies import (
     ConsumerData,
@@ -47,16 +44,16 @@ from .core.subscription import (
     check_subscriptions,
 )
 from .core.topics import check_consumer_group, check_topic, is_retry_topic
+from .delivery_queue import DeliveryQueue
 from .errors import (
     ClientError,
     ClosedError,
     ConfigurationError,
-    HandlerTimeoutError,
     RouteNotFoundError,
     ServerError,
 )
 from .filter_servers import FilterServers
-from .interceptor import call_before_consume
+from .handling import handle
 from .members import GroupMember
 from .options import split_options
 from .participant import Participant, configured
@@ -78,7 +75,7 @@ from .push_options import (
     PushConsumerOptions,
     RetryLater,
 )
-from .pushed_message import AssignedQueue, Messages, PushedMessage
+from .pushed_message import AssignedQueue, Messages, PushedMessage, PushedMessages
 from .rebalance import Rebalance
 from .reports import Handler
 from .sql_check import check_sql_subscriptions, explain_failed_pull
@@ -146,7 +143,7 @@ class PushConsumer(Participant):
             if self._is_clustering
             else LocalOffsetStore(self._config.offset_path)
         )
-        self._ready: deque[PushedMessage] = deque()
+        self._ready = DeliveryQueue(self._client, self._config.rate_limit)
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
@@ -161,8 +158,9 @@ class PushConsumer(Participant):
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
-            self._client, self._group, self._config, self._offsets, self._hand_out
+            self._client, self._group, self._config, self._offsets, self._ready.put
         )
+        self._pushed = PushedMessages(self._client.without_namespace, self._results)
         self._member = GroupMember(
             self._group,
             self._describe,
@@ -235,18 +233,23 @@ class PushConsumer(Participant):
         # It did not arrive by a pull; settling it has no effect.
         assigned = AssignedQueue(queue, SubscriptionData(topic=queue.topic), self._config)
         assigned.drop()
-        return self._pushed(ext, assigned)
+        return self._pushed([ext], assigned)[0]
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that are assigned to this consumer, sorted."""
         return sorted(self._rebalance.assigned)
 
+    @property
+    def delivery_queue(self) -> DeliveryQueue:
+        """The pulled messages; used by the blocking consumer, not meant for programs."""
+        return self._ready
+
     # Lifecycle
 
     async def _before_joining(self) -> None:
         self._started_ms = self._client.wall_ms()
-        self._arrival = anyio.Event()
+        self._ready.open()
         for topic in self._subscriptions:
             try:
                 await self._client.route(topic)
@@ -283,8 +286,7 @@ class PushConsumer(Participant):
         self._is_stopping = True
         self._rebalance.stop()
         self._filter_servers.stop()
-        self._ready.clear()
-        self._arrival.set()
+        self._ready.stop()
 
     async def _leave(self) -> None:
         # Shielded from cancellation: messages that were acknowledged must not be redelivered.
@@ -335,6 +337,56 @@ class PushConsumer(Participant):
         """
         await self._rebalance.reset(offsets)
 
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Continue a queue at an offset; its messages in memory are dropped.
+
+        Args:
+          queue: a queue that is assigned to this consumer.
+          offset: offset of the next message, >= 0.
+
+        Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
+        """
+        if offset < 0 or queue not in self._rebalance.assigned:
+            raise ConfigurationError(
+                f"the offset {offset} of {queue}: give one from 0 on, of an assigned queue"
+            )
+        await self._rebalance.reset({queue: offset})
+
+    def pause(self, paused: Iterable[str | MessageQueue]) -> None:
+        """Deliver no messages of these topics or queues until `resume`.
+
+        They stay paused when queues are reassigned, and are assigned to this consumer further on.
+        Messages that the program has received already can be settled.
+
+        Args:
+          paused: topics (their redeliveries are paused, too), or single queues.
+
+        Raises: ConfigurationError: a topic is not subscribed.
+        """
+        self._ready.pause(paused, self._subscriptions)
+        self._apply_pauses()
+
+    def resume(self, resumed: Iterable[str | MessageQueue]) -> None:
+        """Deliver messages of these topics or queues again.
+
+        Args:
+          resumed: what was given to `pause`: a queue of a paused topic stays paused with it.
+
+        Raises: ConfigurationError: a topic is not subscribed.
+        """
+        self._ready.resume(resumed, self._subscriptions)
+        self._apply_pauses()
+
+    def _apply_pauses(self) -> None:
+        for queue, assigned in self._rebalance.assigned.items():
+            assigned.is_paused = self._ready.is_paused(queue)
+            assigned.wake_if_room()
+
+    @property
+    def paused(self) -> set[str | MessageQueue]:
+        """The paused topics and queues."""
+        return self._ready.paused
+
     # Messages
 
     def __aiter__(self) -> AsyncIterator[PushedMessage]:
@@ -364,14 +416,12 @@ class PushConsumer(Participant):
         """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
             self._client.check_open()
-            message = self.receive_nowait()
+            message = self._ready.take()
             if message is not None:
                 return message
             if self._is_stopping:
                 raise ClosedError("the consumer was stopped")
-            if self._arrival.is_set():
-                self._arrival = anyio.Event()
-            await self._arrival.wait()
+            await self._ready.wait()
 
     def _check_receives(self) -> None:
         self._client.check_open()
@@ -382,17 +432,11 @@ class PushConsumer(Participant):
 
     def _receive_ready(self) -> PushedMessage | None:
         self._check_receives()
-        return self.receive_nowait()
+        return self._ready.take()
 
     def receive_nowait(self) -> PushedMessage | None:
         """The next message, which the caller settles; None if there is none at the moment."""
-        while self._ready:
-            message = self._ready.popleft()
-            if not message.is_revoked:
-                if self._client.interceptors:
-                    call_before_consume(self._client.interceptors, message)
-                return message
-        return None
+        return self._ready.take()
 
     async def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
         """Call a handler with each message until `stop`.
@@ -420,7 +464,7 @@ class PushConsumer(Participant):
                     message = await self.next_message()
                 except ClosedError:
                     return
-                await self._handle(handler, message)
+                await handle(handler, message, self._config.consume_timeout_s)
 
         self._client.check_open()
         with self.handling(handler):
@@ -442,37 +486,12 @@ class PushConsumer(Participant):
         finally:
             self._handler = None
 
-    async def _handle(self, handler: Handler, message: PushedMessage) -> None:
-        timeout_s = self._config.consume_timeout_s
-        try:
-            with anyio.move_on_after(timeout_s) as scope:
-                outcome = handler(message)
-                if inspect.isawaitable(outcome):
-                    await outcome
-        except RetryLater as retry:
-            await message.retry(retry.delay_level)
-        except Exception:
-            logger.exception("the handler failed for %s; it will be redelivered", message)
-            await message.retry()
-        else:
-            if scope.cancelled_caught:
-                late = HandlerTimeoutError(message.message_id, timeout_s)
-                logger.error("%s; the message will be redelivered", late)
-                await message.retry()
-            else:
-                message.ack()
-
-    def _hand_out(self, messages: Sequence[PushedMessage]) -> None:
-        # After `stop`, a settled message must not bring the next message of an orderly queue.
-        if not self._is_stopping:
-            self._ready.extend(messages)
-            self._arrival.set()
-
     # Pulling
 
     async def _pull_queue(self, assigned: AssignedQueue) -> None:
         try:
             with assigned.scope:
+                assigned.is_paused = self._ready.is_paused(assigned.queue)
                 assigned.next_offset = await self._first_offset(assigned.queue)
                 while not assigned.is_dropped:
                     await assigned.wait_for_room()
@@ -528,37 +547,15 @@ class PushConsumer(Participant):
     def _on_pulled(self, result: PullResult, assigned: AssignedQueue) -> None:
         """Store the messages of a pull in the ProcessQueue, and deliver them."""
         if result.messages:
-            pushed = self._pushed_all(result.messages, assigned)
+            pushed = self._pushed(result.messages, assigned)
             assigned.process_queue.put(pushed, max_offset=result.max_offset)
             if self._config.is_orderly:
                 self._results.hand_out_next(assigned)
             else:
-                self._hand_out(pushed)
+                self._ready.put(pushed)
         elif assigned.process_queue.count == 0:
             # The broker filtered all messages out: commit an offset behind them.
             self._offsets.update(assigned.queue, result.next_begin_offset)
-
-    def _pushed_all(
-        self, messages: Sequence[MessageExt], assigned: AssignedQueue
-    ) -> list[PushedMessage]:
-        """`_pushed` of all; those of a plain topic have one name, which is looked up once."""
-        plain = assigned.queue.topic
-        if is_retry_topic(plain):
-            return [self._pushed(ext, assigned) for ext in messages]
-        topic, results = self._client.without_namespace(plain), self._results
-        return [
-            PushedMessage(ext, topic, assigned, results, ext.reconsume_times)
-            if ext.topic == plain
-            else self._pushed(ext, assigned)
-            for ext in messages
-        ]
-
-    def _pushed(self, ext: MessageExt, assigned: AssignedQueue) -> PushedMessage:
-        topic = ext.topic
-        if is_retry_topic(topic):
-            topic = ext.find(names.PROPERTY_RETRY_TOPIC.encode()) or topic
-        topic = self._client.without_namespace(topic)
-        return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Source: RebalancePushImpl.computePullFromWhereWithException."""

@@ -106,6 +106,8 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       close_timeout_s: time limit of closing, in seconds; default 5.
       offset_path: file for the offsets of a broadcasting consumer; default: they are not saved.
       listener: see RebalanceListener; default: none.
+      rate_limit: largest number of messages per second that are delivered to the program, evenly
+        over time; redeliveries count, too. Default: no limit.
       deserializer: converts the body of a message to its `value`; default: `value` is the body.
     """
 
@@ -123,6 +125,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     close_timeout_s: float
     offset_path: Path | None
     listener: RebalanceListener | None
+    rate_limit: float | None
     deserializer: Callable[[bytes], Any] | None
 
 
@@ -144,4 +147,5 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
     close_timeout_s: float = CLOSE_TIMEOUT_S
     offset_path: Path | None = None
     listener: RebalanceListener | None = None
+    rate_limit: float | None = None
     deserializer: Callable[[bytes], Any] | None = None

@@ -5,16 +5,18 @@ Java counterparts: MessageExt with ConsumeConcurrentlyStatus or ConsumeOrderlySt
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, Self
 
 import anyio
 
+from ..common import message_properties as names
 from ..remoting.bodies import MessageQueue, SubscriptionData
 from ..remoting.message import MessageExt
 from . import clock
 from .core.process_queue import ProcessQueue
+from .core.topics import is_retry_topic
 from .errors import ClosedError
 from .message import ReceivedMessage
 from .push_options import PushConsumerConfig, RetryLater
@@ -150,6 +152,7 @@ class AssignedQueue:
       scope: cancels the task that pulls from it.
       next_offset: offset of the next pull.
       broker_id: id of the broker to pull from, as the last pull suggested; 0: the master.
+      is_paused: the program paused it, so it is not pulled.
       is_handed_out: an orderly queue has delivered a message that is not settled, or is pausing.
     """
 
@@ -158,6 +161,7 @@ class AssignedQueue:
         "_room",
         "broker_id",
         "is_handed_out",
+        "is_paused",
         "next_offset",
         "process_queue",
         "queue",
@@ -175,6 +179,7 @@ class AssignedQueue:
         self.next_offset: int = 0
         self.broker_id: int = 0
         self.is_handed_out: bool = False
+        self.is_paused: bool = False
         self._config = config
         self._room: anyio.Event | None = None
 
@@ -191,10 +196,11 @@ class AssignedQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be pulled: its messages in memory are below all thresholds."""
+        """Whether it may be pulled: not paused, and messages in memory below all thresholds."""
         config, held = self._config, self.process_queue
         return (
-            held.count < config.pull_threshold_for_queue
+            not self.is_paused
+            and held.count < config.pull_threshold_for_queue
             and held.size < config.pull_threshold_size_for_queue
             and (config.is_orderly or held.span < config.consume_concurrently_max_span)
         )
@@ -210,6 +216,41 @@ class AssignedQueue:
         """Wake the task that waits for room, if there is room; called when messages are settled."""
         if self._room is not None and self.has_room:
             self._room.set()
+
+
+class PushedMessages:
+    """Makes the messages of a consumer from records.
+
+    Args:
+      without_namespace: a topic as the program knows it.
+      results: carries out `ack` and `retry`.
+    """
+
+    def __init__(self, without_namespace: Callable[[str], str], results: ConsumeResults) -> None:
+        self._without_namespace = without_namespace
+        self._results = results
+
+    def __call__(
+        self, messages: Sequence[MessageExt], assigned: AssignedQueue
+    ) -> list[PushedMessage]:
+        """The messages of a pull; those of a plain topic have one name, which is looked up once."""
+        plain = assigned.queue.topic
+        if is_retry_topic(plain):
+            return [self._one(ext, assigned) for ext in messages]
+        topic, results = self._without_namespace(plain), self._results
+        return [
+            PushedMessage(ext, topic, assigned, results, ext.reconsume_times)
+            if ext.topic == plain
+            else self._one(ext, assigned)
+            for ext in messages
+        ]
+
+    def _one(self, ext: MessageExt, assigned: AssignedQueue) -> PushedMessage:
+        topic = ext.topic
+        if is_retry_topic(topic):
+            topic = ext.find(names.PROPERTY_RETRY_TOPIC.encode()) or topic
+        topic = self._without_namespace(topic)
+        return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
 
 class Messages:

@@ -31,6 +31,7 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.sys_flag import COMPRESSED
 from .client import Client
 from .connection import Connection
+from .core.sending import Selector
 from .errors import MessageRefusedError, ReplyTimeoutError
 from .message import Message, ReceivedMessage
 from .pending_reply import PendingReply
@@ -60,7 +61,13 @@ class RequestReply:
         self._group = group
         self._sender = sender
 
-    async def request(self, message: Message, timeout_s: float) -> ReceivedMessage:
+    async def request(
+        self,
+        message: Message,
+        timeout_s: float,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+    ) -> ReceivedMessage:
         """Send a request message and wait for the reply. Raises: see `Producer.request`."""
         client, sender = self._client, self._sender
         correlation_id = str(uuid.uuid4())
@@ -75,12 +82,12 @@ class RequestReply:
                 topic = client.with_namespace(message.topic)
                 info = await sender.publish_info(topic)
                 # The broker needs a heartbeat on this connection to push the reply.
-                address = client.master_address(info.queues[0].broker_name)
+                address = client.master_address((queue or info.queues[0]).broker_name)
                 if client.open_connection(address) is None:
                     await client.connection(address)
                     await client.heartbeat()
                 outgoing = sender.packer.message(message, more)
-                await sender.send(sender.sending(outgoing, timeout_s=timeout_s))
+                await sender.send(sender.sending(outgoing, queue, selector, timeout_s))
                 await reply.event.wait()
         except TimeoutError:
             raise ReplyTimeoutError(message.topic, timeout_s) from None

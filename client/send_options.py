@@ -26,6 +26,10 @@ SEND_BUFFER_COUNT_MAX: Final = 1024
 """Messages; RocketMQ: backPressureForAsyncSendNum."""
 SEND_BUFFER_SIZE_MAX: Final = 100 * 1024 * 1024
 """Bytes; RocketMQ: backPressureForAsyncSendSize."""
+BATCH_SIZE_MAX: Final = 32 * 1024
+"""Bytes of bodies and properties of an automatic batch; RocketMQ: ProduceAccumulator's holdSize."""
+BATCH_COUNT_MAX: Final = 1024
+"""Messages of an automatic batch, which a broker stores in one step. (RocketMQ: no limit.)"""
 
 
 class ProducerOptions(ClientOptions, total=False):
@@ -50,6 +54,14 @@ class ProducerOptions(ClientOptions, total=False):
       serializer: converts bodies that are neither bytes nor str to bytes; default: none.
       send_buffer_count_max: largest number of unconfirmed messages of `send_soon`; default 1,024.
       send_buffer_size_max: largest total size of their bodies in bytes; default 100 MiB.
+      linger_s: seconds that a message of `send` or `send_soon` waits for others with the same
+        topic, queue, sharding key, `wait_store_ok` and `timeout_s`, to be sent with them in one
+        batch; default 0: each is sent at once. The time limit of a send begins after it. Delayed
+        messages, messages with a selector, and bodies above `compress_over` or `batch_size_max` are
+        sent alone.
+      batch_size_max: bytes of bodies and properties at which such a batch is sent at once; default
+        32 KiB.
+      batch_count_max: number of its messages at which it is sent at once; default 1,024.
     """
 
     retry_times: int | None
@@ -65,6 +77,9 @@ class ProducerOptions(ClientOptions, total=False):
     serializer: Callable[[Any], bytes] | None
     send_buffer_count_max: int
     send_buffer_size_max: int
+    linger_s: float
+    batch_size_max: int
+    batch_count_max: int
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,3 +98,6 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     serializer: Callable[[Any], bytes] | None = None
     send_buffer_count_max: int = SEND_BUFFER_COUNT_MAX
     send_buffer_size_max: int = SEND_BUFFER_SIZE_MAX
+    linger_s: float = 0.0
+    batch_size_max: int = BATCH_SIZE_MAX
+    batch_count_max: int = BATCH_COUNT_MAX

@@ -8,8 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from enum import Enum
-from typing import NamedTuple, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 import anyio
 
@@ -19,11 +18,6 @@ from ..remoting.headers import EndTransactionRequestHeader
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
-from ..remoting.sys_flag import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_NOT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from .client import Client
 from .connection import Connection
 from .errors import ClientError, ConfigurationError, MessageRefusedError
@@ -31,19 +25,17 @@ from .interceptor import call_after_send
 from .message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from .producer import Producer
 from .send_options import ProducerOptions
+from .transaction import HalfMessage, Transaction, TransactionResult, TransactionState
+
+__all__ = [
+    "Check",
+    "LocalTransaction",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
+]
 
 logger = logging.getLogger(__name__)
-
-
-class TransactionState(Enum):
-    """The outcome of a local transaction."""
-
-    COMMIT = TRANSACTION_COMMIT_TYPE
-    """The transaction succeeded: the message is delivered."""
-    ROLLBACK = TRANSACTION_ROLLBACK_TYPE
-    """The transaction failed: the message is dropped."""
-    UNKNOWN = TRANSACTION_NOT_TYPE
-    """The outcome is not known yet: the broker will ask for it later."""
 
 
 LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
@@ -51,18 +43,6 @@ LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[T
 
 Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
-
-
-class TransactionResult(NamedTuple):
-    """The result of a transactional send.
-
-    Attributes:
-      result: the result of storing the message.
-      state: the outcome that was sent to the broker.
-    """
-
-    result: SendResult
-    state: TransactionState
 
 
 class TransactionProducer(Producer):
@@ -107,6 +87,37 @@ class TransactionProducer(Producer):
           the errors of `send`, before `local` is called.
           any exception of `local`, after UNKNOWN was sent to the broker.
         """
+        half = await self._send_half(message, timeout_s)
+        state = TransactionState.ROLLBACK
+        try:
+            if half.result.status is SendStatus.SEND_OK:
+                state = TransactionState.UNKNOWN
+                state = await _outcome(local(half.message))
+        finally:
+            await self._end_half(half, state)
+        return TransactionResult(half.result, state)
+
+    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+        """A transaction that is an `async with` block.
+
+        The message is stored when the block is entered, and consumers do not see it yet. The normal
+        end of the block commits it. An exception, or a cancellation, rolls it back, and passes
+        through. So let the commit of the database be the last statement of the block.
+
+        If the broker does not receive the outcome, it asks for it later, and `check` answers.
+
+        Args:
+          message: the message; it must not be delayed.
+          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+
+        Returns: the transaction; entering its block raises
+          MessageRefusedError: the message is delayed, or no broker would accept it.
+          ServerError: the message was stored less safely than configured, and was rolled back.
+          the errors of `send`.
+        """
+        return Transaction(self._send_half, self._end_half, message, timeout_s)
+
+    async def _send_half(self, message: Message, timeout_s: float | None) -> HalfMessage:
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             raise MessageRefusedError("a message in a transaction cannot be delayed")
         more = {
@@ -122,17 +133,13 @@ class TransactionProducer(Producer):
         except Exception as error:
             call_after_send(self._client.interceptors, message, None, error)
             raise
-        state = TransactionState.ROLLBACK
-        try:
-            if result.status is SendStatus.SEND_OK:
-                state = TransactionState.UNKNOWN
-                state = await _outcome(local(message))
-        finally:
-            # Shielded from cancellation, so that no transaction stays open needlessly.
-            with anyio.CancelScope(shield=True):
-                await self._end(result, outgoing.topic, state)
-            call_after_send(self._client.interceptors, message, result, None)
-        return TransactionResult(result, state)
+        return HalfMessage(message, outgoing.topic, result)
+
+    async def _end_half(self, half: HalfMessage, state: TransactionState) -> None:
+        # Shielded from cancellation, so that no transaction stays open needlessly.
+        with anyio.CancelScope(shield=True):
+            await self._end(half.result, half.topic, state)
+        call_after_send(self._client.interceptors, half.message, half.result, None)
 
     async def _end(self, result: SendResult, topic: str, state: TransactionState) -> None:
         """Send END_TRANSACTION. It is oneway: if it gets lost, the broker asks for the outcome."""

@@ -75,6 +75,23 @@ def refuse_long_batch(body: bytes) -> str | None:
     return None
 
 
+def encode_entry(flag: int, body: bytes, properties: bytes) -> bytes:
+    """Encode one message of a batch's body.
+
+    Args:
+      properties: encoded.
+
+    Raises: LocalProtocolError: properties or a number do not fit.
+    """
+    size = BATCH_ENTRY_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
+    try:
+        head = BATCH_ENTRY_HEAD.pack(size, 0, 0, flag, len(body))
+        length = PROPERTIES_LENGTH.pack(len(properties))
+    except struct.error as error:
+        raise LocalProtocolError(f"a field does not fit the batch: {error}") from error
+    return b"".join((head, body, length, properties))
+
+
 def encode_batch(messages: Iterable[Message]) -> bytes:
     """Encode the body of a batch.
 
@@ -92,13 +109,5 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
             properties = properties_to_bytes(message.properties)
         except IllegalPropertyError as error:
             raise LocalProtocolError(str(error)) from error
-        body = message.body
-        size = BATCH_ENTRY_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
-        try:
-            parts.append(BATCH_ENTRY_HEAD.pack(size, 0, 0, message.flag, len(body)))
-            parts.append(body)
-            parts.append(PROPERTIES_LENGTH.pack(len(properties)))
-        except struct.error as error:
-            raise LocalProtocolError(f"a field does not fit the batch: {error}") from error
-        parts.append(properties)
+        parts.append(encode_entry(message.flag, message.body, properties))
     return b"".join(parts)

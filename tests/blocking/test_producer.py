@@ -347,3 +347,31 @@ def test_a_request_gets_its_reply(broker: Broker, topic: str, group: str) -> Non
         thread.join(DEADLINE_S)
     assert isinstance(reply, ReceivedMessage)
     assert reply.text == "QUESTION"
+
+
+# Automatic batches
+
+
+def test_messages_of_threads_that_wait_share_a_request(broker: Broker, topic: str) -> None:
+    count = 8
+    # With a plain send the test fails: the time alone would send nothing within the deadline.
+    with (
+        Producer(broker.url, linger_s=3600, batch_count_max=count) as producer,
+        ThreadPoolExecutor(count) as threads,
+    ):
+        sent = [threads.submit(producer.send, Message(topic, str(i))) for i in range(count)]
+        results = [each.result(DEADLINE_S) for each in sent]
+    by_offset = sorted(results, key=lambda result: result.queue_offset)
+    assert [each.queue_offset for each in by_offset] == list(range(count))
+    assert [each.message_id for each in by_offset] == [
+        message.unique_key for message in broker.messages(topic)
+    ]
+
+
+def test_drain_and_close_send_what_lingers(broker: Broker, topic: str) -> None:
+    with Producer(broker.url, linger_s=3600) as producer:
+        deliveries = [producer.send_soon(Message(topic, str(i))) for i in range(300)]
+        producer.drain()
+        assert [each.result().queue_offset for each in deliveries] == list(range(300))
+        producer.send_soon(Message(topic, "300"))
+    assert bodies(broker, topic) == [str(i) for i in range(301)]

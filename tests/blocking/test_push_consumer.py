@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trocket.blocking import Producer, PushConsumer, PushedMessage
+from trocket.blocking import Admin, Producer, PushConsumer, PushedMessage, replying
 from trocket.client import (
     ClosedError,
     ConfigurationError,
@@ -481,3 +481,59 @@ def test_what_a_consumer_tells_of_itself(
     assert consumer.rebalance()
     consumer.reset({mine: 0})
     assert consumer.receive().text == "one"
+
+
+def test_a_pause_keeps_messages_that_were_fetched_and_a_resume_gives_them(
+    consumer: PushConsumer, topic: str, send: Callable[..., None]
+) -> None:
+    send(*range(10))
+    first = consumer.receive(timeout_s=DEADLINE_S)
+    assert first is not None
+    consumer.pause([topic])
+    assert consumer.paused == {topic}
+    first.ack()
+    send("later")
+    assert consumer.receive(timeout_s=0.2) is None
+    consumer.resume([topic])
+    texts = []
+    for message in consumer:
+        texts.append(message.text)
+        if message.text == "later":
+            break
+    assert texts == [str(n) for n in range(1, 10)] + ["later"]
+    (queue,) = [each for each in consumer.queues if each.topic == topic]
+    consumer.seek(queue, 9)
+    again = consumer.receive(timeout_s=DEADLINE_S)
+    assert again is not None
+    assert again.text == "9"
+
+
+def test_a_dead_letter_is_sent_again(
+    broker: Broker, consumer: PushConsumer, topic: str, group: str, send: Callable[..., None]
+) -> None:
+    send("one")
+    message = consumer.receive(timeout_s=DEADLINE_S)
+    assert message is not None
+    message.retry(-1)
+    with Producer(broker.url) as producer, Admin(producer.client) as admin:
+        # The name server learns of the dead-letter topic a moment after it is created.
+        wait_until(lambda: admin.dead_letters(group))
+        (dead,) = admin.dead_letters(group)
+        producer.resend(dead)
+    again = consumer.receive(timeout_s=DEADLINE_S)
+    assert again is not None
+    assert (again.text, again.reconsume_times) == ("one", 0)
+    assert again.properties["DLQ_ORIGIN_MESSAGE_ID"] == message.message_id
+
+
+def test_what_a_function_returns_is_the_reply(
+    broker: Broker, consumer: PushConsumer, topic: str
+) -> None:
+    with (
+        Producer(broker.url) as requester,
+        Producer(broker.url) as producer,
+        Background(consumer, replying(producer, lambda message: message.text * 2)),
+    ):
+        (queue,) = requester.queues(topic)
+        reply = requester.request(Message(topic, "ab"), queue=queue, timeout_s=DEADLINE_S)
+        assert reply.text == "abab"

@@ -104,3 +104,22 @@ def test_check_runs_in_a_thread_of_its_own_and_may_block(topic: str, group: str)
         broker.advance(minutes=2)
         assert asked.get(timeout=DEADLINE_S) == (b"one", "trocket-check")
         assert b"meanwhile" in bodies(broker, topic)
+
+
+def test_the_end_of_a_block_commits_and_an_exception_rolls_back(
+    broker: Broker, topic: str, group: str
+) -> None:
+    with TransactionProducer(broker.url, group=group, check=never) as producer:
+        failed = producer.transaction(Message(topic, "failed"))
+        with pytest.raises(ZeroDivisionError), failed:
+            raise ZeroDivisionError
+        with producer.transaction(Message(topic, "unwanted")) as unwanted:
+            unwanted.rollback()
+        with producer.transaction(Message(topic, "one")) as transaction:
+            assert transaction.state is None
+            assert bodies(broker, topic) == []
+        assert transaction.result.message_id
+        states = [each.state for each in (failed, unwanted, transaction)]
+    rollback = TransactionState.ROLLBACK
+    assert states == [rollback, rollback, TransactionState.COMMIT]
+    assert bodies(broker, topic) == [b"one"]

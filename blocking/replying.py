@@ -1,0 +1,33 @@
+"""Handlers that reply to requests, for programs with threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from .producer import Producer
+from .pushed_message import Handler, PushedMessage
+
+Replier: TypeAlias = Callable[[PushedMessage], Any]
+"""Returns the body of the reply; None: there is none."""
+
+
+def replying(producer: Producer, replier: Replier) -> Handler:
+    """A handler for `PushConsumer.run` that sends what a function returns as the reply.
+
+    Use: `consumer.run(replying(producer, answer))`.
+
+    An exception of the function, or of the reply, has the request redelivered, as with any handler.
+    A requester that waits no longer gets nothing.
+
+    Args:
+      producer: sends the replies; open while the handler runs.
+      replier: gets the request, and returns the body of the reply; it may block.
+    """
+
+    def handle(message: PushedMessage) -> None:
+        body = replier(message)
+        if body is not None:
+            producer.reply(message, body)
+
+    return handle

@@ -1,0 +1,120 @@
+"""`trocket dlq`: the dead letters of a consumer group, and sending them to their topics again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .message_lines import as_json as json_of
+from .message_lines import as_text
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    GroupName,
+    TimeoutS,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    end_with,
+    fail,
+    read_time,
+    whole_or_part,
+)
+
+if TYPE_CHECKING:
+    from ..client import Admin, ReceivedMessage
+
+app = typer.Typer(no_args_is_help=True, help="List dead letters, and send them again.")
+
+Since = Annotated[
+    str, typer.Option("--time", metavar="TIME", help="Only those stored at TIME or later.")
+]
+Until = Annotated[
+    str, typer.Option("--until", metavar="TIME", help="Only those stored at TIME or before.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="At most this number.")]
+
+
+@app.command("list", epilog="Example: trocket dlq list billing --time 2h")
+def dlq_list(
+    group: GroupName,
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 64,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """List the dead letters of a group; status 1 if there is none.
+
+    A time is ISO 8601, `2h` (ago), or ms since 1970.
+    """
+    found, error = _found(group, since, until, limit, url, timeout_s)
+    for each in found:
+        if as_json:
+            emit(json_of(each))
+        else:
+            typer.echo(as_text(each))
+    end_with(error)
+    if not found:
+        fail("no such message")
+
+
+@app.command("resend", epilog="Example: trocket dlq resend billing --time 2h --yes")
+def dlq_resend(
+    group: GroupName,
+    *,
+    message_id: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="ID", help="Only the message with this id (repeatable)."),
+    ] = None,
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 64,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Send dead letters to their original topics again; print the old id and the new one.
+
+    The dead letters stay where they are, so a second call sends them a second time. The new
+    message has the property DLQ_ORIGIN_MESSAGE_ID. Every group of the topic receives it. With
+    --id, --limit is the number of dead letters that are searched.
+    """
+    found, error = _found(group, since, until, limit, url, timeout_s)
+    end_with(error)
+    wanted = set(message_id or ())
+    if wanted:
+        found = [each for each in found if {each.message_id, each.offset_message_id} & wanted]
+    if not found:
+        fail("no such message")
+    confirm(f"This sends {len(found)} dead letters of group {group} again.", yes=yes)
+
+    async def resend(admin: Admin) -> None:
+        from ..client import Producer
+
+        async with Producer(admin.client) as producer:
+            for each in found:
+                result = await producer.resend(each)
+                if as_json:
+                    emit({"deadLetterId": each.message_id, "messageId": result.message_id})
+                else:
+                    typer.echo(f"{each.message_id}\t{result.message_id}")
+
+    administer(url, timeout_s, resend)
+
+
+def _found(
+    group: str, since: str, until: str, limit: int, url: str, timeout_s: float
+) -> tuple[list[ReceivedMessage], str]:
+    async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
+        now_ms = admin.client.wall_ms()
+        begin_ms = read_time(since, "--time", now_ms) if since else 0
+        end_ms = read_time(until, "--until", now_ms) if until else (1 << 63) - 1
+        return await whole_or_part(admin.dead_letters(group, begin_ms, end_ms, count=limit))
+
+    return administer(url, timeout_s, ask)

@@ -1,0 +1,143 @@
+"""The pulled messages of a push consumer that wait for the program: pauses and the rate limit.
+
+Messages of paused topics and queues are kept aside until they are resumed.
+
+Java counterpart: the queue of ConsumeMessageConcurrentlyService's thread pool, suspend and resume.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+
+import anyio
+
+from ..remoting.bodies import MessageQueue
+from .client import Client
+from .core.rate_limit import RateLimit
+from .errors import ConfigurationError
+from .interceptor import call_before_consume
+from .pushed_message import PushedMessage
+
+
+class DeliveryQueue:
+    """The messages that are ready for delivery, in the order of their arrival.
+
+    Lifecycle: `open` in the event loop before messages are put or taken, then `stop`.
+
+    Args:
+      client: the consumer's; its interceptors see each message that is taken.
+      rate_limit: messages per second; None: no limit.
+    """
+
+    def __init__(self, client: Client, rate_limit: float | None) -> None:
+        self._client = client
+        self._rate_limit = rate_limit
+        self._limit: RateLimit | None = None
+        self._ready: deque[PushedMessage] = deque()
+        self._held: deque[PushedMessage] = deque()
+        self._paused: set[str | MessageQueue] = set()
+        self._is_stopped = False
+        self._arrival: anyio.Event
+
+    def open(self) -> None:
+        """Prepare it for the running event loop."""
+        self._arrival = anyio.Event()
+        if self._rate_limit is not None:
+            self._limit = RateLimit(self._rate_limit, self._client.now_s())
+
+    def stop(self) -> None:
+        """Drop the messages, and those that are put from now on; wakes `wait`."""
+        self._is_stopped = True
+        self._ready.clear()
+        self._held.clear()
+        self._arrival.set()
+
+    def put(self, messages: Sequence[PushedMessage]) -> None:
+        """Add messages that are ready for delivery."""
+        # After `stop`, a settled message must not bring the next message of an orderly queue.
+        if self._is_stopped:
+            return
+        if self._paused:
+            self._held = deque([each for each in self._held if not each.is_revoked])
+            self._held.extend([each for each in messages if self.holds(each)])
+            messages = [each for each in messages if not self.holds(each)]
+        self._ready.extend(messages)
+        self._arrival.set()
+
+    def take(self) -> PushedMessage | None:
+        """The next message; None: there is none, or the rate limit is reached."""
+        limit = self._limit
+        while self._ready:
+            message = self._ready.popleft()
+            if not message.is_revoked:
+                if limit is not None and not limit.take(self._client.now_s()):
+                    self._ready.appendleft(message)
+                    return None
+                if self._client.interceptors:
+                    call_before_consume(self._client.interceptors, message)
+                return message
+        return None
+
+    async def wait(self) -> None:
+        """Wait until `take` may return a message, or until `stop`."""
+        if self._limit is not None and self._ready:
+            await anyio.sleep(self._limit.wait_s(self._client.now_s()))
+            return
+        if self._arrival.is_set():
+            self._arrival = anyio.Event()
+        await self._arrival.wait()
+
+    # Pauses
+
+    @property
+    def paused(self) -> set[str | MessageQueue]:
+        """The paused topics, without namespace, and queues."""
+        return set(self._paused)
+
+    def is_paused(self, queue: MessageQueue) -> bool:
+        """Whether a queue is paused, alone or with its topic."""
+        return queue in self._paused or (
+            bool(self._paused) and self._client.without_namespace(queue.topic) in self._paused
+        )
+
+    def holds(self, message: PushedMessage) -> bool:
+        """Whether the message is kept aside, by its topic or its queue."""
+        # By the message's own topic, too: its redeliveries come from the group's retry topic.
+        return message.topic in self._paused or message.queue in self._paused
+
+    def pause(self, paused: Iterable[str | MessageQueue], subscribed: Collection[str]) -> None:
+        """Keep the messages of these topics and queues aside until `resume`.
+
+        Args:
+          paused: the argument of the program.
+          subscribed: the topics of the consumer, with namespace.
+
+        Raises: ConfigurationError: it is a text, or a topic is not subscribed.
+        """
+        self._paused.update(self._checked(paused, subscribed))
+        self._held.extend([each for each in self._ready if self.holds(each)])
+        self._ready = deque([each for each in self._ready if not self.holds(each)])
+
+    def resume(self, resumed: Iterable[str | MessageQueue], subscribed: Collection[str]) -> None:
+        """Deliver the messages of these topics and queues again. Args, Raises: as `pause`."""
+        self._paused.difference_update(self._checked(resumed, subscribed))
+        released = [each for each in self._held if not self.holds(each)]
+        self._held = deque([each for each in self._held if self.holds(each)])
+        self.put(released)
+
+    def _checked(
+        self, given: Iterable[str | MessageQueue], subscribed: Collection[str]
+    ) -> list[str | MessageQueue]:
+        if isinstance(given, str):
+            raise ConfigurationError(f"{given!r} is a text: give a list of topics or queues")
+        wanted = list(given)
+        for each in wanted:
+            if isinstance(each, str) and self._client.with_namespace(each) not in subscribed:
+                raise ConfigurationError(f"the consumer does not subscribe to the topic {each}")
+        return wanted
+
+    def give_back(self, messages: Sequence[PushedMessage]) -> None:
+        """Put messages that were taken, and not given to the program, in front of the others."""
+        for message in reversed(messages):
+            (self._held if self.holds(message) else self._ready).appendleft(message)

@@ -1,0 +1,40 @@
+"""Handlers that reply to requests: the consumer's side of `Producer.request`.
+
+Java counterpart: MessageUtil.createReplyMessage, which the consumer's listener calls by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from .producer import Producer
+from .pushed_message import PushedMessage
+
+Replier: TypeAlias = Callable[[PushedMessage], Any | Awaitable[Any]]
+"""Returns the body of the reply; None: there is none."""
+
+
+def replying(producer: Producer, replier: Replier) -> Callable[[PushedMessage], Awaitable[None]]:
+    """A handler for `PushConsumer.run` that sends what a function returns as the reply.
+
+    Use: `await consumer.run(replying(producer, answer))`.
+
+    An exception of the function, or of the reply, has the request redelivered, as with any handler.
+    A requester that waits no longer gets nothing.
+
+    Args:
+      producer: sends the replies; open while the handler runs.
+      replier: an async function, or a plain one that does not block. It gets the request, and
+        returns the body of the reply.
+    """
+
+    async def handle(message: PushedMessage) -> None:
+        body = replier(message)
+        if inspect.isawaitable(body):
+            body = await body
+        if body is not None:
+            await producer.reply(message, body)
+
+    return handle

@@ -1,0 +1,119 @@
+"""Transactions as `async with` blocks, and the values of transactional sends.
+
+Java counterpart: LocalTransactionState, TransactionSendResult. Java has no such block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ..remoting.sys_flag import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from .errors import ClosedError, server_error
+from .message import Message, SendResult, SendStatus
+
+
+class TransactionState(Enum):
+    """The outcome of a local transaction."""
+
+    COMMIT = TRANSACTION_COMMIT_TYPE
+    """The transaction succeeded: the message is delivered."""
+    ROLLBACK = TRANSACTION_ROLLBACK_TYPE
+    """The transaction failed: the message is dropped."""
+    UNKNOWN = TRANSACTION_NOT_TYPE
+    """The outcome is not known yet: the broker will ask for it later."""
+
+
+class TransactionResult(NamedTuple):
+    """The result of a transactional send.
+
+    Attributes:
+      result: the result of storing the message.
+      state: the outcome that was sent to the broker.
+    """
+
+    result: SendResult
+    state: TransactionState
+
+
+class HalfMessage(NamedTuple):
+    """A message that is stored, and invisible to consumers until its transaction ends.
+
+    Attributes:
+      message: the message, as interceptors changed it.
+      topic: its topic, with namespace.
+      result: the result of storing it.
+    """
+
+    message: Message
+    topic: str
+    result: SendResult
+
+
+class Transaction:
+    """The block of `TransactionProducer.transaction`; use each object for one block."""
+
+    def __init__(
+        self,
+        send_half: Callable[[Message, float | None], Awaitable[HalfMessage]],
+        end_half: Callable[[HalfMessage, TransactionState], Awaitable[None]],
+        message: Message,
+        timeout_s: float | None,
+    ) -> None:
+        self._send_half = send_half
+        self._end_half = end_half
+        self._message = message
+        self._timeout_s = timeout_s
+        self._half: HalfMessage | None = None
+        self._state: TransactionState | None = None
+        self._is_rollback_only = False
+
+    @property
+    def result(self) -> SendResult:
+        """The result of storing the message.
+
+        Raises: ClosedError: the block was not entered.
+        """
+        if self._half is None:
+            raise ClosedError("the transaction has not begun: use `with`")
+        return self._half.result
+
+    @property
+    def state(self) -> TransactionState | None:
+        """The outcome that the broker was sent; None before the end of the block."""
+        return self._state
+
+    def rollback(self) -> None:
+        """Roll back at the end of the block, even without an exception."""
+        self._is_rollback_only = True
+
+    async def __aenter__(self) -> Self:
+        if self._half is not None:
+            raise ClosedError("the transaction has begun already: make one for each block")
+        half = self._half = await self._send_half(self._message, self._timeout_s)
+        if half.result.status is not SendStatus.SEND_OK:
+            await self._end(TransactionState.ROLLBACK)
+            remark = "the message was not stored as safely as configured, and was rolled back"
+            broker_name = half.result.queue.broker_name
+            raise server_error(half.result.status, remark, broker_name, "SEND_MESSAGE_V2")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        is_committed = kind is None and not self._is_rollback_only
+        await self._end(TransactionState.COMMIT if is_committed else TransactionState.ROLLBACK)
+
+    async def _end(self, state: TransactionState) -> None:
+        assert self._half is not None  # stored at the entry
+        self._state = state
+        await self._end_half(self._half, state)

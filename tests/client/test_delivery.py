@@ -1,0 +1,171 @@
+"""Pauses, seeks and the rate limit of push consumers, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trocket import (
+    ConfigurationError,
+    ConsumeFromWhere,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+)
+from trocket.testing import MemoryBroker
+
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+DEADLINE_S = 120.0
+
+
+class World:
+    """A broker with the topics A and B, a producer, and a push consumer."""
+
+    def __init__(self, broker: MemoryBroker, producer: Producer, consumer: PushConsumer) -> None:
+        self.broker = broker
+        self.producer = producer
+        self.consumer = consumer
+
+    async def send(self, topic: str, *bodies: str) -> None:
+        for body in bodies:
+            await self.producer.send(Message(topic, body))
+
+    async def texts(self, count: int) -> list[str]:
+        """The next messages, each acknowledged."""
+        found = []
+        with trio.fail_after(DEADLINE_S):
+            for _ in range(count):
+                message = await self.consumer.receive()
+                found.append(message.text)
+                message.ack()
+        return found
+
+    async def check_that_nothing_comes(self) -> None:
+        with trio.move_on_after(60) as scope:
+            message = await self.consumer.receive()
+            pytest.fail(f"received {message.text}")
+        assert scope.cancelled_caught
+
+
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[World]:
+    async with MemoryBroker() as broker:
+        for topic in ("A", "B"):
+            await broker.create_topic(topic, queues=1)
+        async with (
+            Producer(broker.url, dial=broker.dial) as producer,
+            PushConsumer(
+                broker.url,
+                group="g",
+                subscriptions={"A": "*", "B": "*"},
+                consume_from_where=FIRST,
+                dial=broker.dial,
+                **options,
+            ) as consumer,
+        ):
+            yield World(broker, producer, consumer)
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_paused_topic_waits_and_the_others_do_not(
+    autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    async with opened(is_orderly=is_orderly) as world:
+        consumer = world.consumer
+        await world.send("A", "a0")
+        assert await world.texts(1) == ["a0"]
+        consumer.pause(["A"])
+        assert consumer.paused == {"A"}
+        await world.send("A", "a1", "a2")
+        await world.send("B", "b1")
+        assert await world.texts(1) == ["b1"]
+        await world.check_that_nothing_comes()
+        await consumer.rebalance()
+        consumer.resume(["A"])
+        assert await world.texts(2) == ["a1", "a2"]
+        assert consumer.paused == set()
+
+
+async def test_messages_that_were_pulled_before_the_pause_wait_too(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened() as world:
+        await world.send("A", "a1", "a2", "a3")
+        assert await world.texts(1) == ["a1"]
+        (queue,) = [each for each in world.consumer.queues if each.topic == "A"]
+        world.consumer.pause([queue])
+        await world.check_that_nothing_comes()
+        # It has no messages in memory, and pulls none while it is paused.
+        await world.consumer.seek(queue, 1)
+        await world.check_that_nothing_comes()
+        world.consumer.resume([queue])
+        assert await world.texts(2) == ["a2", "a3"]
+
+
+async def test_redeliveries_of_a_paused_topic_wait(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened() as world:
+        await world.send("A", "a1")
+        message = await world.consumer.receive()
+        world.consumer.pause(["A"])
+        await message.retry(1)
+        await world.check_that_nothing_comes()
+        world.consumer.resume(["A"])
+        again = await world.consumer.receive()
+        assert (again.text, again.reconsume_times) == ("a1", 1)
+        again.ack()
+
+
+async def test_a_seek_goes_back_and_forth(autojump_clock: trio.testing.MockClock) -> None:
+    async with opened() as world:
+        await world.send("A", "a0", "a1", "a2")
+        assert await world.texts(3) == ["a0", "a1", "a2"]
+        (queue,) = [each for each in world.consumer.queues if each.topic == "A"]
+        await world.consumer.seek(queue, 1)
+        assert await world.texts(2) == ["a1", "a2"]
+        await world.send("A", "a3", "a4")
+        await world.consumer.seek(queue, 4)
+        assert await world.texts(1) == ["a4"]
+
+
+async def test_mistakes_are_named(autojump_clock: trio.testing.MockClock) -> None:
+    async with opened() as world:
+        with pytest.raises(ConfigurationError, match="does not subscribe to the topic C"):
+            world.consumer.pause(["C"])
+        with pytest.raises(ConfigurationError, match="give a list"):
+            world.consumer.resume("A")
+        with pytest.raises(ConfigurationError, match="assigned queue"):
+            await world.consumer.seek(MessageQueue("A", "elsewhere", 0), 0)
+        with pytest.raises(ConfigurationError, match="messages per second"):
+            PushConsumer("127.0.0.1:1", group="g", subscriptions={"A": "*"}, rate_limit=0)
+
+
+async def test_the_rate_limit_spreads_messages_over_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened(rate_limit=2.0) as world:
+        await world.send("A", *[str(index) for index in range(21)])
+        await world.texts(1)
+        begun_s = trio.current_time()
+        await world.texts(20)
+        assert trio.current_time() - begun_s == pytest.approx(10, abs=0.2)
+
+
+async def test_the_rate_limit_is_kept_after_a_slow_handler(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened(rate_limit=10.0) as world:
+        await world.send("A", *[str(index) for index in range(21)])
+        await world.texts(1)
+        await trio.sleep(60)
+        begun_s = trio.current_time()
+        await world.texts(20)
+        # At most a tenth of a second of messages may be made up for.
+        assert trio.current_time() - begun_s == pytest.approx(1.9, abs=0.15)
