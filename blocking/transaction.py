@@ -39,7 +39,7 @@ class Transaction:
         return self._inner.state
 
     def rollback(self) -> None:
-        """Roll back at the end of the block, even without an exception."""
+        """Roll back at the end of the block, whether or not it raises."""
         self._inner.rollback()
 
     def __enter__(self) -> Self:

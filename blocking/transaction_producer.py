@@ -114,8 +114,9 @@ class TransactionProducer(Producer):
         """A transaction that is a `with` block.
 
         The message is stored when the block is entered, and consumers do not see it yet. The normal
-        end of the block commits it. An exception rolls it back, and passes through. So let the
-        commit of the database be the last statement of the block.
+        end of the block commits it; `rollback` of the transaction drops it. After an exception the
+        broker is sent UNKNOWN, and the exception passes through: the database may have committed,
+        and `check` finds out.
 
         If the broker does not receive the outcome, it asks for it later, and `check` answers.
 

@@ -57,7 +57,11 @@ class HalfMessage(NamedTuple):
 
 
 class Transaction:
-    """The block of `TransactionProducer.transaction`; use each object for one block."""
+    """The block of `TransactionProducer.transaction`; use each object for one block.
+
+    The normal end reports COMMIT. An exception reports UNKNOWN, and the broker asks `check` later,
+    as after an exception in `send_in_transaction`.
+    """
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class Transaction:
         return self._state
 
     def rollback(self) -> None:
-        """Roll back at the end of the block, even without an exception."""
+        """Roll back at the end of the block, whether or not it raises."""
         self._is_rollback_only = True
 
     async def __aenter__(self) -> Self:
@@ -110,8 +114,14 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        is_committed = kind is None and not self._is_rollback_only
-        await self._end(TransactionState.COMMIT if is_committed else TransactionState.ROLLBACK)
+        if self._is_rollback_only:
+            state = TransactionState.ROLLBACK
+        elif kind is None:
+            state = TransactionState.COMMIT
+        else:
+            # A database's commit may have raised after it took effect: the check finds out.
+            state = TransactionState.UNKNOWN
+        await self._end(state)
 
     async def _end(self, state: TransactionState) -> None:
         assert self._half is not None  # stored at the entry
