@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.broker.pull_request_hold import CHECK_INTERVAL_S
 from trocket.broker.subscription import SUBSCRIPTION_LENGTH_MAX
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.memory_budget import BUDGET_MIN
@@ -109,7 +110,7 @@ async def test_held_subscriptions_stay_below_their_share(
         assert consumer.unasked == []
         assert (await producer.ask(SEND_MESSAGE_V2, send_fields(), b"second")).code == 0
         assert (await consumer.answer(opaque)).code == 0
-        await trio.sleep(2)
+        await trio.sleep(CHECK_INTERVAL_S + 1)
         assert share.used == 0
 
 
@@ -130,9 +131,9 @@ async def test_pulls_that_share_tags_are_counted_once(
             await trio.testing.wait_all_tasks_blocked()
         assert share.used - first < first // 10
         await clients[0].stream.aclose()
-        await trio.sleep(2)
+        await trio.sleep(CHECK_INTERVAL_S + 1)
         assert share.used > first // 2  # the others' pulls still keep the tags
         for client in clients[1:]:
             await client.stream.aclose()
-        await trio.sleep(2)
+        await trio.sleep(CHECK_INTERVAL_S + 1)
         assert share.used == 0
