@@ -9,6 +9,7 @@ garbage collector does not look at what was there at the start.
 from __future__ import annotations
 
 import gc
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,9 +83,23 @@ async def name_server() -> AsyncIterator[NamesrvController]:
 
 def longest_steps(
     run: Callable[[StepTimes], Awaitable[dict[str, float]]],
-    clock: trio.testing.MockClock | None = None,
+    make_clock: Callable[[], trio.testing.MockClock | None] = lambda: None,
 ) -> dict[str, float]:
-    """What `run` finds, in a process whose garbage collector has settled."""
+    """What `run` finds, in a process whose garbage collector has settled.
+
+    If a step was too long, `run` is called once more and the shorter times count: other processes
+    on the same core make steps longer, while a step that is too long in itself is so twice.
+    """
+    found = _longest_steps(run, make_clock())
+    if max(found.values()) > STEP_MAX_S:
+        again = _longest_steps(run, make_clock())
+        found = {name: min(seconds, again[name]) for name, seconds in found.items()}
+    return found
+
+
+def _longest_steps(
+    run: Callable[[StepTimes], Awaitable[dict[str, float]]], clock: trio.testing.MockClock | None
+) -> dict[str, float]:
     times = StepTimes()
 
     async def main() -> dict[str, float]:
@@ -106,7 +121,7 @@ def test_no_request_takes_the_loop_for_long() -> None:
         async with name_server() as controller:
             return found | await play(controller.server, NAME_SERVER_ATTACKS, times)
 
-    found = longest_steps(run, trio.testing.MockClock())
+    found = longest_steps(run, trio.testing.MockClock)
     slow = {name: seconds for name, seconds in found.items() if seconds > STEP_MAX_S}
     assert slow.pop(BATCH, 0.0) < BATCH_STEP_MAX_S
     assert slow == {}
@@ -117,7 +132,7 @@ def test_no_request_takes_the_loop_for_long_where_tables_are_large(tmp_path: Pat
     """With a disk whose saves are put off; the saves are looked at, too."""
 
     async def run(times: StepTimes) -> dict[str, float]:
-        folder = str(tmp_path)
+        folder = tempfile.mkdtemp(dir=tmp_path)
         async with embedded_broker(
             OsDisk(), clock=SystemClock(), store_path_root_dir=folder
         ) as broker:
