@@ -34,7 +34,13 @@ CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
 LONG_CELL = 40
 """Characters above which a cell of a table gets a minimum width, to avoid one word per line."""
-WIDE_PAGES = ("compatibility.md", "protocol.md", "quirks.md", "which_broker.md")
+WIDE_PAGES = (
+    "compatibility.md",
+    "protocol.md",
+    "quirks.md",
+    "reference/client_comparison.md",
+    "which_broker.md",
+)
 """Pages whose tables need the space of the table of contents."""
 
 PLACEHOLDER = "https://example.org/"
