@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .message_lines import as_json as json_of
-from .message_lines import as_text
+from .message import message
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -20,7 +19,7 @@ from .session import (
     emit,
     end_with,
     fail,
-    read_time,
+    read_range,
     whole_or_part,
 )
 
@@ -52,15 +51,15 @@ def dlq_list(
 
     A time is ISO 8601, `2h` (ago), or ms since 1970.
     """
-    found, error = _found(group, since, until, limit, url, timeout_s)
-    for each in found:
-        if as_json:
-            emit(json_of(each))
-        else:
-            typer.echo(as_text(each))
-    end_with(error)
-    if not found:
-        fail("no such message")
+    message(
+        dlq=group,
+        since=since,
+        until=until,
+        limit=limit,
+        url=url,
+        as_json=as_json,
+        timeout_s=timeout_s,
+    )
 
 
 @app.command("resend", epilog="Example: trocket dlq resend billing --time 2h --yes")
@@ -85,7 +84,12 @@ def dlq_resend(
     message has the property DLQ_ORIGIN_MESSAGE_ID. Every group of the topic receives it. With
     --id, --limit is the number of dead letters that are searched.
     """
-    found, error = _found(group, since, until, limit, url, timeout_s)
+
+    async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
+        begin_ms, end_ms = read_range(since, until, admin.client.wall_ms())
+        return await whole_or_part(admin.dead_letters(group, begin_ms, end_ms, count=limit))
+
+    found, error = administer(url, timeout_s, ask)
     end_with(error)
     wanted = set(message_id or ())
     if wanted:
@@ -106,15 +110,3 @@ def dlq_resend(
                     typer.echo(f"{each.message_id}\t{result.message_id}")
 
     administer(url, timeout_s, resend)
-
-
-def _found(
-    group: str, since: str, until: str, limit: int, url: str, timeout_s: float
-) -> tuple[list[ReceivedMessage], str]:
-    async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
-        now_ms = admin.client.wall_ms()
-        begin_ms = read_time(since, "--time", now_ms) if since else 0
-        end_ms = read_time(until, "--until", now_ms) if until else (1 << 63) - 1
-        return await whole_or_part(admin.dead_letters(group, begin_ms, end_ms, count=limit))
-
-    return administer(url, timeout_s, ask)

@@ -19,7 +19,7 @@ from .session import (
     emit,
     end_with,
     fail,
-    read_time,
+    read_range,
     usage,
     whole_or_part,
 )
@@ -74,9 +74,7 @@ def message(
     async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
         if message_id:
             return [await admin.message(message_id, topic or None)], ""
-        now_ms = admin.client.wall_ms()
-        begin_ms = read_time(since, "--time", now_ms) if since else 0
-        end_ms = read_time(until, "--until", now_ms) if until else (1 << 63) - 1
+        begin_ms, end_ms = read_range(since, until, admin.client.wall_ms())
         if key:
             return await whole_or_part(
                 admin.messages_by_key(topic, key, count=limit, begin_ms=begin_ms, end_ms=end_ms)

@@ -238,6 +238,16 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
         )
 
 
+def read_range(since: str, until: str, now_ms: int) -> tuple[int, int]:
+    """Parse the flags --time and --until; without one, that side has no bound.
+
+    Returns: first and last ms since 1970.
+    """
+    begin_ms = read_time(since, "--time", now_ms) if since else 0
+    end_ms = read_time(until, "--until", now_ms) if until else (1 << 63) - 1
+    return begin_ms, end_ms
+
+
 def read_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
     """Parse the `name=value` pairs of a repeatable flag."""
     found = {}
