@@ -146,12 +146,13 @@ class Producer(Member[AsyncProducer]):
         sender, accumulator = self._inner.sender, self._inner.accumulator
         on_end = partial(_answer, loop_object, waiter)
         try:
-            if accumulator is not None and selector is None:
-                entry = accumulator.entry(message)
-                if entry is not None:
-                    accumulator.put(entry, queue, timeout_s, on_end)
-                    loop_object.waiters.add(waiter)
-                    return
+            if (
+                accumulator is not None
+                and selector is None
+                and accumulator.take(message, queue, timeout_s, on_end)
+            ):
+                loop_object.waiters.add(waiter)
+                return
             outgoing = sender.packer.message(message)
             sending = sender.sending(outgoing, queue, selector, timeout_s)
             has_begun = sender.begin(sending, loop_object.spawn, on_end, at_once=True)

@@ -17,7 +17,6 @@ from ..client.delivery import Delivery as AsyncDelivery
 from ..client.errors import ClosedError
 from ..client.message import MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
-from ..client.sender import OnEnd
 from .delivery import Delivery, SendBuffer
 from .loop_object import LoopObject
 
@@ -108,23 +107,15 @@ class SendQueue:
         """Begin a send without a task. False: the route or the connection has to be waited for."""
         try:
             on_end = partial(self._take_end, send.delivery)
-            if self._accumulator is not None and self._put(send, on_end):
+            batches, message = self._accumulator, send.delivery.message
+            if batches is not None and batches.take(message, send.queue, send.timeout_s, on_end):
+                self._sending_count += 1
                 return True
             if not self._sender.begin(self._sending(send), self._loop_object.spawn, on_end):
                 return False
             self._sending_count += 1
         except Exception as error:  # noqa: BLE001 - the delivery's
             self._buffer.leave(send.delivery, None, error)
-        return True
-
-    def _put(self, send: QueuedSend, on_end: OnEnd) -> bool:
-        """Put a message into the next batch. False: it cannot be in one."""
-        assert self._accumulator is not None  # checked by the caller
-        entry = self._accumulator.entry(send.delivery.message)
-        if entry is None:
-            return False
-        self._accumulator.put(entry, send.queue, send.timeout_s, on_end)
-        self._sending_count += 1
         return True
 
     def flush(self) -> None:

@@ -20,7 +20,7 @@ from ..remoting.message_batch import BATCH_COUNT_MAX
 from .client import Client
 from .core.sending import Sending
 from .errors import ClientError, ClosedError
-from .message import Message, SendResult
+from .message import Message, SendResult, is_delayed
 from .packer import BatchEntry
 from .sender import Finish, OnEnd, Sender
 
@@ -107,13 +107,23 @@ class ProduceAccumulator:
         self._is_closing = False
         self._idle = anyio.Event()
 
+    def take(
+        self, message: Message, queue: MessageQueue | None, timeout_s: float | None, on_end: OnEnd
+    ) -> bool:
+        """`entry` and `put`; False: the message cannot be in a batch, and was not taken."""
+        entry = self.entry(message)
+        if entry is None:
+            return False
+        self.put(entry, queue, timeout_s, on_end)
+        return True
+
     def entry(self, message: Message) -> BatchEntry | None:
         """The message, prepared for a batch; None: it is delayed, so it cannot be in one.
 
         Raises: MessageRefusedError: no broker would accept it. ClosedError; ForkedError.
         """
         self._client.check_open()
-        if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
+        if is_delayed(message):
             return None
         return self._sender.packer.entry(message)
 

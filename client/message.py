@@ -308,6 +308,13 @@ def is_bare(message: Message) -> bool:
     )
 
 
+def is_delayed(message: Message) -> bool:
+    """Whether it becomes visible later than it is stored, by a level or by time."""
+    return bool(
+        message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None
+    )
+
+
 def wire_properties(message: Message, more: Mapping[str, str]) -> dict[str, str]:
     """All properties of a message, as they are sent.
 

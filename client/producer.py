@@ -178,10 +178,8 @@ class Producer(Participant):
         """Send a message alone, or in the next batch if there are automatic ones."""
         accumulator = self._accumulator
         if accumulator is not None and selector is None:
-            entry = accumulator.entry(message)
-            if entry is not None:
-                delivery = Delivery(message)
-                accumulator.put(entry, queue, timeout_s, delivery.settle)
+            delivery = Delivery(message)
+            if accumulator.take(message, queue, timeout_s, delivery.settle):
                 return await delivery.wait()
         return await self._sender.send(self._sending(message, queue, selector, timeout_s))
 

@@ -22,7 +22,14 @@ from .client import Client
 from .connection import Connection
 from .errors import ClientError, ConfigurationError, MessageRefusedError
 from .interceptor import call_after_send
-from .message import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
+from .message import (
+    Message,
+    MessageQueue,
+    ReceivedMessage,
+    SendResult,
+    SendStatus,
+    is_delayed,
+)
 from .producer import Producer
 from .send_options import ProducerOptions
 from .transaction import HalfMessage, Transaction, TransactionResult, TransactionState
@@ -119,7 +126,7 @@ class TransactionProducer(Producer):
         return Transaction(self._send_half, self._end_half, message, timeout_s)
 
     async def _send_half(self, message: Message, timeout_s: float | None) -> HalfMessage:
-        if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
+        if is_delayed(message):
             raise MessageRefusedError("a message in a transaction cannot be delayed")
         more = {
             names.PROPERTY_TRANSACTION_PREPARED: "true",
