@@ -351,10 +351,11 @@ class PullRequestHoldService:
                 await self._short_came.wait()
         await trio.sleep_until(began_s + SHORT_CHECK_INTERVAL_S)
 
-    def _note_short(self, deadline_s: float) -> None:
-        """Scan at short intervals until a deadline."""
-        self._short_until_s = max(self._short_until_s, deadline_s)
-        self._short_came.set()
+    def _note_deadline(self, deadline_s: float) -> None:
+        """Scan at short intervals until the deadline of a pull, if that is soon."""
+        if deadline_s < self._short_below_s:
+            self._short_until_s = max(self._short_until_s, deadline_s)
+            self._short_came.set()
 
     async def _drain_backlog(self, turn: Turn) -> None:
         while True:
@@ -384,8 +385,7 @@ class PullRequestHoldService:
             queue.remove(held)
             return False
         self._count += 1
-        if held.deadline_s < self._short_below_s:
-            self._note_short(held.deadline_s)
+        self._note_deadline(held.deadline_s)
         if self._shares is not None:
             self._shares.add(pull)
         return True
@@ -400,8 +400,7 @@ class PullRequestHoldService:
     def count_held(self, channel: Channel, count: int, deadline_s: float) -> None:
         """Count pulls that were put into `queues`, within `room`, all with one deadline."""
         self._count += count
-        if deadline_s < self._short_below_s:
-            self._note_short(deadline_s)
+        self._note_deadline(deadline_s)
         self._memory.take_unfiltered(channel, count)
 
     def _has_share(self, pull: Pull) -> bool:

@@ -164,11 +164,12 @@ class PullRunProcessor:
         commands: list[RemotingCommand],
     ) -> int:
         """Take the pulls of the first template that fits."""
-        size = 4 + int.from_bytes(data[position : position + 4], "big")
-        frame = data[position : position + size] if len(known.templates) > 1 else b""
+        frame = b""
         for index, template in enumerate(known.templates):
-            if index and not template.may_fit(frame):
-                continue  # of another topic, as clients of many topics have
+            if index:
+                frame = frame or _frame_at(data, position)
+                if not template.may_fit(frame):
+                    continue  # of another topic, as clients of many topics have
             holding = None if commands else self._holding(template, channel)
             held: list[HeldPull] = []
             try:
@@ -260,3 +261,7 @@ class PullRunProcessor:
             self._known = {channel: known}
             self._size = len(known.templates) * (_TEMPLATE_SIZE + 2 * template.size)
         return True
+
+
+def _frame_at(data: bytes, position: int) -> bytes:
+    return data[position : position + 4 + int.from_bytes(data[position : position + 4], "big")]
