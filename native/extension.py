@@ -151,9 +151,37 @@ class Extension(Protocol):
 
         Args:
           rules: see `run_appender.SendRules`.
+          store_ms: now; delayed messages are due a delay after it.
 
         Returns: the bytes of the run's frames, the number of sends, the records, the answers, and
           the entries for `index_put`; None: the first frame is not for me.
+        """
+
+    def pack_deliveries(
+        self,
+        queues: Mapping[Any, Any],
+        topics: set[str],
+        body_size_max: int,
+        data: bytes,
+        position: int,
+        store_ms: int,
+        physical_offset: int,
+        file_end: int,
+        touched: list[Any],
+        /,
+    ) -> tuple[int, int, bytes, bytes] | None:
+        """Store the run of due messages at a position of joined records again, or nothing of it.
+
+        Units are appended to the queues, and queues to `touched`. Pure:
+        `ScheduleMessageService._deliver_one`.
+
+        Args:
+          queues: the store's, by topic and queue id.
+          topics: that messages may be delivered to.
+          body_size_max: bytes.
+
+        Returns: the bytes of the run's records, the number of messages, the new records, and the
+          entries for `index_put`; None: the first record is not for me.
         """
 
     def send_frame(

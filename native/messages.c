@@ -8,15 +8,8 @@
 #define TOPIC_SIZE_MAX_V1 127
 #define FIELDS_COUNT 17
 
-/* A plain record: V1, IPv4 hosts, body not compressed, topic in ASCII. */
-typedef struct {
-    const uint8_t *head; /* RECORD_HEAD_SIZE bytes */
-    Span body, topic, properties;
-    size_t size;
-} PlainRecord;
-
 /* The parts of the record at the beginning of `data`; 0: there is none, or it is not plain. */
-static int
+int
 next_record(Span data, PlainRecord *record)
 {
     if (data.size < RECORD_HEAD_SIZE + 3)

@@ -84,6 +84,7 @@ static PyMethodDef functions[] = {
     FUNCTION(index_put),
     FUNCTION(pack_batch),
     FUNCTION(pack_sends),
+    FUNCTION(pack_deliveries),
     FUNCTION(fill_answer),
     FUNCTION(batch_ids),
     FUNCTION(decode_records),
@@ -113,6 +114,7 @@ execute(PyObject *module)
         {&state->next_offset, "next_offset"},
         {&state->committed_offset, "committed_offset"},
         {&state->write_queue_nums, "write_queue_nums"},
+        {&state->schedule_topic, "SCHEDULE_TOPIC_XXXX"},
         {&state->topic, "topic"},
         {&state->group, "group"},
         {&state->pull, "pull"},
@@ -159,6 +161,7 @@ traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->next_offset);
     Py_VISIT(state->committed_offset);
     Py_VISIT(state->write_queue_nums);
+    Py_VISIT(state->schedule_topic);
     Py_VISIT(state->topic);
     Py_VISIT(state->group);
     Py_VISIT(state->pull);
@@ -203,6 +206,7 @@ clear(PyObject *module)
     Py_CLEAR(state->next_offset);
     Py_CLEAR(state->committed_offset);
     Py_CLEAR(state->write_queue_nums);
+    Py_CLEAR(state->schedule_topic);
     Py_CLEAR(state->topic);
     Py_CLEAR(state->group);
     Py_CLEAR(state->pull);

@@ -36,6 +36,7 @@ typedef struct {
     PyObject *magic, *topic_field, *topic_hash, *tail, *next_offset, *committed_offset;
     /* attributes of a topic's configuration */
     PyObject *write_queue_nums;
+    PyObject *schedule_topic; /* the name of the topic of delayed messages */
     /* attributes of a held pull, its queue and its connection */
     PyObject *topic, *group, *pull, *selector, *channel, *closed, *terms, *opaque, *serialize_type,
         *queue_offset, *count_max, *size_max, *queue, *others, *tagged, *of_channels;
@@ -142,8 +143,9 @@ int needs_pure_record(Span properties);
 /* send_header.c: a plain send. The spans are of the received bytes, or unescaped. */
 typedef struct {
     Span topic, properties, body;
+    Span delay; /* the property of its delay level, up to its end; `bytes` is NULL without one */
     Keys keys;
-    uint32_t opaque, queue_id, sys_flag;
+    uint32_t opaque, queue_id, sys_flag, delay_level;
     uint64_t born_ms;
     int is_json, is_oneway;
 } SendHeader;
@@ -166,6 +168,47 @@ size_t separator_size(const Record *record);
 size_t record_size(const Record *record);
 uint8_t *write_record(const State *state, uint8_t *at, const Record *record);
 uint8_t *write_unit(uint8_t *at, uint64_t physical_offset, size_t size, int64_t tags_code);
+
+/* runs.c: messages of a burst */
+typedef struct {
+    Record record; /* its queue offset is set with its unit */
+    Keys keys;
+    int64_t tags_code;
+    uint32_t topic_hash;
+    PyObject *queue, *topic_field, *next_offset; /* strong; `next_offset` once its unit is there */
+    uint8_t *changed; /* memory of its properties, if they were changed; NULL: not used */
+    /* of a send: what its answer repeats */
+    uint32_t opaque, queue_id;
+    int is_json, is_oneway;
+} Put;
+
+typedef struct {
+    State *state;
+    PyObject *queues; /* borrowed */
+    int64_t store_ms, physical_offset, file_end;
+    size_t records_size;
+    Put *puts;
+    Py_ssize_t count, capacity;
+} Run;
+
+Put *next_put(Run *run);
+int find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put);
+int place_put(Run *run, Put *put);
+void release_put(Put *put);
+void release_run(Run *run);
+int append_units(Run *run, PyObject *touched);
+void undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count);
+PyObject *write_records(const Run *run);
+int add_entries_of(Buffer *entries, const Put *put);
+
+/* messages.c: a plain record: V1, IPv4 hosts, body not compressed, topic in ASCII */
+typedef struct {
+    const uint8_t *head; /* RECORD_HEAD_SIZE bytes */
+    Span body, topic, properties;
+    size_t size;
+} PlainRecord;
+
+int next_record(Span data, PlainRecord *record);
 
 /* index.c: entries that are not in a file yet, each ENTRY_SIZE bytes as this machine has numbers */
 #define ENTRY_SIZE 20
@@ -205,6 +248,7 @@ DECLARE(index_entries);
 DECLARE(index_put);
 DECLARE(pack_batch);
 DECLARE(pack_sends);
+DECLARE(pack_deliveries);
 DECLARE(fill_answer);
 DECLARE(batch_ids);
 DECLARE(decode_records);

@@ -1,7 +1,7 @@
 /* Headers of sends: from a frame in either serialization to the parts of a plain send.
 
    A plain send is a SEND_MESSAGE or SEND_MESSAGE_V2, answered or oneway, with a unique key, plain
-   or compressed, and without any property that needs a rule. Its topic and queue are still to be
+   or compressed, perhaps with a delay level, and without any other property that needs a rule. Its topic and queue are still to be
    looked up; see sends.c.
 
    Pure Python: codec.py and `SendMessageProcessor._send`. */
@@ -146,18 +146,40 @@ read_usual_numbers(const Fields *fields, SendHeader *send)
            read_small(fields->queue_id, QUEUE_ID_MAX, &send->queue_id);
 }
 
-/* `admission.is_special`, for properties that contain UNIQ_KEY and the byte after it. */
+/* The property of a delay level as clients write it, 1 to 99; 0: it is given in another way. */
 static int
-is_special(Span properties)
+find_delay(Span properties, SendHeader *send)
+{
+    const uint8_t *at = properties.bytes, *end = at + properties.size;
+    while (at < end) {
+        const uint8_t *separator = memchr(at, 2, (size_t)(end - at));
+        size_t size = (size_t)((separator ? separator : end) - at);
+        if (size >= 5 && memcmp(at, "DELAY", 5) == 0) {
+            if (send->delay.bytes != NULL || size < 7 || at[5] != 1 || at[6] == '0' ||
+                !read_small((Span){at + 6, size - 6}, 99, &send->delay_level))
+                return 0;
+            send->delay = (Span){at, size};
+        }
+        if (separator == NULL)
+            break;
+        at = separator + 1;
+    }
+    return send->delay.bytes != NULL;
+}
+
+/* Whether properties that contain UNIQ_KEY and the byte after it need no rule but that of a delay
+   level; compare `admission.is_special`. All names with a rule but DELAY have an underscore. */
+static int
+needs_no_rule(Span properties, SendHeader *send)
 {
     size_t underscores = 0;
-    if (find_bytes(properties, TEXT("DELAY")))
-        return 1;
     for (size_t at = 0; at < properties.size; at++)
         underscores += properties.bytes[at] == '_';
-    return underscores != 1 && (find_bytes(properties, TEXT("TRAN")) ||
-                                find_bytes(properties, TEXT("R_")) ||
-                                find_bytes(properties, TEXT("L_")));
+    if (find_bytes(properties, TEXT("DELAY")))
+        return underscores == 1 && find_delay(properties, send);
+    return underscores == 1 ||
+           !(find_bytes(properties, TEXT("TRAN")) || find_bytes(properties, TEXT("R_")) ||
+             find_bytes(properties, TEXT("L_")));
 }
 
 static int
@@ -166,12 +188,13 @@ is_ascii_span(Span span)
     return is_ascii(span.bytes, span.size);
 }
 
-/* Whether the properties need no rule, and TAGS and the keys are ASCII. */
+/* Whether the properties need no other rule, and TAGS and the keys are ASCII. */
 static int
-has_usual_properties(Span properties, Keys *keys)
+has_usual_properties(Span properties, SendHeader *send)
 {
+    Keys *keys = &send->keys;
     if (properties.size == 0 || !find_bytes(properties, TEXT("UNIQ_KEY\1")) ||
-        is_special(properties) || needs_pure_record(properties) ||
+        !needs_no_rule(properties, send) || needs_pure_record(properties) ||
         find_bytes(properties, TEXT("MSG_REGION\1")) ||
         find_bytes(properties, TEXT("WAIT\1false")) || !is_utf8(properties))
         return 0;
@@ -188,11 +211,12 @@ read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
     Fields fields;
     int32_t flag;
     memset(&fields, 0, sizeof fields);
+    memset(send, 0, sizeof *send);
     send->is_json = frame->serialization == JSON;
     if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
                         : read_binary(frame, &fields, &flag, send)) ||
         (flag & ~ONEWAY) != 0 || !read_usual_numbers(&fields, send) ||
-        !has_usual_properties(fields.properties, &send->keys))
+        !has_usual_properties(fields.properties, send))
         return 0;
     send->is_oneway = flag == ONEWAY;
     send->topic = fields.topic;

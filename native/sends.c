@@ -1,27 +1,18 @@
 /* Runs of sends: from received frames to records, units, index entries and answers.
 
    A run is the frames at a position of received bytes that are plain sends (send_header.c) for
-   existing queues of open topics. The first other frame ends it.
-   Three steps, so that a run is stored completely or not at all: read all frames and look up their
-   queues; append the units; write records, entries and answers. A failure undoes the second.
+   existing queues of open topics. The first other frame ends it. A delayed message goes to the
+   queue of its delay level, with properties that say where it is delivered.
 
-   Pure Python: `SendMessageProcessor._send`, `MessageAppender.put_message`, `SendTurn.accept`. */
+   Pure Python: `SendMessageProcessor._send`, `inner_message.delayed`, `SendTurn.accept`. */
 #include "native.h"
 
 #define RUN_MAX 4096 /* sends: what a run takes to remember is bounded, and so is the turn */
 #define ID_PREFIX_MAX 40
 
-/* A send of the run. */
-typedef struct {
-    SendHeader header;
-    PyObject *queue, *topic_field, *next_offset; /* strong; `next_offset` once its unit is there */
-    uint32_t topic_hash;
-    uint64_t physical_offset, queue_offset;
-} Send;
-
 /* The broker's rules; see `SendRules` in store/writing/run_appender.py. Borrowed. */
 typedef struct {
-    PyObject *topics, *checked, *queues;
+    PyObject *topics, *checked, *delays_ms;
     Span added, store_host, id_prefix;
     AnswerParts answer;
     JsonAnswerParts json_answer;
@@ -29,172 +20,175 @@ typedef struct {
 } Rules;
 
 typedef struct {
-    State *state;
+    Run run;
     Rules rules;
     Span born_host;
-    int64_t store_ms, physical_offset, file_end;
-    Send *sends;
-    Py_ssize_t count, capacity;
-    size_t records_size;
     Unescaped unescaped;
-} Run;
+} Sends;
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
 
 /* Whether sends to a queue of this topic need no check: 1, 0, or -1 with an exception set. */
 static int
-is_open_topic(const Run *run, PyObject *topic, uint32_t queue_id)
+is_open_topic(const Sends *sends, PyObject *topic, uint32_t queue_id)
 {
-    int checked = PySet_Contains(run->rules.checked, topic);
+    int checked = PySet_Contains(sends->rules.checked, topic);
     if (checked)
         return checked < 0 ? -1 : 0;
-    PyObject *config = PyDict_GetItemWithError(run->rules.topics, topic);
+    PyObject *config = PyDict_GetItemWithError(sends->rules.topics, topic);
     if (config == NULL)
         return PyErr_Occurred() ? -1 : 0;
     int64_t queue_count;
     Py_INCREF(config);
-    int found = number_attribute(config, run->state->write_queue_nums, 0, INT32_MAX, &queue_count);
+    int found =
+        number_attribute(config, sends->run.state->write_queue_nums, 0, INT32_MAX, &queue_count);
     Py_DECREF(config);
     return found == 1 ? queue_id < queue_count : found;
 }
 
-/* Look up the queue, and copy what a record needs of it: 1, 0, or -1 with an exception set. */
-static int
-find_queue(const Run *run, PyObject *topic, Send *send)
+/* Append a property to text for which there is room. */
+static uint8_t *
+write_property(uint8_t *at, const char *head, size_t head_size, Span value)
 {
-    const State *state = run->state;
-    PyObject *queue_id = PyLong_FromUnsignedLong(send->header.queue_id);
-    if (queue_id == NULL)
+    at = store_bytes(at, head, head_size);
+    at = store_bytes(at, value.bytes, value.size);
+    *at++ = 2;
+    return at;
+}
+
+/* Replace the properties of a record by those of a waiting message: the property of the delay
+   level moves to the end, and the topic and queue of its delivery follow. -1 with MemoryError. */
+static int
+change_properties(const SendHeader *header, uint32_t level, Put *put)
+{
+    Record *record = &put->record;
+    uint8_t level_text[20], queue_text[20];
+    Span level_value = {level_text, write_decimal(level_text, level)};
+    Span queue_value = {queue_text, write_decimal(queue_text, header->queue_id)};
+    size_t size = record->properties.size + separator_size(record) + record->added.size +
+                  sizeof "DELAY1REAL_TOPIC1REAL_QID1" + level_value.size + header->topic.size +
+                  queue_value.size + 3;
+    uint8_t *at = put->changed = PyMem_Malloc(size);
+    if (at == NULL) {
+        PyErr_NoMemory();
         return -1;
-    PyObject *key = PyTuple_Pack(2, topic, queue_id);
-    Py_DECREF(queue_id);
-    if (key == NULL)
-        return -1;
-    PyObject *queue = PyDict_GetItemWithError(run->rules.queues, key);
-    Py_XINCREF(queue);
-    Py_DECREF(key);
-    if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    send->queue = queue; /* released with the run */
-    int64_t magic, topic_hash;
-    int found = number_attribute(queue, state->magic, INT32_MIN, INT32_MAX, &magic);
-    if (found == 1)
-        found = number_attribute(queue, state->topic_hash, 0, UINT32_MAX, &topic_hash);
+    }
+    Span own = record->properties, item = header->delay;
+    const uint8_t *own_end = own.bytes + own.size, *rest = item.bytes + item.size;
+    at = store_bytes(at, own.bytes, (size_t)(item.bytes - own.bytes));
+    if (rest < own_end) { /* the separator after the item goes with it */
+        at = store_bytes(at, rest + 1, (size_t)(own_end - rest - 1));
+        if (separator_size(record))
+            *at++ = 2;
+    }
+    at = store_bytes(at, record->added.bytes, record->added.size);
+    at = write_property(at, TEXT("DELAY\1"), level_value);
+    at = write_property(at, TEXT("REAL_TOPIC\1"), header->topic);
+    at = write_property(at, TEXT("REAL_QID\1"), queue_value);
+    record->properties = (Span){put->changed, (size_t)(at - put->changed)};
+    record->added = (Span){put->changed, 0};
+    return 0;
+}
+
+/* Find the queue of a delay level, where the message waits: 1, 0, or -1 with an exception set. */
+static int
+find_waiting_place(const Sends *sends, const SendHeader *header, Put *put)
+{
+    const Run *run = &sends->run;
+    PyObject *delays_ms = sends->rules.delays_ms;
+    Py_ssize_t level_max = PyTuple_GET_SIZE(delays_ms), level = (Py_ssize_t)header->delay_level;
+    int64_t delay_ms;
+    if (level > level_max)
+        level = level_max;
+    if (level == 0 || sends->rules.added.size == 0 ||
+        !number_of(PyTuple_GET_ITEM(delays_ms, level - 1), 0, INT64_MAX / 4, &delay_ms))
+        return 0;
+    int found = find_queue(run, run->state->schedule_topic, (uint32_t)level - 1, put);
     if (found != 1)
         return found;
-    send->topic_hash = (uint32_t)topic_hash;
-    send->topic_field = PyObject_GetAttr(queue, state->topic_field);
-    if (send->topic_field == NULL)
+    if (change_properties(header, (uint32_t)level, put) < 0)
         return -1;
-    return (uint32_t)magic == MAGIC_V1 && PyBytes_CheckExact(send->topic_field);
+    put->tags_code = run->store_ms + delay_ms;
+    /* The record of its delivery may be longer, and must fit into a file, too. */
+    int64_t room = run->file_end - run->physical_offset - 8;
+    return (int64_t)(record_size(&put->record) + header->topic.size) <= room;
+}
+
+/* Whether a topic's messages are stored in its own queues, and by its plain name. */
+static int
+is_plain_topic(Span topic)
+{
+    return topic.size != 0 && topic.size <= 127 && topic.bytes[0] != '%' &&
+           !(topic.size >= 8 && memcmp(topic.bytes, "rmq_sys_", 8) == 0) &&
+           is_ascii(topic.bytes, topic.size);
 }
 
 static int
-find_place(const Run *run, Send *send)
+find_place(const Sends *sends, const SendHeader *header, Put *put)
 {
-    Span topic = send->header.topic;
-    if (topic.size == 0 || topic.size > 127 || topic.bytes[0] == '%' ||
-        (topic.size >= 8 && memcmp(topic.bytes, "rmq_sys_", 8) == 0) ||
-        !is_ascii(topic.bytes, topic.size))
+    Span topic = header->topic;
+    if (!is_plain_topic(topic))
         return 0;
     PyObject *name = PyUnicode_FromStringAndSize((const char *)topic.bytes, (Py_ssize_t)topic.size);
     if (name == NULL)
         return -1;
-    int found = is_open_topic(run, name, send->header.queue_id);
-    if (found == 1)
-        found = find_queue(run, name, send);
+    int found = is_open_topic(sends, name, header->queue_id);
+    if (found == 1 && header->delay.bytes != NULL)
+        found = find_waiting_place(sends, header, put);
+    else if (found == 1) {
+        put->tags_code = (int32_t)java_hash(0, header->keys.tags);
+        found = find_queue(&sends->run, name, header->queue_id, put);
+    }
     Py_DECREF(name);
     return found;
 }
 
 /* ---- step 1: read the frames ----------------------------------------------------------- */
 
-static Record
-record_of(const Run *run, const Send *send)
+/* Read a frame into `put`: 1: it belongs to the run; 0: it ends the run; -1: an exception is set.
+   The caller releases `put` unless it belongs to the run. */
+static int
+add_send(Sends *sends, const Frame *frame, Put *put)
 {
-    return (Record){
-        .queue_id = send->header.queue_id,
-        .sys_flag = send->header.sys_flag,
-        .queue_offset = send->queue_offset,
-        .physical_offset = send->physical_offset,
-        .born_ms = send->header.born_ms,
-        .store_ms = (uint64_t)run->store_ms,
-        .born_host = run->born_host.bytes,
-        .store_host = run->rules.store_host.bytes,
-        .body = send->header.body,
-        .topic_field = span_of(send->topic_field),
-        .properties = send->header.properties,
-        .added = run->rules.added,
+    SendHeader header;
+    if ((int64_t)frame->body.size > sends->rules.body_size_max ||
+        !read_send(frame, &sends->unescaped, &header))
+        return 0;
+    put->record = (Record){
+        .sys_flag = header.sys_flag,
+        .born_ms = header.born_ms,
+        .born_host = sends->born_host.bytes,
+        .store_host = sends->rules.store_host.bytes,
+        .body = header.body,
+        .properties = header.properties,
+        .added = sends->rules.added,
     };
-}
-
-/* Read a frame into `send`, whose references the caller releases: 1: it belongs to the run;
-   0: it ends the run; -1: an exception is set. */
-static int
-add_send(Run *run, const Frame *frame, Send *send)
-{
-    if ((int64_t)frame->body.size > run->rules.body_size_max ||
-        !read_send(frame, &run->unescaped, &send->header))
-        return 0;
-    int found = find_place(run, send);
-    if (found != 1)
-        return found;
-    Record record = record_of(run, send);
-    size_t properties_size =
-        record.properties.size + separator_size(&record) + record.added.size;
-    size_t size = record_size(&record);
-    int64_t room = run->file_end - run->physical_offset - 8; /* for a blank after it */
-    if (properties_size > PROPERTIES_SIZE_MAX || size > INT32_MAX || (int64_t)size > room)
-        return 0;
-    send->physical_offset = (uint64_t)run->physical_offset;
-    run->physical_offset += (int64_t)size;
-    run->records_size += size;
-    return 1;
-}
-
-static void
-release_send(Send *send)
-{
-    Py_CLEAR(send->queue);
-    Py_CLEAR(send->topic_field);
-    Py_CLEAR(send->next_offset);
-}
-
-static int
-make_room(Run *run)
-{
-    if (run->count < run->capacity)
-        return 0;
-    Py_ssize_t capacity = run->capacity ? 4 * run->capacity : 64;
-    Send *sends = PyMem_Realloc(run->sends, (size_t)capacity * sizeof *sends);
-    if (sends == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    run->sends = sends;
-    run->capacity = capacity;
-    return 0;
+    put->keys = header.keys;
+    put->opaque = header.opaque;
+    put->queue_id = header.queue_id;
+    put->is_json = header.is_json;
+    put->is_oneway = header.is_oneway;
+    int found = find_place(sends, &header, put);
+    return found == 1 ? place_put(&sends->run, put) : found;
 }
 
 /* Read frames until one ends the run. Returns the bytes read, or -1 with an exception set. */
 static Py_ssize_t
-read_run(Run *run, Span data, FrameLimits limits)
+read_run(Sends *sends, Span data, FrameLimits limits)
 {
     Py_ssize_t position = 0;
     Frame frame;
-    while (run->count < RUN_MAX && next_frame(data, limits, &frame)) {
-        if (make_room(run) < 0)
+    while (sends->run.count < RUN_MAX && next_frame(data, limits, &frame)) {
+        Put *put = next_put(&sends->run);
+        if (put == NULL)
             return -1;
-        Send *send = &run->sends[run->count];
-        memset(send, 0, sizeof *send);
-        int usual = add_send(run, &frame, send);
+        int usual = add_send(sends, &frame, put);
         if (usual != 1) {
-            release_send(send);
+            release_put(put);
             if (usual < 0)
                 return -1;
             break;
         }
-        run->count++;
         data.bytes += frame.size;
         data.size -= frame.size;
         position += (Py_ssize_t)frame.size;
@@ -202,94 +196,7 @@ read_run(Run *run, Span data, FrameLimits limits)
     return position;
 }
 
-/* ---- step 2: append the units ---------------------------------------------------------- */
-
-/* The queue's tail; NULL with an exception set. */
-static PyObject *
-tail_of(const Run *run, PyObject *queue)
-{
-    PyObject *tail = PyObject_GetAttr(queue, run->state->tail);
-    if (tail != NULL && !PyByteArray_CheckExact(tail)) {
-        Py_DECREF(tail);
-        PyErr_SetString(PyExc_TypeError, "the tail of a queue is a bytearray");
-        return NULL;
-    }
-    return tail;
-}
-
-/* Append a unit to the queue of a send; -1: an exception is set and nothing has changed. */
-static int
-append_unit(Run *run, Send *send, PyObject *touched)
-{
-    const State *state = run->state;
-    int64_t next, committed;
-    int found = number_attribute(send->queue, state->next_offset, 0, INT64_MAX - 1, &next);
-    if (found == 1)
-        found = number_attribute(send->queue, state->committed_offset, 0, INT64_MAX, &committed);
-    if (found != 1) {
-        if (found == 0)
-            PyErr_SetString(PyExc_ValueError, "a queue's offset is out of range");
-        return -1;
-    }
-    Record record = record_of(run, send);
-    int64_t tags_code = (int32_t)java_hash(0, send->header.keys.tags);
-    PyObject *before = PyLong_FromLongLong(next), *after = PyLong_FromLongLong(next + 1);
-    PyObject *tail = tail_of(run, send->queue);
-    int failed = before == NULL || after == NULL || tail == NULL;
-    if (!failed && next == committed)
-        failed = PyList_Append(touched, send->queue) < 0; /* `undo` shortens the list */
-    if (!failed) {
-        Py_ssize_t size = PyByteArray_GET_SIZE(tail);
-        failed = PyByteArray_Resize(tail, size + UNIT_SIZE) < 0;
-        if (!failed) {
-            write_unit((uint8_t *)PyByteArray_AS_STRING(tail) + size, send->physical_offset,
-                       record_size(&record), tags_code);
-            failed = PyObject_SetAttr(send->queue, state->next_offset, after) < 0;
-            if (failed)
-                PyByteArray_Resize(tail, size);
-        }
-    }
-    if (!failed) {
-        send->queue_offset = (uint64_t)next;
-        send->next_offset = before;
-        before = NULL;
-    }
-    Py_XDECREF(before);
-    Py_XDECREF(after);
-    Py_XDECREF(tail);
-    return failed ? -1 : 0;
-}
-
-/* Undo `append_unit` of all sends that have it, last first; the exception that is set stays. */
-static void
-undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
-{
-#if PY_VERSION_HEX >= 0x030C0000
-    PyObject *raised = PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-#endif
-    for (Py_ssize_t at = run->count - 1; at >= 0; at--) {
-        Send *send = &run->sends[at];
-        if (send->next_offset == NULL)
-            continue;
-        PyObject *tail = tail_of(run, send->queue);
-        if (tail == NULL || PyByteArray_Resize(tail, PyByteArray_GET_SIZE(tail) - UNIT_SIZE) < 0 ||
-            PyObject_SetAttr(send->queue, run->state->next_offset, send->next_offset) < 0)
-            PyErr_WriteUnraisable(send->queue);
-        Py_XDECREF(tail);
-    }
-    if (PyList_SetSlice(touched, touched_count, PyList_GET_SIZE(touched), NULL) < 0)
-        PyErr_WriteUnraisable(touched);
-#if PY_VERSION_HEX >= 0x030C0000
-    PyErr_SetRaisedException(raised);
-#else
-    PyErr_Restore(type, value, traceback);
-#endif
-}
-
-/* ---- step 3: records, index entries, answers ------------------------------------------- */
+/* ---- step 3: answers ------------------------------------------------------------------- */
 
 /* The three values of an answer, as text. */
 typedef struct {
@@ -298,46 +205,43 @@ typedef struct {
 } AnswerValues;
 
 static void
-set_values(const Run *run, const Send *send, AnswerValues *values)
+set_values(const Sends *sends, const Put *put, AnswerValues *values)
 {
-    uint8_t *at = store_bytes(values->id, run->rules.id_prefix.bytes, run->rules.id_prefix.size);
-    at += write_hex(at, send->physical_offset);
+    Span prefix = sends->rules.id_prefix;
+    uint8_t *at = store_bytes(values->id, prefix.bytes, prefix.size);
+    at += write_hex(at, put->record.physical_offset);
     values->values[0] = (Span){values->id, (size_t)(at - values->id)};
-    values->values[1] =
-        (Span){values->queue_id, write_decimal(values->queue_id, send->header.queue_id)};
-    values->values[2] =
-        (Span){values->queue_offset, write_decimal(values->queue_offset, send->queue_offset)};
+    values->values[1] = (Span){values->queue_id, write_decimal(values->queue_id, put->queue_id)};
+    values->values[2] = (Span){values->queue_offset,
+                               write_decimal(values->queue_offset, put->record.queue_offset)};
 }
 
 /* Write the answer to a send that wants one; -1 with MemoryError set. */
 static int
-add_answer(const Run *run, const Send *send, Buffer *answers)
+add_answer(const Sends *sends, const Put *put, Buffer *answers)
 {
     AnswerValues values;
-    const Rules *rules = &run->rules;
-    if (send->header.is_oneway)
+    const Rules *rules = &sends->rules;
+    if (put->is_oneway)
         return 0;
-    set_values(run, send, &values);
-    if (send->header.is_json)
-        return add_json_answer(answers, &rules->json_answer, send->header.opaque, values.values, 0);
+    set_values(sends, put, &values);
+    if (put->is_json)
+        return add_json_answer(answers, &rules->json_answer, put->opaque, values.values, 0);
     size_t size = answer_size(&rules->answer, values.values);
     if (buffer_reserve(answers, size) < 0)
         return -1;
-    write_answer(answers->bytes + answers->size, &rules->answer, send->header.opaque,
-                 values.values, 0);
+    write_answer(answers->bytes + answers->size, &rules->answer, put->opaque, values.values, 0);
     answers->size += size;
     return 0;
 }
 
 /* Write entries and answers of all sends; -1 with MemoryError set. */
 static int
-write_entries_and_answers(const Run *run, Buffer *entries, Buffer *answers)
+write_entries_and_answers(const Sends *sends, Buffer *entries, Buffer *answers)
 {
-    for (Py_ssize_t at = 0; at < run->count; at++) {
-        const Send *send = &run->sends[at];
-        if (add_entries(entries, send->topic_hash, &send->header.keys,
-                        (int64_t)send->physical_offset, run->store_ms) < 0 ||
-            add_answer(run, send, answers) < 0)
+    for (Py_ssize_t at = 0; at < sends->run.count; at++) {
+        const Put *put = &sends->run.puts[at];
+        if (add_entries_of(entries, put) < 0 || add_answer(sends, put, answers) < 0)
             return -1;
     }
     return 0;
@@ -345,22 +249,16 @@ write_entries_and_answers(const Run *run, Buffer *entries, Buffer *answers)
 
 /* (bytes of the run's frames, number of sends, records, answers, index entries) */
 static PyObject *
-write_run(const Run *run, Py_ssize_t position)
+write_run(const Sends *sends, Py_ssize_t position)
 {
     Buffer entries = {NULL, 0, 0}, answers = {NULL, 0, 0};
-    PyObject *packed = NULL, *records = new_bytes(run->records_size);
-    if (records != NULL && write_entries_and_answers(run, &entries, &answers) == 0) {
-        uint8_t *at = bytes_of(records);
-        for (Py_ssize_t done = 0; done < run->count; done++) {
-            Record record = record_of(run, &run->sends[done]);
-            at = write_record(run->state, at, &record);
-        }
-        packed = Py_BuildValue("(nnOy#y#)", position, run->count, records,
+    PyObject *packed = NULL, *records = write_records(&sends->run);
+    if (records != NULL && write_entries_and_answers(sends, &entries, &answers) == 0)
+        packed = Py_BuildValue("(nnOy#y#)", position, sends->run.count, records,
                                answers.bytes ? (const char *)answers.bytes : "",
                                (Py_ssize_t)answers.size,
                                entries.bytes ? (const char *)entries.bytes : "",
                                (Py_ssize_t)entries.size);
-    }
     Py_XDECREF(records);
     buffer_free(&entries);
     buffer_free(&answers);
@@ -371,17 +269,19 @@ write_run(const Run *run, Py_ssize_t position)
 
 /* The rules from their tuple; -1 with an exception set. */
 static int
-read_rules(PyObject *tuple, Rules *rules)
+read_rules(PyObject *tuple, Sends *sends)
 {
-    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 9) {
-        PyErr_SetString(PyExc_TypeError, "a run has nine rules");
+    Rules *rules = &sends->rules;
+    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 10) {
+        PyErr_SetString(PyExc_TypeError, "a run has ten rules");
         return -1;
     }
     rules->topics = PyTuple_GET_ITEM(tuple, 0);
     rules->checked = PyTuple_GET_ITEM(tuple, 1);
-    rules->queues = PyTuple_GET_ITEM(tuple, 2);
+    sends->run.queues = PyTuple_GET_ITEM(tuple, 2);
+    rules->delays_ms = PyTuple_GET_ITEM(tuple, 9);
     if (!PyDict_CheckExact(rules->topics) || !PySet_Check(rules->checked) ||
-        !PyDict_CheckExact(rules->queues)) {
+        !PyDict_CheckExact(sends->run.queues) || !PyTuple_CheckExact(rules->delays_ms)) {
         PyErr_SetString(PyExc_TypeError, "a run has rules of other types");
         return -1;
     }
@@ -399,22 +299,19 @@ read_rules(PyObject *tuple, Rules *rules)
 }
 
 static PyObject *
-pack_run(Run *run, Span data, FrameLimits limits, PyObject *touched)
+pack_run(Sends *sends, Span data, FrameLimits limits, PyObject *touched)
 {
-    Py_ssize_t position = read_run(run, data, limits);
+    Py_ssize_t position = read_run(sends, data, limits);
     if (position < 0)
         return NULL;
-    if (run->count == 0)
+    if (sends->run.count == 0)
         Py_RETURN_NONE;
     Py_ssize_t touched_count = PyList_GET_SIZE(touched);
-    PyObject *packed = NULL;
-    Py_ssize_t at = 0;
-    while (at < run->count && append_unit(run, &run->sends[at], touched) == 0)
-        at++;
-    if (at == run->count)
-        packed = write_run(run, position);
+    if (append_units(&sends->run, touched) < 0)
+        return NULL;
+    PyObject *packed = write_run(sends, position);
     if (packed == NULL)
-        undo_units(run, touched, touched_count);
+        undo_units(&sends->run, touched, touched_count);
     return packed;
 }
 
@@ -423,12 +320,15 @@ pack_run(Run *run, Span data, FrameLimits limits, PyObject *touched)
 PyObject *
 pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    Run run = {.state = state_of(module)};
+    Sends sends = {.run = {.state = state_of(module)}};
+    Run *run = &sends.run;
+    Rules *rules = &sends.rules;
     Span data;
     int64_t header_size_max, frame_size_max, position;
     PyObject *touched;
-    if (argument_count("pack_sends", count, 10) < 0 || read_rules(arguments[0], &run.rules) < 0 ||
-        bytes_argument(arguments[2], &data) < 0 || bytes_argument(arguments[5], &run.born_host) < 0)
+    if (argument_count("pack_sends", count, 10) < 0 || read_rules(arguments[0], &sends) < 0 ||
+        bytes_argument(arguments[2], &data) < 0 ||
+        bytes_argument(arguments[5], &sends.born_host) < 0)
         return NULL;
     touched = arguments[9];
     if (!PyList_CheckExact(touched)) {
@@ -438,22 +338,20 @@ pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     if (!number_of(arguments[1], 0, INT32_MAX, &header_size_max) ||
         !number_of(arguments[3], 0, (int64_t)data.size, &position) ||
         !number_of(arguments[4], 0, INT32_MAX, &frame_size_max) ||
-        !number_of(arguments[6], 0, INT64_MAX, &run.store_ms) ||
-        !number_of(arguments[7], 0, INT64_MAX / 2, &run.physical_offset) ||
-        !number_of(arguments[8], -1, INT64_MAX / 2, &run.file_end) ||
-        run.born_host.size != HOST_SIZE || run.rules.store_host.size != HOST_SIZE ||
-        run.rules.id_prefix.size > ID_PREFIX_MAX || needs_pure_record(run.rules.added) ||
-        find_bytes(run.rules.added, TEXT("UNIQ_KEY\1")) ||
-        find_bytes(run.rules.added, TEXT("KEYS\1")))
+        !number_of(arguments[6], 0, INT64_MAX / 2, &run->store_ms) ||
+        !number_of(arguments[7], 0, INT64_MAX / 2, &run->physical_offset) ||
+        !number_of(arguments[8], -1, INT64_MAX / 2, &run->file_end) ||
+        sends.born_host.size != HOST_SIZE || rules->store_host.size != HOST_SIZE ||
+        rules->id_prefix.size > ID_PREFIX_MAX || needs_pure_record(rules->added) ||
+        find_bytes(rules->added, TEXT("UNIQ_KEY\1")) || find_bytes(rules->added, TEXT("KEYS\1")) ||
+        find_bytes(rules->added, TEXT("DELAY\1")))
         Py_RETURN_NONE;
     data.bytes += position;
     data.size -= (size_t)position;
-    run.unescaped.size_max = data.size;
+    sends.unescaped.size_max = data.size;
     FrameLimits limits = {(size_t)frame_size_max, (size_t)header_size_max};
-    PyObject *packed = pack_run(&run, data, limits, touched);
-    for (Py_ssize_t at = 0; at < run.count; at++)
-        release_send(&run.sends[at]);
-    PyMem_Free(run.sends);
-    PyMem_Free(run.unescaped.bytes);
+    PyObject *packed = pack_run(&sends, data, limits, touched);
+    release_run(run);
+    PyMem_Free(sends.unescaped.bytes);
     return packed;
 }

@@ -25,7 +25,7 @@ and the next commit log file is created in advance in a worker thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
 from .disk.os_disk import Disk, OsDisk, total_memory_bytes
 from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
-from .format import Key
+from .format import UNIT, Key
 from .index.index_loading import LogSpan
 from .index.index_service import IndexService
 from .log.commit_log import CommitLog
@@ -441,19 +441,30 @@ class MessageStore:
             return -1
         return self.reader.store_time_at(queue, queue_offset, log_end=self.max_physical_offset)
 
-    def tags_code_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """The tags code in one message's queue unit (delivery time, ms, in SCHEDULE_TOPIC_XXXX).
+    def tags_codes(
+        self, topic: str, queue_id: int, queue_offset: int, count_max: int = 1
+    ) -> Sequence[int]:
+        """The tags codes in the queue units of a message and of some after it.
+
+        In SCHEDULE_TOPIC_XXXX they are the delivery times, ms.
+
+        Returns: at least one; only one where each must be checked.
 
         Raises:
           StoreIOError: a file could not be read.
-          CorruptRecordError: the message is damaged, or there is none at this offset.
+          CorruptRecordError: the first message is damaged, or there is none at this offset.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             raise CorruptRecordError(topic, -1, f"queue {queue_id} has no message {queue_offset}")
+        if count_max > 1 and queue.is_plain and queue_offset >= queue.cold_end:
+            count = min(count_max, queue.max_offset - queue_offset)
+            codes = [code for _, _, code in UNIT.iter_unpack(queue.read(queue_offset, count))]
+            if codes:
+                return codes
         code = self.reader.unit_at(queue, queue_offset, self.max_physical_offset)[2]
         real = queue.real_tags_code(code)
-        return 0 if real is None else real
+        return [0 if real is None else real]
 
     def is_in_queue(
         self,

@@ -75,6 +75,7 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/topic.py:topic_create": (10, COMMAND),
     "native/extension.py:decode_frames": (9, IN_C),
     "native/extension.py:pack_batch": (14, IN_C),
+    "native/extension.py:pack_deliveries": (9, IN_C),
     "native/extension.py:pack_sends": (10, IN_C),
     "native/extension.py:take_pulls": (8, IN_C),
 }

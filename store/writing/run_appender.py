@@ -1,7 +1,8 @@
-"""The appender of runs: received frames of plain sends, packed by the C extension in one call.
+"""The appender of runs: messages that the C extension packs in one call.
 
-The extension reads frames, and asks the rules of the broker for each; so this is the one place
-where the store sees frames. Without the extension there are no runs.
+A run is received frames of plain sends, or stored records of delayed messages that are due. For the
+first the extension reads frames, and asks the rules of the broker for each; so this is the one
+place where the store sees frames. Without the extension there are no runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ...remoting.codec import HEADER_SIZE_MAX
 from ..config import MessageStoreConfig
 from ..index.index_backlog import IndexRun
 from ..queues.consume_queue_store import ConsumeQueueStore
+from ..queues.projection import delay_levels_ms
 from .log_writer import LogWriter
 
 
@@ -29,6 +31,7 @@ class SendRules(NamedTuple):
       id_prefix: the store host in hexadecimal digits, with which each message id begins.
       answer_parts, json_answer_parts: see `AnswerTemplate.binary_parts` and `json_parts`.
       body_size_max: bytes.
+      delays_ms: of each delay level, from the first on.
     """
 
     topics: dict[str, Any]
@@ -40,6 +43,7 @@ class SendRules(NamedTuple):
     answer_parts: tuple[bytes, ...]
     json_answer_parts: tuple[bytes, ...]
     body_size_max: int
+    delays_ms: tuple[int, ...]
 
 
 class AppendedRun(NamedTuple):
@@ -56,8 +60,20 @@ class AppendedRun(NamedTuple):
     answers: bytes
 
 
+class DeliveredRun(NamedTuple):
+    """Due messages that are part of the burst.
+
+    Attributes:
+      size: bytes of the records that they had.
+      message_count: at least one.
+    """
+
+    size: int
+    message_count: int
+
+
 class RunAppender:
-    """Adds runs of plain sends to the next `LogWriter.commit`.
+    """Adds runs to the next `LogWriter.commit`.
 
     Args:
       native: the C extension.
@@ -74,9 +90,12 @@ class RunAppender:
         writer: LogWriter,
     ) -> None:
         self._pack_sends = native.pack_sends
+        self._pack_deliveries = native.pack_deliveries
+        self._read_clock = writer.read_clock
         self._queues = queue_store.queues
         self._burst = writer.burst
         self._body_size_max = config.max_message_size
+        self._delays_ms = tuple(delay_levels_ms(config.message_delay_level))
 
     def rules(
         self,
@@ -92,7 +111,7 @@ class RunAppender:
         """The rules for `append`; see `SendRules`."""
         return SendRules(
             topics, checked, self._queues, added, store_host, id_prefix, answer_parts,
-            json_answer_parts, self._body_size_max,
+            json_answer_parts, self._body_size_max, self._delays_ms,
         )  # fmt: skip
 
     def append(
@@ -109,6 +128,8 @@ class RunAppender:
 
         Returns: None: the first frame is not of a plain send, or has no room; nothing was changed.
         """
+        # A delayed message may be newer than the turn's time, by which it would be delivered early.
+        self._read_clock()
         burst = self._burst
         first = burst.append_offset
         packed = self._pack_sends(
@@ -118,7 +139,33 @@ class RunAppender:
         if packed is None:
             return None
         size, count, records, answers, entries = packed
+        self._add(count, records, entries)
+        return AppendedRun(size, count, answers)
+
+    def deliver(self, data: bytes, position: int, topics: set[str]) -> DeliveredRun | None:
+        """Append the due messages at a position of records to the queues that they were sent to.
+
+        Args:
+          data: records, one after the other, of messages that are due.
+          position: of a record.
+          topics: that messages may be delivered to.
+
+        Returns: None: the first record is not plain, its topic is none of these, its queue does not
+          exist yet, or it has no room; nothing was changed.
+        """
+        burst = self._burst
+        packed = self._pack_deliveries(
+            self._queues, topics, self._body_size_max, data, position, burst.now_ms,
+            burst.append_offset, burst.file_end, burst.touched,
+        )  # fmt: skip
+        if packed is None:
+            return None
+        size, count, records, entries = packed
+        self._add(count, records, entries)
+        return DeliveredRun(size, count)
+
+    def _add(self, count: int, records: bytes, entries: bytes) -> None:
+        burst, first = self._burst, self._burst.append_offset
         burst.pending.append(records)
         burst.append_offset = first + len(records)
         burst.index_items.append(IndexRun(count, entries, first))
-        return AppendedRun(size, count, answers)

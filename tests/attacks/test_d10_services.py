@@ -19,8 +19,12 @@ from trocket.common.supervision import (
     Supervisor,
     split_fatal,
 )
+from trocket.common.topic_names import SCHEDULE_TOPIC
 from trocket.store.config import FlushDiskType
+from trocket.store.message_store import GetMessageResult
+from trocket.store.status import PutResult
 from trocket.store.writing.flush import FlushService
+from trocket.store.writing.inner_message import InnerMessage
 
 from ..broker.embedded import embedded_broker, send_fields
 from ..store.support import open_store, put
@@ -161,14 +165,14 @@ async def test_a_delayed_message_behind_one_that_fails_is_delivered(
     async with embedded_broker() as broker:
         client = await broker.connect()
         schedule, store = broker.controller.schedule, broker.controller.store
-        deliver = schedule._deliver
+        get_message = store.get_message
 
-        def fail_level_1(level: int, queue_offset: int) -> bool:
-            if level == 1:
+        def fail_level_1(topic: str, queue_id: int, *arguments: int) -> GetMessageResult:
+            if (topic, queue_id) == (SCHEDULE_TOPIC, 0):
                 raise IndexError("bug")
-            return deliver(level, queue_offset)
+            return get_message(topic, queue_id, *arguments)
 
-        monkeypatch.setattr(schedule, "_deliver", fail_level_1)
+        monkeypatch.setattr(store, "get_message", fail_level_1)
         for level in (1, 2):
             fields = send_fields(i=f"UNIQ_KEY\x01{level}\x02DELAY\x01{level}\x02")
             assert (await client.ask(SEND, fields, b"body")).code == 0
@@ -179,6 +183,33 @@ async def test_a_delayed_message_behind_one_that_fails_is_delivered(
         await trio.sleep(30)
         assert schedule.delivered == 2
         assert store.max_offset("T", 0) == 2
+
+
+@pytest.mark.parametrize("failing", [b"first", b"second", b"third"])
+async def test_a_delayed_message_that_fails_among_others_repeats_none(
+    failing: bytes, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are due at once and are stored together; those before it are delivered once."""
+    async with embedded_broker(native=None) as broker:
+        client = await broker.connect()
+        schedule, store = broker.controller.schedule, broker.controller.store
+        put = store.put
+
+        def fail(message: InnerMessage, tags_code: int) -> PutResult:
+            if message.topic == "T" and message.body == failing:
+                raise IndexError("bug")
+            return put(message, tags_code)
+
+        monkeypatch.setattr(store, "put", fail)
+        bodies = [b"first", b"second", b"third"]
+        for body in bodies:
+            fields = send_fields(i="UNIQ_KEY\x01K\x02DELAY\x011\x02")
+            assert (await client.ask(SEND, fields, body)).code == 0
+        await trio.sleep(30)
+        assert schedule.delivered == store.max_offset("T", 0) == bodies.index(failing)
+        monkeypatch.undo()
+        await trio.sleep(30)
+        assert schedule.delivered == store.max_offset("T", 0) == 3
 
 
 async def test_an_fsync_that_could_not_begin_is_done_later(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from trocket.broker.inner_message import DelayLevels, InnerMessage, InnerPuts
 from trocket.broker.processors.send_batch import batch_ids
 from trocket.broker.pull import Pull
 from trocket.broker.pull_request_hold import HeldPull
@@ -19,7 +20,7 @@ from trocket.remoting import codec, message_codec
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
-from trocket.remoting.message_codec import encode_record
+from trocket.remoting.message_codec import decode_record, encode_record
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import Numbers, template_of
 from trocket.store.disk.memory_disk import MemoryDisk
@@ -29,12 +30,13 @@ from trocket.store.index.index_entries import entries_of_items
 from trocket.store.index.index_file import PACKED_ENTRY, IndexFile
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.message_appender import MessageAppender
+from trocket.store.writing.run_appender import RunAppender
 
 from ..native.frames import JSON, ROCKETMQ, batch_entry, frame, odd_json_frame, whole
 from ..native.player import PEERS, play
 from ..native.test_json_header import check, fields_of
 from ..native.traffic import KINDS, Traffic
-from ..store.support import HOST, HOST_V6, open_store
+from ..store.support import HOST, HOST_V6, open_store, put
 
 SIZES: Final = (
     0, 1, 2, 20, 21, 22, 36, 37, 40, 41, 64, 65, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x10000,
@@ -266,6 +268,54 @@ def _added_to(store: MessageStore) -> object:
     return records, b"".join(burst.pending), burst.append_offset, queues, entries
 
 
+def deliveries(random: Random, material: Material, extension: Extension) -> None:
+    """Due messages stored again in one of two stores, and each of them in the other."""
+    made: list[bytes] = []
+    for _ in range(random.choice((1, 2, 5))):
+        is_odd = random.random() < 0.2
+        raw = b"UNIQ_KEY\1%032X\2" % random.getrandbits(128)
+        raw += properties(random)[:1000] if is_odd else b"TAGS\1TagA\2KEYS\1a b\2"
+        raw += b"DELAY\0011\2REAL_TOPIC\1%s\2REAL_QID\1%s\2" % (
+            random.choice((b"T", b"U", b"", b"V", "é".encode()) if is_odd else (b"T",)),
+            random.choice((b"3", b"01", b"", b"99999999999", b"1x") if is_odd else (b"0", b"2")),
+        )  # fmt: skip
+        made.append(
+            encode_record(
+                "SCHEDULE_TOPIC_XXXX", 0, 7, 7, random.randbytes(random.choice((0, 9, 100))), raw,
+                born_timestamp_ms=random.choice((0, -1, 2**63 - 1)), born_host=HOST,
+                store_timestamp_ms=1, store_host=HOST,
+                flag=random.choice((0, 1, -1)),
+                sys_flag=random.choice((0, 1, 8, 0x100)) if is_odd else 0,
+                reconsume_times=random.choice((0, 3, -1)),
+            )
+        )  # fmt: skip
+    data = b"".join(made)
+    if random.random() < 0.5:
+        data = mutated(random, data)
+    ours, pure = material.stores()
+    for store in (ours, pure):  # a run has no first messages of a queue
+        store.begin_burst(1)
+        for queue_id in range(3):
+            if store.max_offset("T", queue_id) == 0:
+                put(store, queue_id=queue_id)
+        store.on_visible(store.commit())
+        store.begin_burst(1)
+    runs = RunAppender(extension, ours.config, ours.queue_store, ours.writer)
+    run = runs.deliver(data, 0, {"T", "U"})
+    position, puts = 0, InnerPuts(pure, DelayLevels("1s"))
+    for _ in range(run.message_count if run else 0):
+        message = decode_record(data, position)
+        again = InnerMessage.of(message)
+        again.topic, again.queue_id = puts.kinds.real_place(message)
+        assert puts.put(again)[0] is None
+        position += message.store_size
+    assert position == (run.size if run else 0), data
+    outcomes = [_added_to(store) for store in (ours, pure)]
+    for store in (ours, pure):
+        store.on_visible(store.commit())
+    assert outcomes[0] == outcomes[1], (data, outcomes)
+
+
 def index(random: Random, material: Material, extension: Extension) -> None:
     """Entries of items, and files that take them."""
     items: list[IndexItem] = [
@@ -414,7 +464,7 @@ def arguments(random: Random, material: Material, extension: Extension) -> None:
 Target = Callable[[Random, Material, Extension], None]
 TARGETS: Final[tuple[tuple[Target, int], ...]] = (
     (frames, 100), (json_headers, 100), (find_property, 200), (records, 100), (send_frames, 100),
-    (batches, 50), (index, 50), (answers, 50), (pulls, 100), (joins, 100), (arguments, 200),
-    (broker, 1),
+    (batches, 50), (deliveries, 50), (index, 50), (answers, 50), (pulls, 100), (joins, 100),
+    (arguments, 200), (broker, 1),
 )  # fmt: skip
 """Each target, and its cases in a round, which take about the same time for all."""

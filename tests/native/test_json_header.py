@@ -58,7 +58,7 @@ def pack(data: bytes) -> tuple[int, int, bytes, bytes, bytes] | None:
     }  # fmt: skip
     rules = (
         topics, set(), queues, b"A\x01b\x02", HOST, b"0" * 16, TEMPLATE.binary_parts,
-        TEMPLATE.json_parts, 1 << 20,
+        TEMPLATE.json_parts, 1 << 20, (),
     )  # fmt: skip
     return native.extension.pack_sends(
         rules, HEADER_SIZE_MAX, data, 0, 1 << 20, HOST, 1, 0, 1 << 30, []

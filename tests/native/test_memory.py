@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 CALLS: Final = 100_000
-LONG: Final = ("wrong", "pack_sends", "join_records", "take_pulls", "wake_pulls")
+LONG: Final = ("wrong", "pack_sends", "pack_deliveries", "join_records", "take_pulls", "wake_pulls")
 """Functions that take so long that a tenth of the calls must do."""
 BLOCKS_MAX: Final = 200
 """Blocks that the interpreter may come to hold meanwhile, such as free lists."""
@@ -41,6 +41,8 @@ SEND: Final = {
     "a": "PG", "b": "T", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
     "i": PROPERTIES.decode(), "j": "0",
 }  # fmt: skip
+
+DELAYED: Final = SEND | {"i": SEND["i"] + "DELAY\0011\2"}
 
 
 def decode(data: bytes, has_runs: bool = False) -> None:
@@ -102,7 +104,10 @@ _bodies = [
     batch_entry(b"", b"", claimed=-1),
 ]
 _frames = [
-    frame(310, SEND, b"body") + frame(310, SEND, flag=2) + frame(310, SEND, serialize_type=0),
+    frame(310, SEND, b"body")
+    + frame(310, SEND, flag=2)
+    + frame(310, SEND, serialize_type=0)
+    + frame(310, DELAYED, b"later"),
     whole(binary_header(310, binary_fields([(b"a", b"b"), (b"\xff", b"\xff" * 70)])), b"x") * 2,
     whole(binary_header(310, binary_fields([(b"a", b"b")])[:-1] + b"\xff"), b""),
     whole(binary_header(310, binary_fields([(b"%d" % n, b"x") for n in range(40)])), b""),
@@ -131,12 +136,30 @@ def pack_sends(queue: Queue) -> None:
     queue.tail.clear()
     queue.next_offset = 1 << 20
     rules = (
-        {"T": Topic}, {"O"}, {("T", 0): queue}, b"A\x01b\x02", HOST, b"0" * 16, PARTS, JSON_PARTS,
-        1 << 20,
+        {"T": Topic}, {"O"}, {("T", 0): queue, ("SCHEDULE_TOPIC_XXXX", 0): queue}, b"A\x01b\x02",
+        HOST, b"0" * 16, PARTS, JSON_PARTS, 1 << 20, (1000,),
     )  # fmt: skip
     for data, is_run in ((_frames[0], True), (_frames[1], False)):
         packed = native.extension.pack_sends(
             rules, HEADER_SIZE_MAX, b"--" + data, 2, 1 << 20, HOST, 1, 0, 1 << 20, []
+        )
+        assert (packed is not None) == is_run
+
+
+_due = encode_record(
+    "SCHEDULE_TOPIC_XXXX", 0, 0, 0, b"body", PROPERTIES + b"REAL_TOPIC\x01T\x02REAL_QID\x010\x02",
+    born_timestamp_ms=1 << 40, born_host=HOST, store_timestamp_ms=1 << 40, store_host=HOST,
+)  # fmt: skip
+
+
+def pack_deliveries(queue: Queue) -> None:
+    """A run of three messages before one without a place, and one for a topic that is unknown."""
+    assert native.extension is not None
+    queue.tail.clear()
+    queue.next_offset = 1 << 20
+    for topics, is_run in (({"T"}, True), ({"U"}, False)):
+        packed = native.extension.pack_deliveries(
+            {("T", 0): queue}, topics, 1 << 20, _due * 3 + _record, 0, 1, 0, 1 << 20, []
         )
         assert (packed is not None) == is_run
 
@@ -227,6 +250,8 @@ def functions() -> dict[str, Callable[[], object]]:
         "fill_answer": lambda: extension.fill_answer(PARTS, 1, b"id", b"2", b"3", 0),
         "batch_ids": lambda: extension.batch_ids(b"0" * 16, [1, 2**62]),
         "pack_sends": lambda: pack_sends(queue),
+        "pack_deliveries": lambda: pack_deliveries(queue),
+        "pack_deliveries, undone": lambda: _raises(lambda: pack_deliveries(bad_queue)),
         "pack_sends, undone": lambda: _raises(lambda: pack_sends(bad_queue)),
         "take_pulls, held": lambda: take(2),
         "take_pulls, decoded": lambda: take(3),
@@ -244,8 +269,8 @@ def functions() -> dict[str, Callable[[], object]]:
 
 NAMES: Final = (
     "decode_frames", "find_property", "index_entries", "index_put", "pack_batch", "fill_answer",
-    "batch_ids", "pack_sends", "decode_records", "send_frame", "join_records", "take_pulls",
-    "wake_pulls",
+    "batch_ids", "pack_sends", "pack_deliveries", "decode_records", "send_frame", "join_records",
+    "take_pulls", "wake_pulls",
 )  # fmt: skip
 WRONG: Final[dict[str, tuple[object, ...]]] = {
     "index_put": (b"readonly", 1, 1, 2, 0, b"", 0),
@@ -256,7 +281,8 @@ WRONG: Final[dict[str, tuple[object, ...]]] = {
     "join_records": (b"", VIEW, -1, 0, 0, 0),
     "take_pulls": ((), (), None, b"", 0, 0, [], []),
     "wake_pulls": (({},) * 12, [], 0),
-    "pack_sends": ((1,) * 9, 1, b"", 0, 1, HOST, 1, 0, 1, []),
+    "pack_deliveries": ({}, (), 1, b"", 0, 1, 0, 1, []),
+    "pack_sends": ((1,) * 10, 1, b"", 0, 1, HOST, 1, 0, 1, []),
 }
 
 

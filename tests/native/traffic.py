@@ -218,6 +218,8 @@ class Traffic:
 
     def _send(self, *more: tuple[str, str]) -> bytes:
         random = self._random
+        if not more and random.random() < 0.1:
+            more = (("DELAY", self._number(1, 1, 2, 3)),)
         values = {
             "a": "PG", "b": self._topic(), "c": "TBW102", "d": self._number(4),
             "e": self._number(0, 1, 2, 3), "f": self._number(0), "g": str(NOW_MS),

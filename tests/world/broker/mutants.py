@@ -121,10 +121,11 @@ def delayed_dropped(patch: Patch) -> None:
     """Every third delayed message is passed over."""
     deliver = ScheduleMessageService._deliver
 
-    def broken(self: ScheduleMessageService, level: int, queue_offset: int) -> bool:
-        return queue_offset % 3 == 2 or deliver(self, level, queue_offset)
+    def broken(self: ScheduleMessageService, level: int, queue_offset: int, now_ms: int) -> int:
+        return 1 if queue_offset % 3 == 2 else deliver(self, level, queue_offset, now_ms)
 
     patch.setattr(ScheduleMessageService, "_deliver", broken)
+    patch.setattr(ScheduleMessageService, "_due_count", lambda *arguments: 1)
 
 
 def delayed_too_early(patch: Patch) -> None:

@@ -1,0 +1,172 @@
+/* Runs of deliveries: stored delayed messages that are due, stored again where they were sent to.
+
+   A run is the records at a position that are plain (messages.c), undamaged, and for existing
+   queues of topics that Python has allowed before. The first other record ends it.
+
+   Pure Python: `ScheduleMessageService._deliver_one`. */
+#include "native.h"
+
+#define RUN_MAX 4096
+#define QUEUE_ID_MAX 1023
+#define COMPRESSION_TYPE 0x700u /* the only bits of sysFlag that a plain record may have */
+
+static uint64_t
+load_u64(const uint8_t *at)
+{
+    return (uint64_t)load_u32(at) << 32 | load_u32(at + 4);
+}
+
+/* A queue id as this broker writes it; 0: it is written in another way, or too large. */
+static int
+read_queue_id(Span text, uint32_t *queue_id)
+{
+    if (text.size == 0 || text.size > 4 || (text.size > 1 && text.bytes[0] == '0'))
+        return 0;
+    *queue_id = 0;
+    for (size_t at = 0; at < text.size; at++) {
+        if (text.bytes[at] < '0' || text.bytes[at] > '9')
+            return 0;
+        *queue_id = *queue_id * 10 + (uint32_t)(text.bytes[at] - '0');
+    }
+    return *queue_id <= QUEUE_ID_MAX;
+}
+
+/* The queue that the message was sent to: 1, 0, or -1 with an exception set. */
+static int
+find_real_place(const Run *run, PyObject *topics, Put *put)
+{
+    Span topic = find_value(put->record.properties, TEXT("REAL_TOPIC"));
+    Span text = find_value(put->record.properties, TEXT("REAL_QID"));
+    uint32_t queue_id;
+    if (topic.bytes == NULL || text.bytes == NULL || !is_ascii(topic.bytes, topic.size) ||
+        !read_queue_id(text, &queue_id))
+        return 0;
+    PyObject *name = PyUnicode_FromStringAndSize((const char *)topic.bytes, (Py_ssize_t)topic.size);
+    if (name == NULL)
+        return -1;
+    int found = PySet_Contains(topics, name);
+    if (found == 1)
+        found = find_queue(run, name, queue_id, put);
+    Py_DECREF(name);
+    return found;
+}
+
+/* Read a stored record into `put`: 1: it belongs to the run; 0: it ends the run; -1: an exception
+   is set. The caller releases `put` unless it belongs to the run. */
+static int
+add_delivery(Run *run, PyObject *topics, int64_t body_size_max, const PlainRecord *stored, Put *put)
+{
+    const uint8_t *head = stored->head;
+    uint32_t sys_flag = load_u32(head + 36);
+    if ((sys_flag & ~COMPRESSION_TYPE) != 0 || (int64_t)stored->body.size > body_size_max ||
+        stored->properties.size == 0 || needs_pure_record(stored->properties) ||
+        (crc32_of(run->state, stored->body) & 0x7FFFFFFF) != load_u32(head + 8))
+        return 0;
+    put->keys = find_keys(stored->properties);
+    if (!is_ascii(put->keys.tags.bytes, put->keys.tags.size) ||
+        !is_ascii(put->keys.unique_key.bytes, put->keys.unique_key.size) ||
+        !is_ascii(put->keys.keys.bytes, put->keys.keys.size))
+        return 0;
+    put->tags_code = (int32_t)java_hash(0, put->keys.tags);
+    put->record = (Record){
+        .flag = load_u32(head + 16),
+        .sys_flag = sys_flag,
+        .born_ms = load_u64(head + 40),
+        .born_host = head + 48,
+        .store_host = head + 64,
+        .reconsume_times = load_u32(head + 72),
+        .body = stored->body,
+        .properties = stored->properties,
+        .added = {stored->properties.bytes, 0},
+    };
+    int found = find_real_place(run, topics, put);
+    return found == 1 ? place_put(run, put) : found;
+}
+
+/* Read records until one ends the run. Returns the bytes read, or -1 with an exception set. */
+static Py_ssize_t
+read_run(Run *run, PyObject *topics, int64_t body_size_max, Span data)
+{
+    Py_ssize_t position = 0;
+    PlainRecord stored;
+    while (run->count < RUN_MAX && next_record(data, &stored)) {
+        Put *put = next_put(run);
+        if (put == NULL)
+            return -1;
+        int usual = add_delivery(run, topics, body_size_max, &stored, put);
+        if (usual != 1) {
+            release_put(put);
+            if (usual < 0)
+                return -1;
+            break;
+        }
+        data.bytes += stored.size;
+        data.size -= stored.size;
+        position += (Py_ssize_t)stored.size;
+    }
+    return position;
+}
+
+/* (bytes of the records read, number of messages, new records, index entries) */
+static PyObject *
+write_run(const Run *run, Py_ssize_t position)
+{
+    Buffer entries = {NULL, 0, 0};
+    PyObject *packed = NULL, *records = write_records(run);
+    int failed = records == NULL;
+    for (Py_ssize_t at = 0; !failed && at < run->count; at++)
+        failed = add_entries_of(&entries, &run->puts[at]) < 0;
+    if (!failed)
+        packed = Py_BuildValue("(nnOy#)", position, run->count, records,
+                               entries.bytes ? (const char *)entries.bytes : "",
+                               (Py_ssize_t)entries.size);
+    Py_XDECREF(records);
+    buffer_free(&entries);
+    return packed;
+}
+
+static PyObject *
+pack_run(Run *run, PyObject *topics, int64_t body_size_max, Span data, PyObject *touched)
+{
+    Py_ssize_t position = read_run(run, topics, body_size_max, data);
+    if (position < 0)
+        return NULL;
+    if (run->count == 0)
+        Py_RETURN_NONE;
+    Py_ssize_t touched_count = PyList_GET_SIZE(touched);
+    if (append_units(run, touched) < 0)
+        return NULL;
+    PyObject *packed = write_run(run, position);
+    if (packed == NULL)
+        undo_units(run, touched, touched_count);
+    return packed;
+}
+
+/* pack_deliveries(queues, topics, body_size_max, data, position, store_ms, physical_offset,
+                   file_end, touched) -> None: not for me, or what `write_run` returns */
+PyObject *
+pack_deliveries(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Run run = {.state = state_of(module)};
+    Span data;
+    int64_t body_size_max, position;
+    if (argument_count("pack_deliveries", count, 9) < 0 || bytes_argument(arguments[3], &data) < 0)
+        return NULL;
+    PyObject *topics = arguments[1], *touched = arguments[8];
+    run.queues = arguments[0];
+    if (!PyDict_CheckExact(run.queues) || !PySet_Check(topics) || !PyList_CheckExact(touched)) {
+        PyErr_SetString(PyExc_TypeError, "pack_deliveries() takes a dict, a set and a list");
+        return NULL;
+    }
+    if (!number_of(arguments[2], 0, INT64_MAX, &body_size_max) ||
+        !number_of(arguments[4], 0, (int64_t)data.size, &position) ||
+        !number_of(arguments[5], 0, INT64_MAX / 2, &run.store_ms) ||
+        !number_of(arguments[6], 0, INT64_MAX / 2, &run.physical_offset) ||
+        !number_of(arguments[7], -1, INT64_MAX / 2, &run.file_end))
+        Py_RETURN_NONE;
+    data.bytes += position;
+    data.size -= (size_t)position;
+    PyObject *packed = pack_run(&run, topics, body_size_max, data, touched);
+    release_run(&run);
+    return packed;
+}
