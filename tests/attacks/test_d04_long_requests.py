@@ -72,10 +72,15 @@ async def turns_of_others(broker: Broker, code: int, body: bytes = b"") -> int:
     return turns
 
 
+async def turns_of_a_short_request(broker: Broker, code: int, body: bytes = b"") -> int:
+    """The fewest turns of several requests: one alone may wait for a thread or for the socket."""
+    return min([await turns_of_others(broker, code, body) for _ in range(5)])
+
+
 async def test_a_heartbeat_of_many_groups_is_registered_in_steps() -> None:
     count = 20 * HEARTBEAT_STEP_GROUPS
     async with embedded_broker() as broker:
-        few = await turns_of_others(broker, 34, hostile.heartbeat(b'{"groupName":"g"}'))
+        few = await turns_of_a_short_request(broker, 34, hostile.heartbeat(b'{"groupName":"g"}'))
         many = await turns_of_others(
             broker, 34, hostile.heartbeat(hostile.joined(b'{"groupName":"g%d"}', count))
         )
@@ -86,7 +91,7 @@ async def test_a_heartbeat_of_many_groups_is_registered_in_steps() -> None:
 @pytest.mark.parametrize("code", [21, 43, 201])
 async def test_a_large_table_is_written_in_steps(code: int) -> None:
     async with embedded_broker() as broker:
-        few = await turns_of_others(broker, code)
+        few = await turns_of_a_short_request(broker, code)
         count = 20 * STEP_ITEMS
         tables = broker.controller
         if code == 21:
