@@ -202,6 +202,9 @@ def _departures(names: Names) -> tuple[Request, ...]:
         asked("the master", code, who),
         bad("a broker that is not there", code, {**who, "brokerAddr": "192.0.2.9:1"}),
         refused("without an address", code, {"brokerName": names("a")}),
+        # Apache's answers before it acts, and was once seen to keep the route for 30 s.
+        asked("the slave, which went", code, identity(names, 1)),
+        asked("the master, which went", code, who),
         bad(
             "a topic whose brokers went",
             Code.GET_ROUTEINFO_BY_TOPIC,

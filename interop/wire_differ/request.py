@@ -149,7 +149,7 @@ class Request:
       normalisers: in addition to those of every answer.
       connection: a name; each name and server has one connection, opened on first use.
       meanwhile: steps between this request and its answer.
-      until: the request is repeated until this returns true for an answer, for at most 10 s: for
+      until: the request is repeated until this returns true for an answer, for at most 30 s: for
         effects that follow the answer of an earlier request.
       since: the first version of Apache's that serves it like this.
       version: MQVersion ordinal of the client.
