@@ -55,6 +55,7 @@ from .replication import MasterSide, SlaveSide
 from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
+from .statistics.broker_stats_manager import BrokerStatsManager
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
@@ -150,6 +151,7 @@ class BrokerParts:
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
       pulls: serves pulls, and holds those that wait for messages.
+      stats: the counters.
     """
 
     config: BrokerConfig
@@ -165,6 +167,7 @@ class BrokerParts:
     replication: MasterSide | SlaveSide
     registrar: Registrar
     pulls: PullMessageProcessor
+    stats: BrokerStatsManager
 
     @property
     def sql_filters(self) -> ConsumerFilterManager | None:
@@ -205,6 +208,12 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         partial(_identity, config, address, clients.filter_servers),
         replication.on_master,
     )
+    stats = BrokerStatsManager(
+        config.broker_cluster_name,
+        store.queue_store.queues,
+        counts_puts=not store.is_slave,
+        clock=seams.clock,
+    )
     bit_maps = FilterBitMaps(tables.filters, monotonic_s=seams.clock.monotonic_s)
     pulls = PullMessageProcessor(
         config,
@@ -217,10 +226,11 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         filters=tables.filters if config.enable_property_filter else None,
         bit_maps=bit_maps,
         replication=replication,
+        stats=stats,
     )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, pulls,
+        keeper, replication, registrar, pulls, stats,
     )  # fmt: skip
     _connect(parts, bit_maps)
     return parts

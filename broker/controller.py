@@ -23,6 +23,7 @@ from ..common.supervision import FailureLog, Supervisor
 from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
+from ..remoting.steps import in_steps
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -36,6 +37,7 @@ from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .listening import connection_limits, listen, listen_for_slaves
 from .request_table import request_table
+from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
 from .table_saver import TableSaver
 
@@ -218,6 +220,7 @@ class BrokerController:
         note_batch_topics(self.store, self.topics.topic_config_table.values())
         was_killed = self.store.disk.exists(f"{self.store.config.store_path_root_dir}/abort")
         self.store.load()
+        self.parts.stats.start()
         tables.repair(self.store)
         if was_killed:
             self.filters.reset_birth_times()
@@ -242,6 +245,7 @@ class BrokerController:
             services.every(
                 "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
             )
+            services.every("the statistics", SAMPLE_INTERVAL_MS / 1000, self._sample_statistics)
             saver = TableSaver(self.parts.tables.files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
@@ -302,6 +306,15 @@ class BrokerController:
             channel.close("no heartbeat from its client")
         for channel in self.filter_servers.scan_inactive(now_s):
             channel.close("no heartbeat from its filter server")
+
+    async def _sample_statistics(self) -> None:
+        try:
+            await in_steps(self.parts.stats.sample())
+        except StoreError as error:
+            logger.warning(
+                "the sizes of new messages cannot be read, so rates stay as they were: %s. The "
+                "next attempt follows in %d s", error, SAMPLE_INTERVAL_MS // 1000,
+            )  # fmt: skip
 
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:

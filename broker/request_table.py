@@ -19,6 +19,7 @@ from .processors.consumer_manage import ConsumerManageProcessor
 from .processors.end_transaction import EndTransactionProcessor
 from .processors.filter_server import FilterServerProcessor
 from .processors.group_admin import GroupAdminProcessor
+from .processors.group_look_ups import GroupLookUpProcessor
 from .processors.lock import LockProcessor
 from .processors.pull_runs import PULL_CODES
 from .processors.query_message import QueryMessageProcessor
@@ -26,6 +27,7 @@ from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
 from .processors.replication import ReplicationProcessor
 from .processors.reply_message import ReplyMessageProcessor
+from .processors.runtime_info import RuntimeInfoProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_batch import SendBatchProcessor
 from .processors.send_message import SendMessageProcessor
@@ -33,6 +35,7 @@ from .processors.send_runs import RUN_CODES, SendRunProcessor
 from .processors.send_topics import SendTopics
 from .processors.send_turn import SendTurn
 from .processors.slave import slave_refusals
+from .processors.statistics import StatisticsProcessor
 from .processors.topic_admin import TopicAdminProcessor
 from .processors.turn_puts import TurnPuts
 
@@ -70,6 +73,7 @@ def request_table(parts: BrokerParts) -> Serving:
         store_host=store_host,
         constants=added.of_answers,
         held_max=config.send_thread_pool_queue_capacity,
+        note_put_time=parts.stats.put_times.note,
     )
     puts = TurnPuts(store, parts.deliveries.puts, turn, parts.deliveries.transactions)
     topics = SendTopics(
@@ -109,7 +113,13 @@ def _storing(
         ).processors,
         SendBatchProcessor(store, puts.turn, send_topics, added).processors,
         SendBackProcessor(
-            config, store, puts, send_topics, groups=groups, random=parts.seams.random
+            config,
+            store,
+            puts,
+            send_topics,
+            groups=groups,
+            random=parts.seams.random,
+            stats=parts.stats,
         ).processors,
         ReplyMessageProcessor(
             config,
@@ -171,8 +181,37 @@ def _administering(parts: BrokerParts) -> list[Table]:
             offsets=tables.offsets,
             store=store,
             register_topics=parts.registrar.register_topics,
+            on_deleted=parts.stats.topic_deleted,
         ).processors,
-        GroupAdminProcessor(groups=tables.groups, offsets=tables.offsets).processors,
+        GroupAdminProcessor(
+            groups=tables.groups, offsets=tables.offsets, on_deleted=parts.stats.group_deleted
+        ).processors,
+        StatisticsProcessor(
+            store,
+            parts.stats,
+            broker_name=parts.config.broker_name,
+            broker_addr=parts.address.broker_addr,
+            topics=tables.topics,
+            groups=tables.groups,
+            offsets=tables.offsets,
+            consumers=clients.consumers,
+        ).processors,
+        RuntimeInfoProcessor(
+            parts.config,
+            store,
+            parts.stats,
+            delay_offsets=tables.delay_offsets,
+            timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
+            is_active=lambda: not store.is_slave,
+        ).processors,
+        GroupLookUpProcessor(
+            store,
+            broker_addr=parts.address.broker_addr,
+            topics=tables.topics,
+            offsets=tables.offsets,
+            consumers=clients.consumers,
+            producers=clients.producers,
+        ).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,

@@ -248,7 +248,9 @@ class Extension(Protocol):
 
     def wake_pulls(
         self, rules: tuple[Any, ...], keys: list[tuple[str, int]], log_end: int, /
-    ) -> tuple[list[tuple[Any, bytes, int]], list[tuple[str, int]], int]:
+    ) -> tuple[
+        list[tuple[Any, bytes, int]], list[tuple[str, int]], int, list[tuple[str, int, int]]
+    ]:
         """Answer held pulls that are alone in their queues and want all messages.
 
         Pure: `PullRequestHoldService.notify_messages` and `PullMessageProcessor`.
@@ -259,5 +261,6 @@ class Extension(Protocol):
           log_end: physical offset.
 
         Returns: the connections with their answers and the number of them; the keys of queues that
-          are not for me, in their order; and the bytes of the answered records.
+          are not for me, in their order; the bytes of the answered records; and for each answer
+          the pull's topic@group, and the number and the bytes of its records.
         """

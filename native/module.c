@@ -128,6 +128,7 @@ execute(PyObject *module)
         {&state->count_max, "count_max"},
         {&state->size_max, "size_max"},
         {&state->topic_sys_flag, "topic_sys_flag"},
+        {&state->offset_key, "offset_key"},
         {&state->group_sys_flag, "group_sys_flag"},
         {&state->min_offset, "min_offset"},
         {&state->max_offset, "max_offset"},
@@ -175,6 +176,7 @@ traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->count_max);
     Py_VISIT(state->size_max);
     Py_VISIT(state->topic_sys_flag);
+    Py_VISIT(state->offset_key);
     Py_VISIT(state->group_sys_flag);
     Py_VISIT(state->min_offset);
     Py_VISIT(state->max_offset);
@@ -220,6 +222,7 @@ clear(PyObject *module)
     Py_CLEAR(state->count_max);
     Py_CLEAR(state->size_max);
     Py_CLEAR(state->topic_sys_flag);
+    Py_CLEAR(state->offset_key);
     Py_CLEAR(state->group_sys_flag);
     Py_CLEAR(state->min_offset);
     Py_CLEAR(state->max_offset);

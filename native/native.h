@@ -41,7 +41,7 @@ typedef struct {
     PyObject *topic, *group, *pull, *selector, *channel, *closed, *terms, *opaque, *serialize_type,
         *queue_offset, *count_max, *size_max, *queue, *others, *tagged, *of_channels;
     /* attributes of what it reads */
-    PyObject *topic_sys_flag, *group_sys_flag, *min_offset, *max_offset, *tail_offset, *cold_end,
+    PyObject *offset_key, *topic_sys_flag, *group_sys_flag, *min_offset, *max_offset, *tail_offset, *cold_end,
         *is_batch;
 } State;
 

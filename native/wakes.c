@@ -31,6 +31,7 @@ typedef struct {
     State *state;
     Rules rules;
     int64_t log_end, served;
+    PyObject *gets; /* list of (topic@group, messages, bytes); strong */
     Answered channels[CHANNELS_MAX];
     int channel_count;
 } Waking;
@@ -296,6 +297,22 @@ forget_pull(const State *state, PyObject *others, PyObject *held)
     return failed;
 }
 
+/* Note what a pull gets, for the statistics; -1 with an exception set. */
+static int
+note_get(const Waking *waking, PyObject *terms, const Found *found)
+{
+    PyObject *key = PyObject_GetAttr(terms, waking->state->offset_key);
+    if (key == NULL)
+        return -1;
+    PyObject *get = Py_BuildValue("(OLL)", key, (long long)found->count, (long long)found->size);
+    Py_DECREF(key);
+    if (get == NULL)
+        return -1;
+    int failed = PyList_Append(waking->gets, get);
+    Py_DECREF(get);
+    return failed;
+}
+
 /* Answer the only pull of a queue: 1, 0: not for me, or -1 with an exception set. */
 static int
 wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
@@ -320,6 +337,9 @@ wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
         found = append_answer(waking, &pull, &queue, &records, &answered->answers);
         if (found == 1 && forget_pull(waking->state, others, held) < 0)
             found = -1;
+        /* The answer leaves even if it cannot be counted. */
+        if (found == 1 && note_get(waking, pull.terms, &records) < 0)
+            PyErr_Clear();
         if (found == 1) {
             answered->count++;
             waking->served += records.size;
@@ -449,7 +469,8 @@ read_rules(PyObject *tuple, Rules *rules)
     return 0;
 }
 
-/* wake_pulls(rules, keys, log_end) -> (answers, keys of queues that Python must do, bytes served) */
+/* wake_pulls(rules, keys, log_end) -> (answers, keys of queues that Python must do, bytes served,
+   what the pulls got) */
 PyObject *
 wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -464,12 +485,16 @@ wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         PyErr_SetString(PyExc_ValueError, "the log's end is out of range");
         return NULL;
     }
+    waking.gets = PyList_New(0);
+    if (waking.gets == NULL)
+        return NULL;
     PyObject *woken = NULL, *rest = wake_queues(&waking, arguments[1]);
     PyObject *answers = rest == NULL ? NULL : answers_of(&waking);
     if (answers != NULL)
-        woken = Py_BuildValue("(OOL)", answers, rest, (long long)waking.served);
+        woken = Py_BuildValue("(OOLO)", answers, rest, (long long)waking.served, waking.gets);
     Py_XDECREF(answers);
     Py_XDECREF(rest);
+    Py_DECREF(waking.gets);
     for (int at = 0; at < waking.channel_count; at++) {
         Py_DECREF(waking.channels[at].channel);
         buffer_free(&waking.channels[at].answers);

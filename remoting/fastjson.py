@@ -164,7 +164,8 @@ def _write(value: object, quote_int_keys: bool, depth: int, pieces: list[str]) -
     if depth > DEPTH_MAX:
         raise TypeError(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        value = {name: getattr(value, field) for name, field in names}
     if isinstance(value, Mapping):
         separator = "{"
         for key, member in value.items():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 
 from ...remoting import fastjson
@@ -49,9 +49,17 @@ class GroupAdminProcessor:
 
     Args:
       groups, offsets: the broker's tables.
+      on_deleted: called with the name of a deleted group.
     """
 
-    def __init__(self, *, groups: SubscriptionGroupManager, offsets: ConsumerOffsetManager) -> None:
+    def __init__(
+        self,
+        *,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        on_deleted: Callable[[str], None],
+    ) -> None:
+        self._on_deleted = on_deleted
         self._groups = groups
         self._offsets = offsets
         self.processors: dict[RequestCode, Processor] = {
@@ -128,6 +136,7 @@ class GroupAdminProcessor:
         if header.clean_offset or header.remove_offset:
             self._offsets.remove_offset(header.group_name)
         self._groups.delete(header.group_name)
+        self._on_deleted(header.group_name)
         return self._saved(request)
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:

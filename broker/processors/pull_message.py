@@ -56,6 +56,7 @@ from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull
 from ..pull_request_hold import HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
+from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from .pull_checks import HOLD_MS_MAX, CheckedPulls, PullChecks
@@ -134,11 +135,13 @@ class PullMessageProcessor:
         filters: ConsumerFilterManager | None,
         bit_maps: FilterBitMaps,
         replication: MasterSide | SlaveSide,
+        stats: BrokerStatsManager,
     ) -> None:
         self._config = config
         self._filters = filters
         self._bit_maps = bit_maps
         self._store = store
+        self._stats = stats
         self._ends_at = store.reader.ends_at
         self._topic_table = topics.topic_config_table
         self._group_table = groups.subscription_group_table
@@ -170,6 +173,7 @@ class PullMessageProcessor:
                 offsets=offsets,
                 hold_service=self.hold_service,
                 replication=replication,
+                count_misses=stats.count_misses,
                 now_s=now_s,
             )
         if recent is not None and not config.slave_read_enable:
@@ -180,6 +184,7 @@ class PullMessageProcessor:
                 topics=self._topic_table,
                 groups=self._group_table,
                 found=self._found,
+                count_get=stats.count_get,
             ).wake
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
@@ -244,6 +249,7 @@ class PullMessageProcessor:
             if not self._config.long_polling_enable:
                 hold_s = min(max(self._config.short_polling_time_mills, 0), HOLD_MS_MAX) / 1000
             if self.hold_service.hold(HeldPull(pull, self._now_s() + hold_s)):
+                self._stats.count_misses(1)
                 return
         self._answer(pull, self._get_or_refuse(pull) if result is None else result)
 
@@ -357,7 +363,9 @@ class PullMessageProcessor:
         topic, group, status = pull.terms.topic, pull.terms.group, result.status
         if status is _FOUND:  # nearly always
             template = self._found
+            self._stats.count_get(pull.terms.offset_key, result.count, result.size)
         else:
+            self._stats.count_misses(1)
             template = self._templates[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(

@@ -99,6 +99,7 @@ class PullRunProcessor:
       config: the broker's.
       queues: the store's.
       checks, offsets, hold_service, replication: as `PullMessageProcessor` uses them.
+      count_misses: counts pulls that find nothing; see `BrokerStatsManager`.
       now_s: the clock for deadlines of held pulls.
     """
 
@@ -112,8 +113,10 @@ class PullRunProcessor:
         offsets: ConsumerOffsetManager,
         hold_service: PullRequestHoldService,
         replication: MasterSide | SlaveSide,
+        count_misses: Callable[[int], None],
         now_s: Callable[[], float],
     ) -> None:
+        self._count_misses = count_misses
         self._take_pulls = native.take_pulls
         self._queues = queues
         self._checks = checks
@@ -179,6 +182,7 @@ class PullRunProcessor:
             finally:
                 if held:
                     self._hold_service.count_held(channel, len(held), held[0].deadline_s)
+                    self._count_misses(len(held))
                     if holding is not None and holding.commit_offsets is not None:
                         self._offsets.count_commits(len(held))
                     self._offsets.file.is_dirty = True

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...remoting.answer_template import AnswerTemplate
@@ -52,6 +52,7 @@ class DirectWakes:
       held: the queues of held pulls.
       topics, groups: the configurations by name.
       found: the answer to a pull that finds messages.
+      count_get: counts what a pull gets; see `BrokerStatsManager`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class DirectWakes:
         topics: Mapping[str, Any],
         groups: Mapping[str, Any],
         found: AnswerTemplate,
+        count_get: Callable[[str, int, int], None],
     ) -> None:
         self._rules: Final = WakeRules(
             held,
@@ -81,6 +83,7 @@ class DirectWakes:
         self._wake_pulls = recent.native.wake_pulls
         self._end = store.writer
         self._served = store.log.served
+        self._count_get = count_get
 
     def wake(self, keys: list[Key]) -> tuple[list[tuple[Any, bytes, int]], list[Key]]:
         """Answer pulls, and take them out of their queues.
@@ -91,7 +94,9 @@ class DirectWakes:
         Returns: the connections with their answers, not written yet, and the number of them; and
           the keys of queues that are not done.
         """
-        answers, rest, size = self._wake_pulls(self._rules, keys, self._end.committed_offset)
+        answers, rest, size, gets = self._wake_pulls(self._rules, keys, self._end.committed_offset)
         if size:
             self._served(size)
+        for key, count, got in gets:
+            self._count_get(key, count, got)
         return answers, rest

@@ -24,6 +24,7 @@ from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage
+from ..statistics.broker_stats_manager import KEY_SEPARATOR, BrokerStatsManager, StatsName
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_queues import any_queue
 from .request import stored_message
@@ -75,6 +76,7 @@ class SendBackProcessor:
       topics: finds or creates the group's topics.
       groups: the consumer groups.
       random: picks the queue of the retry topic.
+      stats: counts them.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class SendBackProcessor:
         *,
         groups: SubscriptionGroupManager,
         random: Random,
+        stats: BrokerStatsManager,
     ) -> None:
         self._config = config
         self._store = store
@@ -93,6 +96,7 @@ class SendBackProcessor:
         self._topics = topics
         self._groups = groups
         self._random = random
+        self._stats = stats
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back,
         }
@@ -164,4 +168,6 @@ class SendBackProcessor:
         # After the answer the consumer commits past the message, so the answer waits for the fsync.
         # (Apache answers before it.)
         self._puts.put_and_answer(request, channel, again, waits=True)
+        name = StatsName.DLQ_PUT_NUMS if decision.is_dead else StatsName.SNDBCK_PUT_NUMS
+        self._stats.add(name, f"{known['RETRY_TOPIC']}{KEY_SEPARATOR}{header.group}")
         return None

@@ -70,6 +70,7 @@ class TopicAdminProcessor:
       store: the broker's messages.
       register_topics: registers topics by name, and other pending changes, with the name servers;
         waits a short time for their answers, and does not raise.
+      on_deleted: called with the name of a deleted topic.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class TopicAdminProcessor:
         offsets: ConsumerOffsetManager,
         store: DeletesTopics,
         register_topics: Callable[[Iterable[str]], Awaitable[None]],
+        on_deleted: Callable[[str], None],
     ) -> None:
+        self._on_deleted = on_deleted
         self._topics = topics
         self._offsets = offsets
         self._store = store
@@ -172,6 +175,7 @@ class TopicAdminProcessor:
                 ) from error
         # Before any await, because a send might recreate the topic meanwhile.
         self._offsets.clean_offset_by_topic(topic)
+        self._on_deleted(topic)
         self._topics.delete([topic])
         return self._saved(request.answer())
 

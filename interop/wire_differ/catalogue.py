@@ -14,6 +14,7 @@ from . import (
     pulls_requests,
     sends_requests,
     slaves_requests,
+    statistics_requests,
     timers_requests,
     topics_requests,
 )
@@ -29,6 +30,7 @@ _MAKERS = (
     *pulls_requests.SCRIPTS,
     *messages_requests.SCRIPTS,
     *clients_requests.SCRIPTS,
+    *statistics_requests.SCRIPTS,
 )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ...remoting.message_id import decode_offset_id
 from ...remoting.recall_handle import RecallHandle
@@ -29,6 +29,7 @@ CLOCK_SPAN_MS = 3_600_000
 _JAVA_ERROR = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|^java\.|Exception:|^Cannot invoke ")
 _HEX_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:E-?\d+)?")
 _HELP_PAGE = re.compile(r"See https?://rocketmq\.apache\.org/\S+")
 
 
@@ -326,6 +327,41 @@ def only(named: str, *paths: str) -> Normaliser:
         return value
 
     return Normaliser("only", paths, change)
+
+
+def without(member: str, *paths: str) -> Normaliser:
+    """A member or item that older versions of Apache's do not have, or compute in another way."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        if isinstance(value, list):
+            return [item for item in value if item != member]
+        if not isinstance(value, dict):
+            return value
+        return {name: item for name, item in value.items() if name != member}
+
+    return Normaliser("without", paths, change)
+
+
+def rates(*paths: str) -> Normaliser:
+    """Growth of a counter: the two servers take their samples at different moments."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return "<rate>" if is_number else value
+
+    return Normaliser("rates", paths, change)
+
+
+def forms(table: str, *names: str) -> Normaliser:
+    """Of a table of texts only these, with their numbers replaced: programs parse their forms."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        if not isinstance(value, dict):
+            return value
+        kept = {name: item for name, item in value.items() if name in names}
+        return {name: _NUMBER.sub("<n>", str(item)) for name, item in kept.items()}
+
+    return Normaliser("forms", (table,), change)
 
 
 # ---- remarks -------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_TIMER_METRICS: "5.0.0",
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "5.0.0",
         RequestCode.GET_BROKER_HA_STATUS: "5.0.0",
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: "5.0.0",
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: "5.0.0",
     }
 )
 """The first version of Apache's with a code; codes not listed are older than 4.9."""

@@ -1,10 +1,10 @@
-"""Headers for the administration of consumer groups."""
+"""Headers for the administration and the statistics of consumer groups."""
 
 from __future__ import annotations
 
-from .base import RpcRequestHeader
+from .base import Header, RpcRequestHeader, TopicRequestHeader
 from .consumer import ResetOffsetRequestHeader
-from .fields import PullOffset, QueueIdOrAny
+from .fields import AskedQueueId, MessageCount, PullOffset, QueueIdOrAny
 
 
 class ResetQueueOffsetRequestHeader(ResetOffsetRequestHeader, frozen=True, kw_only=True):
@@ -46,3 +46,112 @@ class ConsumeMessageDirectlyRequestHeader(RpcRequestHeader, frozen=True, kw_only
     msg_id: str
     broker_name: str
     topic: str | None = None
+
+
+class GetTopicStatsInfoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of GET_TOPIC_STATS_INFO (202)."""
+
+    topic: str
+
+
+class GetConsumeStatsRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of GET_CONSUME_STATS (208).
+
+    Attributes:
+      consumer_group: the group.
+      topic: only this topic; None or blank: all for which the group has offsets.
+      topic_list: topics with a semicolon after each, whether the group subscribes to them or not
+        (5.x); None or blank: as `topic` says.
+    Source: RocketMQ 5.5.0 GetConsumeStatsRequestHeader.
+    """
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class GetConsumeStatsInBrokerHeader(Header, frozen=True, kw_only=True):
+    """Request of GET_BROKER_CONSUME_STATS (317).
+
+    Attributes:
+      is_order: only topics with ordered messages.
+    """
+
+    is_order: bool
+
+
+class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of QUERY_CONSUME_TIME_SPAN (303)."""
+
+    topic: str
+    group: str
+
+
+class QuerySubscriptionByConsumerRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of QUERY_SUBSCRIPTION_BY_CONSUMER (345).
+
+    Attributes:
+      group: the group.
+      topic: None: no topic, so no subscription is found.
+    """
+
+    group: str
+    topic: str | None = None
+
+
+class QueryCorrectionOffsetHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of QUERY_CORRECTION_OFFSET (308).
+
+    Attributes:
+      filter_groups: groups to leave out, with commas between; None: none.
+      compare_group: the group whose offsets are compared with the others'.
+      topic: the topic.
+    """
+
+    filter_groups: str | None = None
+    compare_group: str
+    topic: str
+
+
+class CloneGroupOffsetRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
+    """Request of CLONE_GROUP_OFFSET (314).
+
+    Attributes:
+      src_group, dest_group: the groups.
+      topic: None or blank: all topics of the source.
+      offline: also topics to which the source does not subscribe now.
+    """
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool | None = None
+
+
+class QueryConsumeQueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of QUERY_CONSUME_QUEUE (321).
+
+    Attributes:
+      topic, queue_id: the queue.
+      index: the first queue offset.
+      count: units, at most.
+      consumer_group: also evaluate the filter of this group; None: no filter.
+    """
+
+    topic: str | None = None
+    queue_id: AskedQueueId = 0
+    index: PullOffset = 0
+    count: MessageCount = 0
+    consumer_group: str | None = None
+
+
+class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
+    """Request of VIEW_BROKER_STATS_DATA (315).
+
+    Attributes:
+      stats_name: such as TOPIC_PUT_NUMS.
+      stats_key: such as a topic's name.
+    """
+
+    stats_name: str
+    stats_key: str

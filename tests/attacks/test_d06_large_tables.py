@@ -313,6 +313,8 @@ async def test_pages_of_large_groups_fit_a_frame(autojump_clock):
         groups.subscription_group_table[name] = SubscriptionGroupConfig(
             group_name=name, attributes={"filler": "x" * 1024 * 1024}
         )
-    processors = GroupAdminProcessor(groups=groups, offsets=None).processors
+    processors = GroupAdminProcessor(
+        groups=groups, offsets=None, on_deleted=lambda group: None
+    ).processors
     wrapper = await ask_master(processors, lambda master: master.groups())
     assert wrapper.subscription_group_table == groups.subscription_group_table

@@ -189,8 +189,11 @@ class Broker:
                 offsets=self.offsets,
                 store=self.store,
                 register_topics=self._register,
+                on_deleted=lambda topic: None,
             ),
-            GroupAdminProcessor(groups=self.groups, offsets=self.offsets),
+            GroupAdminProcessor(
+                groups=self.groups, offsets=self.offsets, on_deleted=lambda group: None
+            ),
         ]
         self.processors: dict[RequestCode, Callable[..., object]] = {}
         for service in services:

@@ -171,7 +171,7 @@ class Object:
         self.__dict__.update(attributes)
 
 
-TERMS: Final = Object(topic="T", group="G", count_max=32, size_max=1 << 20)
+TERMS: Final = Object(topic="T", group="G", offset_key="T@G", count_max=32, size_max=1 << 20)
 CHANNEL: Final = Object(closed=False)
 STORED: Final = Object(
     is_batch=False, min_offset=0, max_offset=2, tail_offset=0, cold_end=0,
@@ -201,7 +201,8 @@ def wake(size_max: int) -> None:
             {("T", 0): held_queue}, {("T", 0): STORED}, {"T": Object(topic_sys_flag=0)}, {},
             {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, size_max, 32, 500,
         )  # fmt: skip
-        answers, rest, size = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
+        answers, rest, size, gets = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
+        assert gets == ([("T@G", 2, 150)] if size_max > 150 else [])
         assert (len(answers), len(rest), size) == ((1, 0, 150) if size_max > 150 else (0, 2, 0))
 
 

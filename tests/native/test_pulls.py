@@ -312,6 +312,7 @@ def test_pulls_of_strange_clients_are_tried_a_few_times_only() -> None:
         offsets=nothing,
         hold_service=nothing,
         replication=nothing,
+        count_misses=nothing,
         now_s=lambda: 0.0,
     )
     data = UNUSUAL_PULLS[0] * 2

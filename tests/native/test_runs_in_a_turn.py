@@ -13,6 +13,7 @@ from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.loop_monitor import SLOW_BURST_S, LoopMonitor
 from trocket.remoting.response_codes import ResponseCode
+from trocket.store.clock import ManualClock
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.run_appender import AppendedRun
 
@@ -34,11 +35,18 @@ def test_answers_that_wait_are_counted_by_sends_and_get_the_code_of_a_late_disk(
         max_physical_offset=100,
         begin_burst=lambda: None,
         commit=lambda: (),
+        clock=ManualClock(),
         when_replicated=lambda offset, callback: callbacks.append(callback),
     )
     transactions: Any = SimpleNamespace(before_commit=lambda: None, after_commit=lambda ok: None)
     turn = SendTurn(
-        store, transactions, lambda keys: None, store_host=bytes(8), constants={}, held_max=3
+        store,
+        transactions,
+        lambda keys: None,
+        store_host=bytes(8),
+        constants={},
+        held_max=3,
+        note_put_time=lambda elapsed_s: None,
     )
     channel: Any = Channel()
     answers = b"".join(

@@ -1,0 +1,200 @@
+"""Counters of topics and groups, and their growth over a minute, an hour and a day."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from trocket.broker.statistics.broker_stats_manager import BrokerStatsManager, StatsName
+from trocket.broker.statistics.stats_item import DAY, HOUR, MINUTE, SAMPLE_INTERVAL_MS
+from trocket.broker.statistics.totals import PutTimes
+from trocket.remoting.steps import at_once
+from trocket.store.clock import ManualClock
+
+PUTS, PUT_SIZE = StatsName.TOPIC_PUT_NUMS, StatsName.TOPIC_PUT_SIZE
+GETS, GET_SIZE = StatsName.GROUP_GET_NUMS, StatsName.GROUP_GET_SIZE
+
+
+class Queue:
+    """A consume queue in memory, with files of five units."""
+
+    def __init__(self) -> None:
+        self.units: list[bytes] = []
+        self.min_offset = 0
+
+    @property
+    def max_offset(self) -> int:
+        return len(self.units)
+
+    def put(self, *sizes: int) -> None:
+        self.units += [struct.pack(">qiq", 0, size, -1) for size in sizes]
+
+    def read(self, queue_offset: int, count_max: int) -> bytes:
+        end = min(queue_offset + count_max, (queue_offset // 5 + 1) * 5)
+        return b"".join(self.units[queue_offset:end])
+
+
+class Broker:
+    """A manager with its queues and its clock."""
+
+    def __init__(self, *, counts_puts: bool = True) -> None:
+        self.clock = ManualClock()
+        self.queues: dict[tuple[str, int], Queue] = {("T", 0): Queue()}
+        self.queues["T", 0].put(1, 1, 1)  # from before the start
+        self.stats = BrokerStatsManager("C", self.queues, counts_puts=counts_puts, clock=self.clock)
+        self.stats.start()
+
+    def pass_time(self, samples: int = 1) -> None:
+        for _ in range(samples):
+            self.clock.now_ms += SAMPLE_INTERVAL_MS
+            at_once(self.stats.sample())
+
+    def growth(self, name: StatsName, key: str, period: int = MINUTE) -> tuple[float, ...]:
+        item = self.stats.item(name, key)
+        assert item is not None
+        return tuple(item.growth(period))
+
+
+def test_stored_messages_are_found_in_the_queues_with_their_sizes() -> None:
+    broker = Broker()
+    assert broker.stats.item(PUTS, "T") is None
+    broker.queues["T", 0].put(*range(100, 112))  # over the ends of files
+    broker.queues["T", 1] = Queue()
+    broker.queues["T", 1].put(1_000_000)
+    broker.pass_time()
+    size = sum(range(100, 112)) + 1_000_000
+    assert broker.growth(PUTS, "T") == (13, 1.3, 1.0)
+    assert broker.growth(PUT_SIZE, "T") == (size, size / 10, size / 13)
+    assert broker.growth(StatsName.BROKER_PUT_NUMS, "C")[0] == 13
+    assert broker.stats.tps_topic_put_nums("T") == 1.3
+    assert (broker.stats.totals.put_messages, broker.stats.totals.put_size) == (13, size)
+
+
+def test_a_counter_is_there_before_the_first_sample() -> None:
+    broker = Broker()
+    broker.queues["T", 0].put(10)
+    assert broker.growth(PUTS, "T") == (0, 0.0, 0.0)
+    broker.pass_time()
+    assert broker.growth(PUTS, "T")[0] == 1
+
+
+def test_a_minute_forgets_what_is_older_and_an_hour_does_not() -> None:
+    broker = Broker()
+    broker.queues["T", 0].put(*[10] * 60)
+    broker.pass_time(7)
+    assert broker.growth(PUTS, "T") == (0, 0.0, 0.0)
+    assert broker.growth(PUTS, "T", HOUR) == (60, 60 / 600, 1.0)
+    assert broker.growth(PUTS, "T", DAY) == (60, 60 / 3600, 1.0)
+    broker.pass_time(360)
+    assert broker.growth(PUTS, "T", HOUR)[0] == 0
+    assert broker.growth(PUTS, "T", DAY)[0] == 60
+    broker.pass_time(24 * 360)
+    assert broker.growth(PUTS, "T", DAY)[0] == 0
+
+
+def test_the_answers_to_pulls_are_counted_by_topic_and_group() -> None:
+    broker = Broker()
+    broker.stats.count_get("T@G", 32, 3_200)
+    broker.stats.count_get("T@G", 8, 800)
+    broker.stats.count_get("rmq_sys_x@G", 1, 5)
+    broker.stats.count_misses(3)
+    broker.pass_time()
+    assert broker.growth(GETS, "T@G") == (40, 4.0, 20.0)
+    assert broker.growth(GET_SIZE, "T@G")[0] == 4_000
+    assert broker.growth(StatsName.BROKER_GET_NUMS, "C")[0] == 41
+    assert broker.growth(StatsName.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, "C")[0] == 40
+    assert broker.stats.tps_group_get_nums("G", "T") == 4.0
+    totals = broker.stats.totals
+    assert (totals.gets_found, totals.gets_missed, totals.got_messages) == (3, 3, 41)
+
+
+def test_a_slave_does_not_count_the_messages_of_its_master() -> None:
+    broker = Broker(counts_puts=False)
+    broker.queues["T", 0].put(10)
+    broker.pass_time()
+    assert broker.stats.item(PUTS, "T") is None
+
+
+def test_a_queue_that_was_made_again_counts_from_its_beginning() -> None:
+    broker = Broker()
+    broker.queues["T", 0] = Queue()
+    broker.queues["T", 0].put(7, 7)
+    broker.pass_time()
+    assert broker.growth(PUTS, "T")[0] == 2
+
+
+def test_expired_messages_are_not_counted() -> None:
+    broker = Broker()
+    queue = broker.queues["T", 0]
+    queue.put(*[10] * 10)
+    queue.min_offset = 11
+    broker.pass_time()
+    assert broker.growth(PUTS, "T")[0] == 2
+
+
+@pytest.mark.parametrize(("gone", "left"), [("topic", "U@G"), ("group", "T@H")])
+def test_a_deleted_topic_or_group_takes_its_counters_with_it(gone: str, left: str) -> None:
+    broker = Broker()
+    for key in ("T@G", left):
+        broker.stats.count_get(key, 1, 1)
+    broker.queues["T", 0].put(10)
+    broker.pass_time()
+    broker.stats.count_get("T@G", 1, 1)
+    if gone == "topic":
+        broker.stats.topic_deleted("T")
+        assert broker.stats.item(PUTS, "T") is None
+    else:
+        broker.stats.group_deleted("G")
+    assert broker.stats.item(GETS, "T@G") is None
+    assert broker.growth(GETS, left)[0] == 1
+
+
+def test_unknown_names_are_no_counters() -> None:
+    assert Broker().stats.item("name", "T") is None
+
+
+def test_rates_are_of_ten_seconds_a_minute_and_ten_minutes() -> None:
+    broker = Broker()
+    history = broker.stats.history
+    assert history.rates("put_messages") == (0.0, 0.0, 0.0)
+    broker.queues["T", 0].put(*[10] * 60)
+    broker.pass_time()
+    assert history.rates("put_messages") == (6.0, 6.0, 6.0)
+    broker.pass_time(5)
+    assert history.rates("put_messages") == (0.0, 1.0, 1.0)
+    broker.pass_time(54)
+    assert history.rates("put_messages") == (0.0, 0.0, 0.1)
+
+
+def test_totals_of_the_last_midnights() -> None:
+    broker = Broker()
+    broker.queues["T", 0].put(10)
+    broker.clock.now_ms += 86_400_000
+    broker.pass_time()
+    broker.queues["T", 0].put(10, 10)
+    broker.clock.now_ms += 86_400_000
+    broker.pass_time()
+    history = broker.stats.history
+    assert (history.yesterday.put_messages, history.today.put_messages) == (1, 3)
+
+
+def test_times_of_writes_are_counted_in_ranges_of_the_last_minute() -> None:
+    times = PutTimes()
+    for elapsed_s in (0.0001, 0.0002, 0.004, 0.7, 11.0):
+        times.note(elapsed_s)
+    assert times.text().startswith("[<=0ms]:2 [0~10ms]:1 [10~50ms]:0 ")
+    assert times.text().endswith("[500ms~1s]:1 [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 "
+                                 "[5~10s]:0 [10s~]:1 ")  # fmt: skip
+    assert times.longest_ms == 11_000
+    assert 10_000 < times.percentile_ms(0.99) <= 11_000
+    assert times.percentile_ms(0.2) == 0.0
+    for _ in range(6):
+        times.sample()
+    times.note(0.02)
+    assert "[10~50ms]:0" in times.text()
+    assert "[<=0ms]:2" in times.text()
+    for _ in range(6):
+        times.sample()
+    assert "[<=0ms]:0" in times.text()
+    assert "[10~50ms]:1" in times.text()
