@@ -248,7 +248,7 @@ class ConsumerOffsetManager:
         after the brace.
         """
         version = self.data_version.to_body()
-        topics = yield from self._topics_of()
+        topics = yield from self.topics_by_group()
         parts = (
             b'"dataVersion":%b' % version,
             b'"groupTopicMap":%b' % (yield from json_members(topics, msgspec.json.encode)),
@@ -258,8 +258,8 @@ class ConsumerOffsetManager:
         )
         return b"{%b}" % b",".join(parts)
 
-    def _topics_of(self) -> Steps[dict[str, list[Json]]]:
-        """Steps that collect the topics of each group."""
+    def topics_by_group(self) -> Steps[dict[str, list[Json]]]:
+        """Steps that collect the topics for which each group has offsets."""
         topics_of: dict[str, list[Json]] = {}
         for keys in in_parts(list(self.offset_table), STEP_ITEMS):
             for _, topic, group in self._pairs(keys):
@@ -275,7 +275,7 @@ class ConsumerOffsetManager:
     def encode_in_steps(self) -> Steps[bytes]:
         """Steps that encode `consumerOffset.json`; each step reads the offsets of its moment."""
         version = written(self.data_version, depth=1)
-        topics = yield from self._topics_of()
+        topics = yield from self.topics_by_group()
         tree = {
             "dataVersion": version,
             "groupTopicMap": (yield from written_in_steps(topics, _written_topics)),

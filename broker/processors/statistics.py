@@ -198,9 +198,10 @@ class StatisticsProcessor:
     ) -> Steps[RemotingCommand]:
         pieces: list[bytes] = []
         behind = in_flight = 0
+        topics_of = yield from self._offsets.topics_by_group()
         for group in list(self._groups.subscription_group_table):
             topics: list[bytes] = []
-            names = self._subscribed(group, self._offsets.which_topic_by_consumer(group))
+            names = self._subscribed(group, map(str, topics_of.get(group, ())))
             for name in sorted(names):
                 topic = self._topics.select(name)
                 if topic is None or (is_order and not topic.order):
