@@ -13,6 +13,7 @@ from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from .assembly import BrokerParts
 from .processors.added_properties import AddedProperties
+from .processors.broker_config import BrokerConfigProcessor
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
@@ -211,6 +212,9 @@ def _administering(parts: BrokerParts) -> list[Table]:
             offsets=tables.offsets,
             consumers=clients.consumers,
             producers=clients.producers,
+        ).processors,
+        BrokerConfigProcessor(
+            parts.config, store.config, started_ms=parts.seams.clock.wall_ms()
         ).processors,
         ReplicationProcessor(
             offsets=tables.offsets,

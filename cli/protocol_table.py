@@ -62,6 +62,7 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
             "always as with `useServerSideResetOffset=false`: the group's clients reset themselves"
         ),
+        RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
         RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that can change at run time",
         RequestCode.GET_ROUTEINFO_BY_TOPIC: "`clusterTest`: routes of another environment",

@@ -95,6 +95,23 @@ _ON_THE_NAME_SERVER = (
     ),
 )
 
+_CONFIGURATION = (
+    KnownBug(
+        requests=("26: *",),
+        paths=("body.*",),
+        ours_absent=True,
+        row="GET_BROKER_CONFIG tells the keys that trocket supports",
+        source="broker/processor/AdminBrokerProcessor.java getBrokerConfig",
+    ),
+    KnownBug(
+        requests=("26: *",),
+        paths=("body.*",),
+        theirs_absent=True,
+        row="GET_BROKER_CONFIG tells the keys that trocket supports",
+        source="broker/processor/AdminBrokerProcessor.java getBrokerConfig",
+    ),
+)
+
 _SENDING = (
     KnownBug(
         requests=("310: *", "10: *"),
@@ -351,6 +368,7 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
         source="remoting/protocol/RemotingCommand.java decodeCommandCustomHeader",
     ),
     *_ON_THE_NAME_SERVER,
+    *_CONFIGURATION,
     *_SENDING,
     *_PULLING,
     *_ADMINISTERING,

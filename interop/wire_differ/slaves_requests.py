@@ -15,7 +15,7 @@ from .builders import (
     send_fields,
     unique_key,
 )
-from .normalise import counts, data_versions, only, physical_offsets
+from .normalise import counts, data_versions, only, physical_offsets, place, without
 from .request import BodyKind, Request, Script
 from .sends_requests import PLACE, send
 
@@ -25,6 +25,16 @@ _CODES = (
     Code.GET_TIMER_METRICS,
     Code.GET_ALL_MESSAGE_REQUEST_MODE,
 )
+
+
+OWN_PLACES = ("bindAddress", "haListenPort", "listenPort", "storePathRootDir")
+"""Keys that say where one of the two brokers is."""
+
+OWN_VALUES = (
+    "storePathCommitLog", "mappedFileSizeCommitLog", "timerFlushIntervalMs",
+    "registerBrokerTimeoutMills",
+)  # fmt: skip
+"""Keys that the two brokers are started with, or whose default is another one in 4.9.7."""
 
 
 def slaves(header: SerializeType) -> Script:
@@ -55,6 +65,15 @@ def slaves(header: SerializeType) -> Script:
         normalisers=(counts("body.read_time_ms"), data_versions("body.version")),
         since="5.5.0",
     )
+    shown = partial(
+        Request,
+        code=Code.GET_BROKER_CONFIG,
+        body_kind=BodyKind.PROPERTIES,
+        normalisers=(
+            place("fields.version", *(f"body.{key}" for key in OWN_PLACES)),
+            *(without(key, "body") for key in OWN_VALUES),
+        ),
+    )
     steps = (
         create_topic(topic),
         create_group(group),
@@ -67,6 +86,8 @@ def slaves(header: SerializeType) -> Script:
         tables("modes of requests", Code.GET_ALL_MESSAGE_REQUEST_MODE),
         timers(name="how far timers are"),
         status(name="of a master without slaves"),
+        shown(name="the keys of the broker"),
+        shown(name="with a body that is no JSON", body=b"{", erroneous=True),
         # Servers ignore fields and body of such a request.
         *(tables("with a body that is no JSON", code, body=b"{", erroneous=True, since="5.5.0")
           for code in _CODES),
