@@ -96,6 +96,8 @@ class BrokerConfig(FilterPolicy):
       lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
+      use_server_side_reset_offset: whether 222 resets the offsets of a group on the broker, so that
+        they change without its clients, too; false: its connected clients reset themselves.
       notify_consumer_ids_changed_enable: whether groups are notified of members that join or leave.
       region_id, trace_on: sent to producers with each answer (MSG_REGION, TRACE_ON).
       register_broker_timeout_mills: for one registration with one name server.
@@ -156,6 +158,7 @@ class BrokerConfig(FilterPolicy):
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True
+    use_server_side_reset_offset: bool = True
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     register_broker_timeout_mills: int = setting(24_000, minimum=1)

@@ -6,8 +6,6 @@ as with RocketMQ.
 
 Java counterpart: broker/offset/ConsumerOffsetManager.java of 5.3.3; the file is that of 5.5.0
 (`groupTopicMap` and `pullOffsetTable` are not in older ones). Pure, but for the `save` it is given.
-Not done: resetOffsetTable, which a reset on the broker's side (useServerSideResetOffset) needs; 222
-resets through the clients.
 """
 
 from __future__ import annotations
@@ -53,6 +51,9 @@ class ConsumerOffsetManager:
 
     Attributes:
       file: the table's file.
+      reset_offset_table: offsets to which an administrator has set a group and which its next pull
+        is sent to; not saved, but `offset_table` has them, too. Offsets that clients commit
+        meanwhile are ignored.
       is_corrected: the file that was read had impossible numbers.
     """
 
@@ -66,6 +67,7 @@ class ConsumerOffsetManager:
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.offset_table: OffsetTable = {}
         self.pull_offset_table: OffsetTable = {}
+        self.reset_offset_table: OffsetTable = {}
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Record how far a group has consumed a queue.
@@ -134,6 +136,32 @@ class ConsumerOffsetManager:
         table = self.offset_table.get(f"{topic}@{group}")
         return -1 if table is None else table.get(queue_id, -1)
 
+    def assign_reset_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set a group to an offset, whatever its clients commit before their next pulls.
+
+        Source: ConsumerOffsetManager.assignResetOffset.
+        """
+        key = key_of(topic, group)
+        self.commit_by_key(key, queue_id, offset)
+        self.reset_offset_table.setdefault(key, {})[queue_id] = offset
+
+    def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a group has not pulled since its offset was set."""
+        return queue_id in self.reset_offset_table.get(key_of(topic, group), ())
+
+    def take_reset_offset(self, key: str, queue_id: int) -> int | None:
+        """The offset to which an administrator set a group, once; None: there is none.
+
+        Source: ConsumerOffsetManager.queryThenEraseResetOffset.
+        """
+        offsets = self.reset_offset_table.get(key)
+        if offsets is None:
+            return None
+        offset = offsets.pop(queue_id, None)
+        if not offsets:
+            del self.reset_offset_table[key]
+        return offset
+
     def commit_pull_by_key(self, key: str, queue_id: int, offset: int) -> None:
         """Record the offset of a group's last pull; the arguments are those of `commit_by_key`."""
         table = self.pull_offset_table.get(key)
@@ -185,7 +213,7 @@ class ConsumerOffsetManager:
         return [key for key in table if key.endswith(suffix)]
 
     def _remove(self, keys_of: Callable[[OffsetTable, str], list[str]], name: str) -> None:
-        for table in (self.offset_table, self.pull_offset_table):
+        for table in (self.offset_table, self.pull_offset_table, self.reset_offset_table):
             for key in keys_of(table, name):
                 logger.info("the offsets of %s are dropped: %s", key, table.pop(key))
                 self.file.is_dirty = True

@@ -176,6 +176,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             offsets=tables.offsets,
             topics=tables.topics,
             groups=tables.groups,
+            try_pulls=parts.pulls.hold_service.notify_messages,
         ).processors,
         TopicAdminProcessor(
             topics=tables.topics,

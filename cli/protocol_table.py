@@ -48,8 +48,8 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.PULL_MESSAGE: "lite topics",
         RequestCode.LITE_PULL_MESSAGE: "lite topics",
         RequestCode.QUERY_MESSAGE: "look-ups by tag (`indexType` T)",
-        RequestCode.QUERY_CONSUMER_OFFSET: "static topics; offsets reset on the server",
-        RequestCode.UPDATE_CONSUMER_OFFSET: "static topics; offsets reset on the server",
+        RequestCode.QUERY_CONSUMER_OFFSET: "static topics",
+        RequestCode.UPDATE_CONSUMER_OFFSET: "static topics",
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: "static topics; lite topics",
         RequestCode.GET_MAX_OFFSET: "static topics",
         RequestCode.GET_MIN_OFFSET: "static topics",
@@ -59,9 +59,6 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_TIMER_METRICS: "counts by topic: the answer has none",
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
         RequestCode.DELETE_TOPIC_IN_BROKER: "retry topics of pop consumers are not deleted",
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
-            "always as with `useServerSideResetOffset=false`: the group's clients reset themselves"
-        ),
         RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
         RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that can change at run time",

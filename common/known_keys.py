@@ -32,7 +32,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "idle": "is not needed here",
     "lite": "lite topics and LMQ are not there yet",
     "memory": "files are written with pwrite and mapped to be read; there is nothing to tune here",
-    "metrics": "metrics, statistics and traces are not there yet",
+    "metrics": "metrics are not there yet; the statistics that mqadmin shows need no setting",
     "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
     "other": "it is not there yet",
     "pop": "POP consumption is not there yet",
@@ -50,7 +50,6 @@ EFFECTS: Final[Mapping[str, str]] = {
 ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     "cold": ("SET_COMMITLOG_READ_MODE", "UPDATE_COLD_DATA_FLOW_CTR_CONFIG"),
     "lite": ("LITE_SUBSCRIPTION_CTL", "POP_LITE_MESSAGE"),
-    "metrics": ("VIEW_BROKER_STATS_DATA",),
     "pop": ("POP_MESSAGE", "ACK_MESSAGE"),
     "replication": ("CONTROLLER_REGISTER_BROKER", "CONTROLLER_ELECT_MASTER"),
     "rocksdb": ("EXPORT_ROCKSDB_CONFIG_TO_JSON",),

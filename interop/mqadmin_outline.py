@@ -34,6 +34,7 @@ _VOLATILE = tuple(
 )
 _MEMBERS = re.compile(r"\{(\w+=[^{}]*)\}")
 _NUMBER = re.compile(r"\d+")
+_SEPARATOR = re.compile(r" = | ?: ")
 _OWN = re.compile(
     r"(?i)(^|\s)(rmq_sys|%RETRY%(TOOLS|CID)|TBW102|TRANS_CHECK|SELF_TEST|OFFSET_MOVED|BenchmarkTest|SCHEDULE_"
     r"|TOOLS_CONSUMER|CID_|[\w-]+_REPLY_TOPIC)"
@@ -88,8 +89,8 @@ def failure(printed: str) -> str:
 
 
 def keys(lines: Sequence[str]) -> set[str]:
-    """The key of each `key = value` line; a line without " = " whole."""
-    return {line.partition(" = ")[0] for line in lines}
+    """The key of each `key = value` or `key : value` line; other lines whole."""
+    return {_SEPARATOR.split(line, 1)[0] for line in lines}
 
 
 def differences(expected: Sequence[str], got: Sequence[str]) -> list[str]:

@@ -33,6 +33,8 @@ class Command:
       own_topics: whether lines about internal topics and groups are ignored; brokers differ in
         which they have.
       enough: for a command that never ends, a pattern that ends it when its output matches.
+      other_keys: the place in the docs that says why ours prints other `key = value` lines, or
+        succeeds where mqadmin 4.x fails with Apache's 5.x.
       fewer_keys: the place in the docs that says why ours prints fewer `key = value` lines.
     """
 
@@ -45,6 +47,7 @@ class Command:
     numbers: bool = True
     own_topics: bool = False
     enough: str = ""
+    other_keys: str = ""
     fewer_keys: str = ""
 
     @property
@@ -60,16 +63,29 @@ class Command:
         return self.is_refused or (self.fails_when_old and version < NEW)
 
 
+OF_26 = "docs/quirks.md: GET_BROKER_CONFIG tells the keys that trocket supports"
+OF_28 = "docs/quirks.md: 28 has `brokerVersion` and `getTransferedTps`"
+
 QUERIES = (
-    Command("clusterList", (28, 106), fails_when_old=True, numbers=False),
+    Command("clusterList", (28, 106), fails_when_old=True, numbers=False, other_keys=OF_28),
     Command("topicList", (206,), own_topics=True),
     Command("topicRoute -t {topic}", (105,)),
     Command("topicClusterList -t {topic}", (105, 106)),
     Command("topicStatus -t {topic}", (105, 202)),
     Command("allocateMQ -t {topic} -i 127.0.0.1,127.0.0.2", (105,)),
-    Command("brokerStatus -b {broker}", (28,), numbers=False),
+    Command(
+        "brokerStatus -b {broker}",
+        (28,),
+        numbers=False,
+        other_keys=OF_28,
+    ),
     Command("brokerConsumeStats -b {broker}", (317,), own_topics=True),
-    Command("getBrokerConfig -b {broker}", (26,), numbers=False),
+    Command(
+        "getBrokerConfig -b {broker}",
+        (26,),
+        numbers=False,
+        other_keys=OF_26,
+    ),
     Command(
         "getNamesrvConfig",
         (319,),
@@ -156,8 +172,15 @@ ACCOUNTS = (
 
 EXPORTS = (
     Command("exportMetadata -c {cluster} -f {folder}", (21, 106, 201, 305)),
-    Command("exportConfigs -c {cluster} -f {folder}", (26, 106), fails_when_old=True),
-    Command("exportMetrics -c {cluster} -f {folder}", (26, 28, 106, 201), fails_when_old=True),
+    Command(
+        "exportConfigs -c {cluster} -f {folder}", (26, 106), fails_when_old=True, other_keys=OF_26
+    ),
+    Command(
+        "exportMetrics -c {cluster} -f {folder}",
+        (26, 28, 106, 201),
+        fails_when_old=True,
+        other_keys=OF_28,
+    ),
     Command("exportPopRecord -b {broker} -d true", (200056,), since=NEW),
 )
 

@@ -35,7 +35,7 @@ class BrokerConfigProcessor:
 
     def _show(self, request: RemotingCommand, _: Channel) -> Answer:
         """GET_BROKER_CONFIG 26: a line `key=value` for each key, sorted, as properties text."""
-        values = {"useTLS": "false"}  # mqadmin exportConfigs fails without it
+        values = {"useTLS": "false"}  # without it exportConfigs of mqadmin 4.9 fails
         for config in self._configs:
             values.update(to_properties(config))
         body = "".join(f"{key}={value}\n" for key, value in sorted(values.items())).encode()

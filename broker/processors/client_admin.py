@@ -8,7 +8,7 @@ Java counterpart: AdminBrokerProcessor, Broker2Client.resetOffset of 5.3.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from ...remoting import fastjson
@@ -18,6 +18,7 @@ from ...remoting.bodies import (
     GroupList,
     MessageQueue,
     ProducerConnection,
+    TopicConfig,
 )
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
@@ -44,6 +45,7 @@ from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
 from ...store.status import BoundaryType
+from ..admission import may_commit_offset, own_offsets
 from ..client_channel_info import ClientChannelInfo
 from ..config import BrokerConfig
 from ..consumer_manager import ConsumerManager
@@ -65,6 +67,7 @@ class ClientAdminProcessor:
       config: the broker's.
       store: already loaded.
       consumers, producers, offsets, topics, groups: the broker's tables.
+      try_pulls: tries the held pulls of queues again.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class ClientAdminProcessor:
         offsets: ConsumerOffsetManager,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
+        try_pulls: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self._config = config
         self._store = store
@@ -85,6 +89,7 @@ class ClientAdminProcessor:
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
+        self._try_pulls = try_pulls
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producer_connections,
@@ -183,12 +188,71 @@ class ClientAdminProcessor:
     # ---- offsets -------------------------------------------------------------------------
 
     def _reset_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Have a group's clients continue at other offsets, which they commit themselves.
-
-        Source: Broker2Client.resetOffset.
-        """
-        header = decode(ResetOffsetRequestHeader, request.ext_fields)
+        """Set a group's offsets here, or have its clients do it and commit them."""
+        header = decode(ResetQueueOffsetRequestHeader, request.ext_fields)
         logger.info("%s resets the offsets of %s", channel.remote_address, header)
+        if self._config.use_server_side_reset_offset:
+            return self._reset_here(request, header)
+        return self._reset_by_clients(request, header)
+
+    def _reset_here(
+        self, request: RemotingCommand, header: ResetQueueOffsetRequestHeader
+    ) -> Answer:
+        """Source: AdminBrokerProcessor.resetOffsetInner."""
+        name, group, store = header.topic, header.group, self._store
+        if store.is_slave:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+        topic = self._topics.select(name)
+        if topic is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {name} does not exist")
+        if not self._groups.contains(group):
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
+            )
+        if not may_commit_offset(group):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
+        if header.queue_id < 0:
+            wanted = {
+                queue_id: self._wanted(header, queue_id)
+                for queue_id in range(topic.read_queue_nums)
+            }
+        elif header.offset is None or header.offset == -1:
+            self._check_queue(topic, header.queue_id)
+            wanted = {header.queue_id: self._wanted(header, header.queue_id)}
+        else:
+            self._check_queue(topic, header.queue_id)
+            begin = max(store.min_offset(name, header.queue_id), 0)
+            end = store.max_offset(name, header.queue_id)
+            # RocketMQ accepts one more, which would hide the next message.
+            if not begin <= header.offset <= end:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {header.offset} not in consume queue range [{begin}-{end}]",
+                )
+            wanted = {header.queue_id: header.offset}
+        for queue_id, offset in wanted.items():
+            self._offsets.assign_reset_offset(group, name, queue_id, offset)
+        self._try_pulls([(name, queue_id) for queue_id in wanted])
+        table = {
+            MessageQueue(name, self._config.broker_name, queue_id): offset
+            for queue_id, offset in wanted.items()
+        }
+        return request.answer(body=fastjson.dumps({"offsetTable": table}))
+
+    @staticmethod
+    def _check_queue(topic: TopicConfig, queue_id: int) -> None:
+        """Raises: RequestRefused: INVALID_PARAMETER: the topic does not have this queue."""
+        if queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
+            )
+
+    def _reset_by_clients(
+        self, request: RemotingCommand, header: ResetQueueOffsetRequestHeader
+    ) -> Answer:
+        """Source: Broker2Client.resetOffset."""
         topic = self._topics.topic_config_table.get(header.topic)
         if topic is None:
             raise RequestRefused(
@@ -228,14 +292,17 @@ class ClientAdminProcessor:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist"
             )
-        if header.timestamp == -1:
-            wanted = self._store.max_offset(header.topic, queue_id)
-        else:
-            wanted = self._store.offset_by_time(
-                header.topic, queue_id, header.timestamp, BoundaryType.LOWER
-            )
-        wanted = max(wanted, 0)
+        wanted = self._wanted(header, queue_id)
         return wanted if header.is_force or wanted < known else known
+
+    def _wanted(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        """The offset that the request's time stands for; -1 is the queue's end."""
+        if header.timestamp == -1:
+            return self._store.max_offset(header.topic, queue_id)
+        offset = self._store.offset_by_time(
+            header.topic, queue_id, header.timestamp, BoundaryType.LOWER
+        )
+        return max(offset, 0)
 
 
 def _connections(clients: Iterable[ClientChannelInfo]) -> list[Connection]:

@@ -2,7 +2,7 @@
 QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15).
 
 Java counterpart: broker/processor/ConsumerManageProcessor.java of 5.3.3. Pure.
-Not done: static topics; offsets that an administrator has reset on the server (222).
+Not done: static topics.
 """
 
 from __future__ import annotations
@@ -135,6 +135,10 @@ class ConsumerManageProcessor:
             return request.answer(
                 ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", ext_fields={}
             )
+        if self._offsets.has_offset_reset(group, topic, queue_id):
+            # The consumer does not know yet; its next pull tells it.
+            remark = "Offset has been previously reset"
+            return request.answer(ResponseCode.SUCCESS, remark, ext_fields={})
         # RocketMQ accepts any queue id and offset, so its table grows without bound. A queue that
         # the topic had until recently is still consumed to its end.
         end = self._store.max_offset(topic, queue_id)

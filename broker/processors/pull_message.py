@@ -138,14 +138,14 @@ class PullMessageProcessor:
         stats: BrokerStatsManager,
     ) -> None:
         self._config = config
-        self._filters = filters
-        self._bit_maps = bit_maps
+        self._filters, self._bit_maps = filters, bit_maps
         self._store = store
         self._stats = stats
         self._ends_at = store.reader.ends_at
         self._topic_table = topics.topic_config_table
         self._group_table = groups.subscription_group_table
         self._offsets = offsets
+        self._resets = offsets.reset_offset_table
         self._now_s = now_s
         self._checks = PullChecks(
             config, topics=topics, groups=groups, consumers=consumers, filters=filters
@@ -226,6 +226,8 @@ class PullMessageProcessor:
         pull = Pull(
             channel, request.opaque, request.serialize_type, terms, queue_id, queue_offset, selector
         )
+        if self._resets and self._answer_reset(pull):
+            return
         result = None
         if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
             next_offset = end = queue_offset  # nearly always: the consumer has kept up
@@ -252,6 +254,25 @@ class PullMessageProcessor:
                 self._stats.count_misses(1)
                 return
         self._answer(pull, self._get_or_refuse(pull) if result is None else result)
+
+    def _answer_reset(self, pull: Pull) -> bool:
+        """Send a pull to the offset that an administrator has set; return whether there is one.
+
+        What the pull commits is from before and is ignored.
+        Source: PullMessageProcessor.processRequest, GetMessageStatus.OFFSET_RESET.
+        """
+        terms, queue_id = pull.terms, pull.queue_id
+        offset = self._offsets.take_reset_offset(terms.offset_key, queue_id)
+        if offset is None:
+            return False
+        fields = {
+            "nextBeginOffset": str(offset),
+            "minOffset": str(max(self._store.min_offset(terms.topic, queue_id), 0)),
+            "maxOffset": str(self._store.max_offset(terms.topic, queue_id)),
+            "suggestWhichBrokerId": "0",
+        }
+        pull.channel.write(encode(pull.answer(_MOVED, "OFFSET_RESET", fields)))
+        return True
 
     def _get_or_refuse(self, pull: Pull) -> GetMessageResult:
         """Read for a pull that has just come. Raises: RequestRefused: it cannot be read."""
@@ -298,6 +319,8 @@ class PullMessageProcessor:
     def _resume(self, held: HeldPull, over: bool) -> bool:
         """Try a held pull again; return whether it was answered."""
         pull = held.pull
+        if self._resets and self._answer_reset(pull):
+            return True
         try:
             result = self._get(pull)
         except StoreError as error:

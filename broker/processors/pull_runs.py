@@ -203,6 +203,7 @@ class PullRunProcessor:
             or (pulls.commits and not pulls.may_commit)
             or not self._holds
             or self._replication.has_master
+            or pulls.terms.offset_key in self._offsets.reset_offset_table
         ):
             return None
         if not pulls.is_unfiltered:

@@ -85,14 +85,14 @@ class QueueTimeSpan(Body):
     """A group's progress in one queue, in times. All are store times in milliseconds.
 
     Attributes:
-      message_queue: the queue.
+      message_queue: the queue; None: only in a body without it.
       min_time_stamp, max_time_stamp: of its first and its last message; -1: it is empty.
       consume_time_stamp: of the last consumed message.
       delay_time: the age of the next message to consume; 0: all are consumed.
     Source: RocketMQ 5.5.0 QueueTimeSpan.
     """
 
-    message_queue: MessageQueue
+    message_queue: MessageQueue | None = None
     min_time_stamp: Int64 = 0
     max_time_stamp: Int64 = 0
     consume_time_stamp: Int64 = 0
@@ -168,42 +168,3 @@ class QueryCorrectionOffsetBody(Body):
     """Answer to QUERY_CORRECTION_OFFSET (308): offset by queue id."""
 
     correction_offsets: dict[int, Int64] = msgspec.field(default_factory=dict)
-
-
-class ConsumeQueueData(Body):
-    """One unit of a consume queue.
-
-    Attributes:
-      physic_offset, physic_size: the place of the record in the log, in bytes.
-      tags_code: hash code of the tag, or the address of an extension.
-      extend_data_json: the extension as JSON; None: there is none.
-      bit_map: the filters that the message satisfies, as text; None: unknown.
-      eval: the group's filter matches.
-      msg: why there is no extension; None: nothing is missing.
-    Source: RocketMQ 5.5.0 ConsumeQueueData.
-    """
-
-    physic_offset: Int64
-    physic_size: Int32
-    tags_code: Int64
-    extend_data_json: str | None = None
-    bit_map: str | None = None
-    eval: bool = False
-    msg: str | None = None
-
-
-class QueryConsumeQueueResponseBody(Body):
-    """Answer to QUERY_CONSUME_QUEUE (321).
-
-    Attributes:
-      subscription_data, filter_data: of the group that the request names; None: it names none.
-      queue_data: the units; None: there is none at the index.
-      max_queue_index, min_queue_index: the queue's offsets.
-    Source: RocketMQ 5.5.0 QueryConsumeQueueResponseBody.
-    """
-
-    subscription_data: SubscriptionData | None = None
-    filter_data: str | None = None
-    queue_data: list[ConsumeQueueData] | None = None
-    max_queue_index: Int64 = 0
-    min_queue_index: Int64 = 0

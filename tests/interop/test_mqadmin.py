@@ -55,6 +55,7 @@ def test_an_outline_has_no_times_rates_addresses_or_ids() -> None:
     rough = replace(command, numbers=False)
     assert outline(STATUS, rough, {}) == outline(STATUS.replace(" 8 ", " 7 "), rough, {})
     assert differences(lines, lines[:-1]) == ["- Topic Put TPS: RATE"]
+    assert keys(["a = 1", "b : 2", "c: 3", "d e"]) == {"a", "b", "c", "d e"}
     place = "MSGID: 7F000001000018B4AAC2000000000001 127.0.0.1:4711 1700000000000 commitLogOffset=9"
     assert outline(place, command, {}) == ["MSGID: ID CLIENT LONG commitLogOffset= PLACE"]
 

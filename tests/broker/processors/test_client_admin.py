@@ -19,7 +19,7 @@ from trocket.remoting.bodies import (
 )
 from trocket.remoting.codec import RemotingCommand
 
-from ..embedded import START_MS, embedded_broker, send_fields
+from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
 
 HEARTBEAT, SEND, RESET_CLIENT = 34, 310, 220
 CONSUMERS, PRODUCERS, RESET, CONSUMED_BY, RUNNING_INFO, DIRECTLY = 203, 204, 222, 300, 307, 309
@@ -170,7 +170,7 @@ async def test_a_client_that_does_not_answer_or_disconnects_is_reported(autojump
 async def test_a_groups_clients_get_their_new_offsets(timestamp, force, offset, autojump_clock):
     seen: list[RemotingCommand] = []
     async with (
-        embedded_broker(default_topic_queue_nums=1) as broker,
+        embedded_broker(default_topic_queue_nums=1, use_server_side_reset_offset=False) as broker,
         trio.open_nursery() as nursery,
     ):
         admin = await broker.connect()
@@ -204,7 +204,9 @@ async def test_a_groups_clients_get_their_new_offsets(timestamp, force, offset, 
     ],
 )
 async def test_offsets_that_cannot_be_reset_are_refused(changed, code, remark, autojump_clock):
-    async with embedded_broker(default_topic_queue_nums=1) as broker:
+    async with embedded_broker(
+        default_topic_queue_nums=1, use_server_side_reset_offset=False
+    ) as broker:
         admin = await broker.connect()
         await admin.ask(SEND, send_fields(), b"x")
         broker.controller.offsets.commit_offset("CG", "T", 0, 1)
@@ -212,6 +214,104 @@ async def test_offsets_that_cannot_be_reset_are_refused(changed, code, remark, a
         answer = await admin.ask(RESET, fields)
         assert answer.code == code
         assert remark in answer.remark
+
+
+async def reset(admin, **fields):
+    """The answer to a reset of group CG in topic T on the broker."""
+    who = {"group": "CG", "topic": "T", "timestamp": -1, "isForce": "true"}
+    return await admin.ask(RESET, who | fields)
+
+
+async def five_messages(broker):
+    """An administrator; topic T has five messages, one each second, and CG consumed three."""
+    admin = await broker.connect()
+    for number in range(5):
+        await trio.sleep_until(number)
+        assert (await admin.ask(SEND, send_fields(), b"%d" % number)).code == 0
+    assert (await admin.ask(200, {}, b'{"groupName":"CG"}')).code == 0
+    place = {"consumerGroup": "CG", "topic": "T", "queueId": 0}
+    assert (await admin.ask(15, {**place, "commitOffset": 3})).code == 0
+    return admin, place
+
+
+@pytest.mark.parametrize(
+    ("fields", "offset"),
+    [
+        ({"timestamp": START_MS + 2_000}, 2),
+        ({}, 5),
+        ({"queueId": 0, "offset": 1}, 1),
+        ({"queueId": 0, "offset": -1, "timestamp": 0}, 0),
+    ],
+)
+async def test_the_broker_resets_the_offsets_of_a_group(fields, offset, autojump_clock):
+    async with embedded_broker(default_topic_queue_nums=1) as broker:
+        admin, place = await five_messages(broker)
+        answer = await reset(admin, **fields)
+        assert answer.code == 0
+        assert fastjson.loads(answer.body) == fastjson.loads(
+            b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:%d}}' % offset
+        )
+        # What a member commits before it knows is ignored.
+        answer = await admin.ask(15, {**place, "commitOffset": 4})
+        assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
+        assert (await admin.ask(14, place)).ext_fields["offset"] == str(offset)
+        # A pull is sent to the new offset, once, whatever it commits.
+        pull = pull_fields(queueOffset=4, sysFlag=1 | 4, commitOffset=4)
+        answer = await admin.ask(11, pull)
+        assert (answer.code, answer.remark) == (21, "OFFSET_RESET")
+        assert answer.ext_fields["nextBeginOffset"] == str(offset)
+        assert (await admin.ask(14, place)).ext_fields["offset"] == str(offset)
+        assert (await admin.ask(11, pull)).code == 0
+        assert (await admin.ask(15, {**place, "commitOffset": 4})).remark is None
+
+
+async def test_a_held_pull_is_sent_to_the_new_offset_at_once(autojump_clock):
+    async with embedded_broker(default_topic_queue_nums=1) as broker, trio.open_nursery() as tasks:
+        admin, _ = await five_messages(broker)
+        consumer = await broker.connect()
+        answers: list[RemotingCommand] = []
+
+        async def pull():
+            answers.append(await consumer.ask(11, pull_fields(queueOffset=5)))
+
+        tasks.start_soon(pull)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == []
+        before_s = trio.current_time()
+        assert (await reset(admin, queueId=0, offset=2)).code == 0
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.current_time() == before_s
+        (answer,) = answers
+        assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (21, "2")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "remark"),
+    [
+        ({"topic": "U"}, 17, "Topic U does not exist"),
+        ({"group": "G"}, 26, "Group G does not exist"),
+        ({"queueId": 0, "offset": 6}, 1, "Target offset 6 not in consume queue range [0-5]"),
+        ({"queueId": 0, "offset": -2}, 1, "Target offset -2 not in consume queue range [0-5]"),
+        ({"queueId": 7, "offset": 0}, 29, "queueId[7] is illegal"),
+    ],
+)
+async def test_wrong_resets_change_nothing(fields, code, remark, autojump_clock):
+    async with embedded_broker(
+        default_topic_queue_nums=1, auto_create_subscription_group=False
+    ) as broker:
+        admin, place = await five_messages(broker)
+        answer = await reset(admin, **fields)
+        assert answer.code == code
+        assert remark in answer.remark
+        assert (await admin.ask(14, place)).ext_fields["offset"] == "3"
+
+
+async def test_a_deleted_topic_takes_its_resets_with_it(autojump_clock):
+    async with embedded_broker(default_topic_queue_nums=1) as broker:
+        admin, _ = await five_messages(broker)
+        assert (await reset(admin)).code == 0
+        assert (await admin.ask(215, {"topic": "T"})).code == 0
+        assert broker.controller.offsets.reset_offset_table == {}
 
 
 def test_the_answers_are_what_javas_fastjson_reads():

@@ -15,8 +15,9 @@ from trocket.client import (
     PullConsumer,
     PushConsumer,
 )
+from trocket.testing import Broker
 
-from .conftest import Do, send, until
+from .conftest import Do, is_there, run, send, until
 
 
 def test_offsets_has_the_range_of_each_queue(do: Do) -> None:
@@ -106,11 +107,10 @@ def test_running_consumers_get_the_reset_offsets(do: Do) -> None:
                 return queue in consumer.queues
 
             await until(has_the_queue)
-            with pytest.raises(ConfigurationError, match="stop them first"):
-                await admin.reset_offset("g", "T", offsets={queue: 0})
-            assert [
-                (r.before, r.after) for r in await admin.reset_offset("g", "T", to="begin")
-            ] == [(3, 0)]
+            (moved,) = await admin.reset_offset("g", "T", offsets={queue: 1})
+            assert (moved.before, moved.after) == (3, 1)
+            assert [(await consumer.receive()).text for _ in range(2)] == ["b", "c"]
+            assert [r.after for r in await admin.reset_offset("g", "T", to="begin")] == [0]
             assert [(await consumer.receive()).text for _ in range(3)] == ["a", "b", "c"]
 
     do(verb)
@@ -136,3 +136,17 @@ def test_a_reset_that_makes_no_sense_is_refused(
             await admin.reset_offset("g", "T", **options)
 
     do_once(verb)
+
+
+def test_single_offsets_need_a_broker_that_resets_or_no_consumers() -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("T", 1)
+        await send(admin, "T", *"abc")
+        await admin.create_group("g")
+        async with PushConsumer(admin.client, group="g", subscriptions={"T": "*"}) as consumer:
+            await until(lambda: is_there(consumer))
+            with pytest.raises(ConfigurationError, match="stop them first"):
+                await admin.reset_offset("g", "T", offsets={MessageQueue("T", "broker-a", 0): 0})
+
+    with Broker(config={"useServerSideResetOffset": "false"}) as broker:
+        run(broker, "trio", verb)
