@@ -14,6 +14,7 @@ from ..remoting.request_codes import RequestCode
 from .assembly import BrokerParts
 from .processors.added_properties import AddedProperties
 from .processors.broker_config import BrokerConfigProcessor
+from .processors.cleaning import CleaningProcessor
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
 from .processors.consumer_manage import ConsumerManageProcessor
@@ -198,6 +199,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             offsets=tables.offsets,
             consumers=clients.consumers,
         ).processors,
+        CleaningProcessor(store, tables.topics).processors,
         RuntimeInfoProcessor(
             parts.config,
             store,

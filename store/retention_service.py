@@ -142,7 +142,8 @@ class Retention:
             self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
-        if not (space.reclaim or space.clean or is_due(hour, config)):
+        by_hand = self._store.activity.cleaning.take_pass()
+        if not (space.reclaim or space.clean or by_hand or is_due(hour, config)):
             return []
         vouched = self._store.checkpoints.current.dispatched_offset
         bases = list(self._log.files)
@@ -151,7 +152,9 @@ class Retention:
             if after > vouched:
                 break
             files.append(LogFileFacts(base, await self._newest(base, after, in_thread)))
-        chosen = partial(choose, files, now_ms=now_ms, hour=hour, space=space, config=config)
+        chosen = partial(
+            choose, files, now_ms=now_ms, hour=hour, space=space, config=config, by_hand=by_hand
+        )
         if doubt and chosen(doubt="") != chosen(doubt=doubt):
             self._warn_once("doubt", f"expired commit log files are kept: {doubt}")
         elif space.clean and not chosen(doubt=doubt):

@@ -202,4 +202,4 @@ async def _retention(store: MessageStore) -> None:
             if str(error) != failing:
                 logger.error("retention failed and is tried again at its next pass: %s", error)
             failing = str(error)
-        await trio.sleep(store.config.clean_resource_interval / 1000)
+        await store.activity.cleaning.wait(store.config.clean_resource_interval / 1000)

@@ -206,5 +206,23 @@ def look_ups(header: SerializeType) -> Script:
     return Script("group look-ups", header, steps)
 
 
-SCRIPTS = (statistics, look_ups)
+def cleaning(header: SerializeType) -> Script:
+    """Deletion of what has expired, and of queues of unknown topics: there are none."""
+    names = Names("cleaning", header)
+    steps: tuple[Step, ...] = (
+        create_topic(names("topic")),
+        *(
+            Request(name, code, fields, erroneous=bool(fields))
+            for code in (
+                Code.CLEAN_EXPIRED_CONSUMEQUEUE,
+                Code.CLEAN_UNUSED_TOPIC,
+                Code.DELETE_EXPIRED_COMMITLOG,
+            )
+            for name, fields in (("at once", {}), UNREAD_FIELD)
+        ),
+    )
+    return Script("cleaning", header, steps)
+
+
+SCRIPTS = (statistics, look_ups, cleaning)
 """Each creates a script for one kind of header."""

@@ -69,6 +69,7 @@ def choose(
     doubt: str,
     space: SpaceDecision,
     config: MessageStoreConfig,
+    by_hand: bool = False,
 ) -> list[Deletion]:
     """The files to delete now: the oldest ones, without a gap.
 
@@ -78,11 +79,13 @@ def choose(
       hour: 0 to 23, local time.
       doubt: why the wall clock is not trusted; "": it is.
       space: the actions against a full disk.
+      by_hand: an operator wants expired files to be deleted at any hour.
 
     Source: RocketMQ 5.3.3 CleanCommitLogService.deleteExpiredFiles, MappedFileQueue
       deleteExpiredFileByTime.
     """
-    may_expire = not doubt and (is_due(hour, config) or bool(space.reclaim or space.clean))
+    is_time = by_hand or is_due(hour, config) or bool(space.reclaim or space.clean)
+    may_expire = is_time and not doubt
     forced = bool(space.clean) and config.clean_file_forcibly_enable
     expired_before_ms = now_ms - config.file_reserved_time * HOUR_MS
     chosen: list[Deletion] = []

@@ -1,10 +1,12 @@
-"""A signal that the log has grown, for services that rest while nothing happens."""
+"""Signals for the services of a store: the log has grown, an operator asks for a cleaning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import trio
+
+from ..retention.cleaning_requests import CleaningRequests
 
 
 class Activity:
@@ -13,14 +15,16 @@ class Activity:
     A commit pays two comparisons for it: the services that rest create the next event.
 
     Attributes:
+      cleaning: an operator's requests to the retention service.
       listeners: called within the commit or after the fsync, before its messages are visible; they
         must be quick and must not raise.
     """
 
-    __slots__ = ("_event", "listeners")
+    __slots__ = ("_event", "cleaning", "listeners")
 
     def __init__(self) -> None:
         self._event = trio.Event()
+        self.cleaning = CleaningRequests()
         self.listeners: list[Callable[[], None]] = []
 
     def signal(self) -> None:
