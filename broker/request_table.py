@@ -24,6 +24,7 @@ from .processors.group_admin import GroupAdminProcessor
 from .processors.group_look_ups import GroupLookUpProcessor
 from .processors.lock import LockProcessor
 from .processors.pull_runs import PULL_CODES
+from .processors.query_consume_queue import QueryConsumeQueueProcessor
 from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
@@ -200,6 +201,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             consumers=clients.consumers,
         ).processors,
         CleaningProcessor(store, tables.topics).processors,
+        QueryConsumeQueueProcessor(store, clients.consumers).processors,
         RuntimeInfoProcessor(
             parts.config,
             store,

@@ -59,6 +59,7 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_TIMER_METRICS: "counts by topic: the answer has none",
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
         RequestCode.DELETE_TOPIC_IN_BROKER: "retry topics of pop consumers are not deleted",
+        RequestCode.QUERY_CONSUME_QUEUE: "extensions of units, and whether filters match them",
         RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
         RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that can change at run time",

@@ -18,7 +18,19 @@ from .builders import (
     send_fields,
     unique_key,
 )
-from .normalise import clock, counts, forms, offset_ids, only, place, rates, unordered, without
+from .normalise import (
+    clock,
+    counts,
+    forms,
+    offset_ids,
+    only,
+    physical_offsets,
+    place,
+    rates,
+    sizes,
+    unordered,
+    without,
+)
 from .request import BodyKind, FieldValue, Request, Script, Step
 
 RUNTIME_FORMS = (
@@ -87,6 +99,7 @@ def statistics(header: SerializeType) -> Script:
                   for name in ("min", "max", "consume")),
              )),
         *_of_all_groups(group),
+        *_units(names, topic),
         json(name="stored messages", code=Code.VIEW_BROKER_STATS_DATA,
              fields={"statsName": "TOPIC_PUT_NUMS", "statsKey": topic},
              normalisers=(rates("body.*.*"),)),
@@ -101,6 +114,27 @@ def statistics(header: SerializeType) -> Script:
         *_refused(names, mine),
     )  # fmt: skip
     return Script("statistics", header, steps)
+
+
+def _units(names: Names, topic: str) -> tuple[Request, ...]:
+    """The units of a queue with two messages."""
+    query = partial(
+        Request, code=Code.QUERY_CONSUME_QUEUE, body_kind=BodyKind.JSON,
+        normalisers=(
+            physical_offsets("body.queueData.*.physicOffset"),
+            sizes("body.queueData.*.physicSize"),
+        ),
+    )  # fmt: skip
+    queue: dict[str, FieldValue] = {"topic": topic, "queueId": 0, "index": 0, "count": 10}
+    return (
+        query(name="two messages", fields=queue),
+        query(name="the second message", fields={**queue, "index": 1, "count": 1}),
+        query(name="of a group that is not connected",
+              fields={**queue, "consumerGroup": names("group")}),
+        query(name="past the end", fields={**queue, "index": 9}, erroneous=True,
+              body_kind=BodyKind.BYTES, normalisers=()),
+        refused("without a queue", Code.QUERY_CONSUME_QUEUE, {"topic": topic}),
+    )  # fmt: skip
 
 
 def _of_all_groups(group: str) -> tuple[Request, ...]:

@@ -168,3 +168,37 @@ class QueryCorrectionOffsetBody(Body):
     """Answer to QUERY_CORRECTION_OFFSET (308): offset by queue id."""
 
     correction_offsets: dict[int, Int64] = msgspec.field(default_factory=dict)
+
+
+class ConsumeQueueData(Body):
+    """One unit of a consume queue.
+
+    Attributes:
+      physic_offset, physic_size: the place of the record in the log, in bytes.
+      tags_code: hash code of the tag, or the address of an extension.
+    Source: RocketMQ 5.5.0 ConsumeQueueData.
+    """
+
+    physic_offset: Int64 = 0
+    physic_size: Int32 = 0
+    tags_code: Int64 = 0
+    eval: bool = False
+
+
+class QueryConsumeQueueResponseBody(Body):
+    """Answer to QUERY_CONSUME_QUEUE (321).
+
+    Attributes:
+      subscription_data: that of the group that the request names; None: it names none, or the
+        group does not subscribe to the topic.
+      filter_data: the group's expression; None: the request names no group.
+      queue_data: the units.
+      max_queue_index, min_queue_index: the queue's offsets.
+    Source: RocketMQ 5.5.0 QueryConsumeQueueResponseBody.
+    """
+
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+    queue_data: list[ConsumeQueueData] = msgspec.field(default_factory=list)
+    max_queue_index: Int64 = 0
+    min_queue_index: Int64 = 0

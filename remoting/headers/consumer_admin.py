@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .base import Header, RpcRequestHeader, TopicRequestHeader
 from .consumer import ResetOffsetRequestHeader
-from .fields import PullOffset, QueueIdOrAny
+from .fields import AskedQueueId, MessageCount, PullOffset, QueueIdOrAny
 
 
 class ResetQueueOffsetRequestHeader(ResetOffsetRequestHeader, frozen=True, kw_only=True):
@@ -126,6 +126,23 @@ class CloneGroupOffsetRequestHeader(RpcRequestHeader, frozen=True, kw_only=True)
     dest_group: str
     topic: str | None = None
     offline: bool | None = None
+
+
+class QueryConsumeQueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of QUERY_CONSUME_QUEUE (321).
+
+    Attributes:
+      topic, queue_id: the queue.
+      index: the first queue offset.
+      count: units, at most.
+      consumer_group: also look for the subscription of this group; None: do not.
+    """
+
+    topic: str
+    queue_id: AskedQueueId
+    index: PullOffset
+    count: MessageCount
+    consumer_group: str | None = None
 
 
 class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
