@@ -39,7 +39,7 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import Steps, answer_of
+from ...remoting.steps import STEP_ITEMS, Steps, answer_of
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..consumer_manager import ConsumerManager
@@ -199,7 +199,9 @@ class StatisticsProcessor:
         pieces: list[bytes] = []
         behind = in_flight = 0
         topics_of = yield from self._offsets.topics_by_group()
-        for group in list(self._groups.subscription_group_table):
+        for number, group in enumerate(list(self._groups.subscription_group_table)):
+            if number % STEP_ITEMS == STEP_ITEMS - 1:
+                yield
             topics: list[bytes] = []
             names = self._subscribed(group, map(str, topics_of.get(group, ())))
             for name in sorted(names):
