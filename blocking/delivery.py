@@ -11,7 +11,7 @@ from ..client import process
 from ..client.core.in_flight import DeliveryState, InFlight
 from ..client.errors import ClosedError, ForkedError
 from ..client.message import Message, SendResult
-from .loop_thread import WAIT_S, Waiter
+from .loop_thread import Waiter, longest_wait_s
 
 PART: Final = 4
 """A thread that waits for room resumes when this part (1/PART) of the buffer is free."""
@@ -147,4 +147,4 @@ class SendBuffer:
     def _wait_until(self, is_there: Callable[[], bool]) -> None:
         while not is_there():
             self._is_wanted = True
-            self._condition.wait(WAIT_S)
+            self._condition.wait(longest_wait_s())

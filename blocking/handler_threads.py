@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
 from ..client.push_options import RetryLater
-from .loop_thread import WAIT_S
+from .loop_thread import longest_wait_s
 from .message_buffer import MessageBuffer
 from .pushed_message import PushedMessage
 
@@ -89,7 +89,7 @@ class HandlerThreads:
                     self._late.add(number)
                     late.append(message)
             if not late:
-                self._condition.wait(min(wait_s, WAIT_S))
+                self._condition.wait(min(wait_s, longest_wait_s()))
         for message in late:
             error = HandlerTimeoutError(message.message_id, self._timeout_s)
             logger.error("%s; the message will be redelivered", error)

@@ -38,8 +38,10 @@ T = TypeVar("T")
 EXIT_TIMEOUT_S: Final = 5.0
 """Longest time that the interpreter's exit waits for objects that were not closed."""
 
-WAIT_S: Final = 0.1 if sys.platform == "win32" else threading.TIMEOUT_MAX
-"""Longest single wait for a lock: on Windows, Ctrl-C does not interrupt such a wait."""
+WAIT_S: Final = 0.1 if sys.platform == "win32" else 1.0
+"""Longest single wait for a lock in a thread that may run signal handlers. A signal does not
+interrupt such a wait on Windows, nor elsewhere if it comes just before the wait or in another
+thread: Python calls its handler when the wait ends."""
 
 Post = tuple["Waiter[Any] | None", Callable[..., object], tuple[Any, ...]]
 
@@ -115,16 +117,18 @@ def acquire(lock: threading.Lock, timeout_s: float | None) -> bool:
 
     Returns: False if it was not released in time.
     """
-    if sys.platform != "win32":
-        if timeout_s is None:
-            return lock.acquire()
-        return lock.acquire(timeout=min(max(timeout_s, 0), WAIT_S))
     left_s = threading.TIMEOUT_MAX if timeout_s is None else max(timeout_s, 0)
     while not lock.acquire(timeout=min(left_s, WAIT_S)):
         left_s -= WAIT_S
         if left_s <= 0:
             return False
     return True
+
+
+def longest_wait_s() -> float:
+    """The longest single wait of this thread, in seconds: only the main thread handles signals."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return WAIT_S if is_main else threading.TIMEOUT_MAX
 
 
 class LoopThread:

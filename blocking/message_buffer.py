@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from ..client.errors import ClosedError
-from .loop_thread import WAIT_S
+from .loop_thread import longest_wait_s
 
 T = TypeVar("T")
 
@@ -68,7 +68,9 @@ class MessageBuffer(Generic[T]):
                 if self.is_closed:
                     raise ClosedError("the consumer was stopped")
                 self._fetch_once()
-                left_s = WAIT_S if due_s is None else min(due_s - time.monotonic(), WAIT_S)
+                left_s = longest_wait_s()
+                if due_s is not None:
+                    left_s = min(left_s, due_s - time.monotonic())
                 if left_s <= 0:
                     return None
                 self._waiting += 1

@@ -222,14 +222,20 @@ def test_interceptors_see_the_callers_context(broker: Broker, topic: str) -> Non
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="no pthread_kill on Windows")
 
 
-def interrupt_when(condition: Callable[[], object]) -> None:
-    """Ctrl-C for the main thread, once something is the case."""
+def interrupt_when(condition: Callable[[], object], *, does_break_in: bool = True) -> None:
+    """Ctrl-C, once something is the case.
+
+    Args:
+      does_break_in: the main thread gets the signal; else another thread, as far as the system is
+        concerned, so that it ends no wait of the main thread.
+    """
     main = threading.main_thread().ident
     assert main is not None
 
     def work() -> None:
         wait_until(condition)
-        signal.pthread_kill(main, signal.SIGINT)
+        receiver = main if does_break_in else threading.get_ident()
+        signal.pthread_kill(receiver, signal.SIGINT)
 
     threading.Thread(target=work, daemon=True).start()
 
@@ -240,6 +246,38 @@ def test_ctrl_c_breaks_into_a_call_and_cancels_it(null: BlockingNull) -> None:
     with pytest.raises(KeyboardInterrupt):
         null.wait_for_ever()
     wait_until(lambda: null.log[-1] == "cancelled")
+
+
+@on_posix
+def test_ctrl_c_is_noticed_that_ends_no_wait(null: BlockingNull) -> None:
+    interrupt_when(lambda: "waiting" in null.log, does_break_in=False)
+    with pytest.raises(KeyboardInterrupt):
+        null.wait_for_ever()
+
+
+@on_posix
+@pytest.mark.parametrize(
+    ("consume", "waits"),
+    [
+        (lambda consumer: consumer.receive(), lambda: waiting_threads("message_buffer.py")),
+        (
+            lambda consumer: consumer.run(lambda message: None, concurrency=1),
+            # The handler's thread, and the main thread.
+            lambda: waiting_threads("handler_threads.py") == 2,
+        ),
+    ],
+    ids=["receive", "run"],
+)
+def test_a_consumer_notices_ctrl_c_that_ends_no_wait(
+    consume: Callable[[PushConsumer], object],
+    waits: Callable[[], object],
+    broker: Broker,
+    topic: str,
+) -> None:
+    with PushConsumer(broker.url, group="g", subscriptions={topic: "*"}) as consumer:
+        interrupt_when(waits, does_break_in=False)
+        with pytest.raises(KeyboardInterrupt):
+            consume(consumer)
 
 
 @on_posix
