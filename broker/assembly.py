@@ -52,6 +52,7 @@ from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
 from .registration_request import BrokerIdentity
 from .replication import MasterSide, SlaveSide
+from .runtime_info import RuntimeInfo
 from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
@@ -152,6 +153,7 @@ class BrokerParts:
       registrar: keeps the broker registered with the name servers.
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
+      runtime_info: what the broker tells of itself.
     """
 
     config: BrokerConfig
@@ -168,6 +170,7 @@ class BrokerParts:
     registrar: Registrar
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
+    runtime_info: RuntimeInfo
 
     @property
     def sql_filters(self) -> ConsumerFilterManager | None:
@@ -228,9 +231,17 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         replication=replication,
         stats=stats,
     )
+    runtime_info = RuntimeInfo(
+        config,
+        store,
+        stats,
+        delay_offsets=tables.delay_offsets,
+        timers=deliveries.timers if store.config.timer_wheel_enable else None,
+        is_active=lambda: not store.is_slave,
+    )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, pulls, stats,
+        keeper, replication, registrar, pulls, stats, runtime_info,
     )  # fmt: skip
     _connect(parts, bit_maps)
     return parts

@@ -6,6 +6,7 @@ Java counterpart: registerProcessor of broker/BrokerController.java of 5.3.3.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import NamedTuple
 
 from ..remoting.channel import Processor, RunProcessor
@@ -185,10 +186,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             offsets=tables.offsets,
             store=store,
             register_topics=parts.registrar.register_topics,
-            on_deleted=parts.stats.topic_deleted,
+            on_deleted=partial(_forget_topic, parts),
+            times_ms=parts.stats.topic_creations_ms,
         ).processors,
         GroupAdminProcessor(
-            groups=tables.groups, offsets=tables.offsets, on_deleted=parts.stats.group_deleted
+            groups=tables.groups,
+            offsets=tables.offsets,
+            on_deleted=parts.stats.group_deleted,
+            times_ms=parts.stats.group_creations_ms,
         ).processors,
         StatisticsProcessor(
             store,
@@ -202,14 +207,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
         ).processors,
         CleaningProcessor(store, tables.topics).processors,
         QueryConsumeQueueProcessor(store, clients.consumers).processors,
-        RuntimeInfoProcessor(
-            parts.config,
-            store,
-            parts.stats,
-            delay_offsets=tables.delay_offsets,
-            timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
-            is_active=lambda: not store.is_slave,
-        ).processors,
+        RuntimeInfoProcessor(parts.runtime_info).processors,
         GroupLookUpProcessor(
             store,
             broker_addr=parts.address.broker_addr,
@@ -229,3 +227,9 @@ def _administering(parts: BrokerParts) -> list[Table]:
             clock=parts.seams.clock,
         ).processors,
     ]
+
+
+def _forget_topic(parts: BrokerParts, topic: str) -> None:
+    """Drop the counters of a deleted topic."""
+    parts.stats.topic_deleted(topic)
+    parts.deliveries.transactions.ends.topic_deleted(topic)

@@ -39,6 +39,7 @@ from .half_message_cache import CachedHalf, HalfMessageCache, cache_size
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
 from .open_transactions import OpenTransactions
 from .producer_manager import ProducerManager
+from .statistics.transaction_ends import TransactionEnds
 from .transactions import (
     OP_PROPERTIES,
     OP_TAGS_CODE,
@@ -107,6 +108,7 @@ class TransactionService:
     Attributes:
       open: the table of open transactions.
       cache: half messages that were stored lately.
+      ends: counts of commits and rollbacks since the start.
       parked: the number of transactions parked since the start.
     """
 
@@ -124,6 +126,7 @@ class TransactionService:
     ) -> None:
         self.open = OpenTransactions()
         self.cache = HalfMessageCache(cache_size(config.remoting_bytes_max or default_budget()))
+        self.ends = TransactionEnds()
         self.parked = 0
         self._config = config
         self._address = address

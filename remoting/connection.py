@@ -241,6 +241,8 @@ class Connection:
             self.channel.run_out_of_memory("what it sent")
             return
         took_s = perf_counter() - began_s
+        if self._turn.request_times is not None:
+            self._turn.request_times.note(events, self._run_count, took_s)
         if took_s > SLOW_BURST_S:
             requests = [each for each in events if isinstance(each, RemotingCommand)]
             self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
@@ -327,6 +329,8 @@ class Connection:
                     answer = process(request, channel)
             except RequestRefused as refusal:
                 answer = _refused(request, refusal)
+                if self._turn.request_times is not None:
+                    self._turn.request_times.refuse(request.code, refusal.code)
             except Postponed as postponed:
                 answer = self._postpone(request, postponed)
             except MemoryError:

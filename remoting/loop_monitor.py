@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from ..common.histogram import Histogram
 from .request_codes import RequestCode
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ LAG_INTERVAL_S: Final = 1.0
 LOG_INTERVAL_S: Final = 10.0
 """Seconds between two lines of one kind; those in between are counted."""
 
-BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper ends of a histogram's buckets, seconds; longer times have one more bucket."""
-
-
 RUN_CODES: Final = frozenset({int(RequestCode.SEND_MESSAGE_V2)})
 """The code that stands for the requests of a run."""
 
@@ -51,43 +47,6 @@ class Peer(Protocol):
     """The part of a connection that is logged."""
 
     remote_address: str
-
-
-class Histogram:
-    """Counts of times in buckets.
-
-    Attributes:
-      counts: by bucket, one more than BUCKETS_S has.
-      count: of all times.
-      max_s: the longest one, seconds.
-    """
-
-    __slots__ = ("count", "counts", "max_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS_S) + 1)
-        self.count = 0
-        self.max_s = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count a time."""
-        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        self.count += 1
-        self.max_s = max(self.max_s, seconds)
-
-    def percentile(self, percent: float) -> float:
-        """The upper end, in seconds, of the bucket in which a percentile lies; at most max_s.
-
-        Args:
-          percent: 0 to 100.
-        """
-        wanted = self.count * percent / 100
-        below = 0
-        for count, end_s in zip(self.counts, BUCKETS_S, strict=False):
-            below += count
-            if below >= wanted:
-                return min(end_s, self.max_s)
-        return self.max_s
 
 
 class _Line:

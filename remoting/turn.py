@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ..common.supervision import FailureLog
 from .loop_monitor import LoopMonitor
+from .request_times import RequestTimes
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +40,16 @@ class Turn:
       active: a turn is running; written answers are sent at its end.
       dirty: channels with unsent answers.
       monitor: records slow bursts.
+      request_times: counts requests; None: nobody wants to know.
     """
 
-    __slots__ = ("_failures", "active", "dirty", "monitor", "on_end")
+    __slots__ = ("_failures", "active", "dirty", "monitor", "on_end", "request_times")
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self.active = False
         self.dirty: list[Writer] = []
         self.monitor = LoopMonitor()
+        self.request_times: RequestTimes | None = None
         self.on_end = on_end
         self._failures = FailureLog(logger)
 

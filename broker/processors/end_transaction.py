@@ -107,8 +107,11 @@ class EndTransactionProcessor:
                     ResponseCode.SYSTEM_ERROR, f"the half message is damaged: {error!r}"
                 ) from error
             self._puts.put_and_answer(request, channel, message)
+            latency_ms = self._store.now_ms - message.born_timestamp_ms
+            self._transactions.ends.commit(message.topic, latency_ms)
         else:
             self._puts.answer_with_turn(request, channel, NOT_SET)
+            self._transactions.ends.roll_back(half.find(b"REAL_TOPIC") or half.topic)
         self._transactions.end(current)
 
     def _end_cached(self, request: RemotingCommand, channel: Channel) -> bool:
@@ -161,6 +164,10 @@ class EndTransactionProcessor:
             )
             if refusal is not None:
                 raise turn.refusal(refusal)
+            latency_ms = store.now_ms - final.born_timestamp_ms
+            self._transactions.ends.commit(final.topic, latency_ms)
+        else:
+            self._transactions.ends.roll_back(final.topic)
         if request.flag & 2:  # as all known clients send it
             turn.accept_oneway(request, waits)
         elif kind == TRANSACTION_COMMIT_TYPE:

@@ -15,6 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from itertools import islice
 
+import trio
+
+from ...common.histogram import Histogram
 from ...remoting import fastjson
 from ...remoting.bodies import (
     DataVersion,
@@ -50,6 +53,7 @@ class GroupAdminProcessor:
     Args:
       groups, offsets: the broker's tables.
       on_deleted: called with the name of a deleted group.
+      times_ms: counts how long it takes to save a change, milliseconds.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class GroupAdminProcessor:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         on_deleted: Callable[[str], None],
+        times_ms: Histogram,
     ) -> None:
         self._on_deleted = on_deleted
+        self._times_ms = times_ms
         self._groups = groups
         self._offsets = offsets
         self.processors: dict[RequestCode, Processor] = {
@@ -74,7 +80,9 @@ class GroupAdminProcessor:
         """The answer once the groups are saved."""
 
         async def run() -> RemotingCommand:
+            began_s = trio.current_time()
             await until_saved(self._groups.file)
+            self._times_ms.add((trio.current_time() - began_s) * 1000)
             return request.answer()
 
         return Deferred(run)

@@ -11,16 +11,21 @@ broker are too much memory), of latencies (TOPIC_PUT_LATENCY, GROUP_GET_LATENCY)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from ...common.histogram import Histogram
 from ...common.topic_names import is_system_topic
 from ...remoting.steps import STEP_ITEMS, Steps, at_once
 from ...store.clock import Clock
 from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
 from .totals import PutTimes, Totals, TotalsHistory
+
+CREATION_BOUNDS_MS: Final = (10.0, 100.0, 1_000.0, 3_000.0, 5_000.0)
+"""Upper ends of the buckets of creation times.
+Source: BrokerMetricsManager.initMetricsView of 5.5.0."""
 
 KEY_SEPARATOR: Final = "@"
 """Between the parts of a key, such as topic@group."""
@@ -70,6 +75,8 @@ class BrokerStatsManager:
       totals: up to the last `collect`; pulls without messages are counted at once.
       history: of the totals.
       put_times: of writes to the log.
+      topic_creations_ms, group_creations_ms: times that administrators waited until a topic or a
+        group was saved, milliseconds.
       started_ms: wall time of `start`.
     """
 
@@ -84,6 +91,8 @@ class BrokerStatsManager:
         self.totals = Totals()
         self.history = TotalsHistory()
         self.put_times = PutTimes()
+        self.topic_creations_ms = Histogram(CREATION_BOUNDS_MS)
+        self.group_creations_ms = Histogram(CREATION_BOUNDS_MS)
         self.started_ms = clock.wall_ms()
         self._cluster = cluster
         self._growth = QueueGrowth(queues)
@@ -98,6 +107,19 @@ class BrokerStatsManager:
         self._growth.start()
         self.started_ms = self._clock.wall_ms()
         self._sample_totals(self.started_ms)
+
+    def measure_sizes(self, bounds: Sequence[float]) -> None:
+        """Put the sizes of messages into buckets from now on; see `sizes`.
+
+        Args:
+          bounds: upper ends of the buckets, bytes.
+        """
+        self._growth.size_bounds = bounds
+
+    @property
+    def sizes(self) -> Mapping[str, Histogram]:
+        """The sizes of stored messages by topic, up to the last `collect`; see `measure_sizes`."""
+        return self._growth.sizes
 
     # ---- counting ------------------------------------------------------------------------
 
@@ -218,6 +240,7 @@ class BrokerStatsManager:
         """Drop the counters of a deleted topic. Source: BrokerStatsManager.onTopicDeleted."""
         self._items[StatsName.TOPIC_PUT_NUMS].pop(topic, None)
         self._items[StatsName.TOPIC_PUT_SIZE].pop(topic, None)
+        self._growth.sizes.pop(topic, None)
         self._drop(lambda key: key.startswith(f"{topic}{KEY_SEPARATOR}"))
 
     def group_deleted(self, group: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import trio
 
+from ...common.histogram import Histogram
 from ..clock import Clock
 from ..disk.os_disk import DiskFile
 from ..errors import StoreIOError
@@ -43,6 +44,7 @@ class FlushService:
         in the files.
       failure: the error of the fsync that failed; None: none has.
       may_wait_in_loop: a fast disk may be synced in the event loop; set while `run` runs.
+      times: of the fsyncs, seconds; those that failed included.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class FlushService:
         self.flushed_offset = 0
         self.committed_offset = 0
         self.failure: StoreIOError | None = None
+        self.times = Histogram()
         self._log = log
         self._clock = clock
         self._on_flushed = on_flushed
@@ -155,8 +158,11 @@ class FlushService:
 
     def _sync(self, files: list[DiskFile]) -> None:
         start_s = self._clock.monotonic_s()
-        sync_all(files)
-        took_s = self._clock.monotonic_s() - start_s
+        try:
+            sync_all(files)
+        finally:
+            took_s = self._clock.monotonic_s() - start_s
+            self.times.add(took_s)
         if took_s < INLINE_S:
             self._usual_s += (took_s - self._usual_s) / _SMOOTHING
         else:

@@ -19,6 +19,7 @@ from trocket.broker.master_api import MasterApi
 from trocket.broker.processors.group_admin import GroupAdminProcessor
 from trocket.broker.processors.replication import ReplicationProcessor
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
+from trocket.common.histogram import Histogram
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand
@@ -314,7 +315,7 @@ async def test_pages_of_large_groups_fit_a_frame(autojump_clock):
             group_name=name, attributes={"filler": "x" * 1024 * 1024}
         )
     processors = GroupAdminProcessor(
-        groups=groups, offsets=None, on_deleted=lambda group: None
+        groups=groups, offsets=None, on_deleted=lambda group: None, times_ms=Histogram()
     ).processors
     wrapper = await ask_master(processors, lambda master: master.groups())
     assert wrapper.subscription_group_table == groups.subscription_group_table

@@ -24,6 +24,7 @@ from trocket.broker.pull_request_hold import HeldPull
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.common.histogram import Histogram
 from trocket.remoting.bodies import (
     ConsumerData,
     HeartbeatData,
@@ -190,9 +191,13 @@ class Broker:
                 store=self.store,
                 register_topics=self._register,
                 on_deleted=lambda topic: None,
+                times_ms=Histogram(),
             ),
             GroupAdminProcessor(
-                groups=self.groups, offsets=self.offsets, on_deleted=lambda group: None
+                groups=self.groups,
+                offsets=self.offsets,
+                on_deleted=lambda group: None,
+                times_ms=Histogram(),
             ),
         ]
         self.processors: dict[RequestCode, Callable[..., object]] = {}
