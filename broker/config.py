@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from ..common.config import ConfigError, Entry, KnownKey, configure, setting
@@ -39,6 +40,8 @@ SYNC_REPLICAS_MIN = 2
 
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 
+_LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
+
 _REFUSED = {
     "aclEnable": "access control is not supported: everyone who reaches the port has access",
     "authenticationEnabled": (
@@ -47,6 +50,15 @@ _REFUSED = {
     "authorizationEnabled": "authorization is not supported: every client may do everything",
 }
 """Keys that must not be true: ignoring them would leave open what the file declares closed."""
+
+
+class MetricsExporterType(Enum):
+    """How metrics leave the broker. Source: RocketMQ MetricsExporterType."""
+
+    DISABLE = "DISABLE"
+    OTLP_GRPC = "OTLP_GRPC"
+    PROM = "PROM"
+    LOG = "LOG"
 
 
 @dataclass(slots=True)
@@ -114,6 +126,18 @@ class BrokerConfig(FilterPolicy):
       channel_expired_timeout: a client without a heartbeat for this long leaves its groups.
       slave_read_enable: a master may send consumers that are far behind to a slave
         (whichBrokerWhenConsumeSlowly of their group), and a slave answers pulls.
+      metrics_exporter_type: whether Prometheus may read metrics (PROM), or they are sent to a
+        collector (OTLP_GRPC) or logged (LOG).
+      metrics_prom_exporter_port, metrics_prom_exporter_host: where HTTP serves `/metrics` and
+        `/health`; port 0: a free one; host "": bind_address (RocketMQ: brokerIP1).
+      metrics_label: further labels of all metrics, `name:value,name:value`.
+      metrics_otel_cardinality_limit: samples that one metric may have; further ones are left out.
+      enable_stats_metrics, enable_remoting_metrics, enable_request_metrics,
+        enable_connection_metrics, enable_lag_and_dlq_metrics, enable_transaction_metrics,
+        enable_message_store_metrics: the groups of RocketMQ's metrics.
+      metrics_of_exporter: not a key of RocketMQ. Whether the names of rocketmq-exporter are there,
+        too, which published boards and alerts use.
+      metrics_per_queue: not a key of RocketMQ. Whether lag is stated by queue, too.
       remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
         incomplete frames, held pulls, unread answers and subscriptions
         (`remoting/memory_budget.py`); None: a quarter of the memory, at most 1 GiB. RocketMQ has
@@ -172,12 +196,47 @@ class BrokerConfig(FilterPolicy):
     channel_expired_timeout: int = setting(120_000, minimum=1)
     slave_read_enable: bool = False
     slave_sync_interval: int = setting(10_000, minimum=100)
+    metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
+    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
+    metrics_prom_exporter_host: str = ""
+    metrics_label: str = ""
+    metrics_otel_cardinality_limit: int = setting(50_000, minimum=1)
+    enable_stats_metrics: bool = True
+    enable_remoting_metrics: bool = True
+    enable_request_metrics: bool = True
+    enable_connection_metrics: bool = True
+    enable_lag_and_dlq_metrics: bool = True
+    enable_transaction_metrics: bool = True
+    enable_message_store_metrics: bool = True
+    metrics_of_exporter: bool = True
+    metrics_per_queue: bool = False
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
         """The name servers, `host:port` each, in the order given, without repetitions."""
         return tuple(dict.fromkeys(filter(None, map(str.strip, self.namesrv_addr.split(";")))))
+
+    @property
+    def metrics_labels(self) -> dict[str, str]:
+        """The labels of all metrics: those of RocketMQ, and those of metricsLabel.
+
+        Raises: ConfigError: metricsLabel is not as it should be.
+        """
+        labels = {
+            "cluster": self.broker_cluster_name,
+            "node_type": "broker",
+            "node_id": self.broker_name,
+        }
+        for pair in filter(None, map(str.strip, self.metrics_label.split(","))):
+            name, colon, value = map(str.strip, pair.partition(":"))
+            if not colon or not _LABEL_NAME.fullmatch(name) or name in labels:
+                raise ConfigError(
+                    f"metricsLabel: {pair!r} is not name:value with a new name of letters, digits "
+                    "and _; several look like zone:a,rack:b"
+                )
+            labels[name] = value
+        return labels
 
     @property
     def register_period_s(self) -> float:
@@ -231,6 +290,10 @@ def read_broker_config(
         warnings.append(f"{path}{': ' if path else ''}enableCalcFilterBitMap {needs}")
     warnings += [f"{path}{': ' if path else ''}{text}" for text in _idle_filters(broker)]
     _check_retention(store, path)
+    try:
+        broker.metrics_labels  # noqa: B018 - only the check
+    except ConfigError as error:
+        raise ConfigError(error.reason, path=path) from error
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
     return broker, store, warnings
 

@@ -35,7 +35,7 @@ from .assembly import Seams, assemble, note_batch_topics
 from .config import BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
-from .listening import connection_limits, listen, listen_for_slaves
+from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
@@ -73,6 +73,8 @@ class BrokerController:
       expects_slaves: listen for slaves although nothing in `config` mentions them; false for
         brokers in tests.
       native: the C extension; None: pure Python.
+      metrics_listener: a socket that answers for metrics and health; None: opened if `config` says
+        so.
 
     Attributes:
       config: as above.
@@ -99,6 +101,7 @@ class BrokerController:
         ha_connect: Connect = connect_tcp,
         expects_slaves: bool = True,
         native: Extension | None = extension,
+        metrics_listener: socket.socket | None = None,
     ) -> None:
         self.config = config
         self.turn = turn or Turn()
@@ -106,6 +109,7 @@ class BrokerController:
         self.server: RemotingServer | None = None
         self._clock = clock
         self._listeners, self._expects_slaves = listeners, expects_slaves
+        self._metrics_listener = metrics_listener
         random = random or Random()
         seams = Seams(clock, disk, self.turn, random, self.client, open_process, ha_connect, native)
         self.parts = parts = assemble(config, store_config, seams)
@@ -168,10 +172,19 @@ class BrokerController:
                 ha_listeners += listen_for_slaves(
                     self.store.config, address.port(), expected=self._expects_slaves
                 )
-            self._load()
+            if self._metrics_listener is None:
+                self._metrics_listener = open_metrics_listener(self.config)
+            if self._metrics_listener is None:
+                self._load()
+            else:
+                from .metrics.while_opening import answered_while_opening
+
+                with answered_while_opening(self._metrics_listener):
+                    self._load()
         except BaseException:
-            for listener in (*listeners, *ha_listeners):
-                listener.close()
+            for listener in (*listeners, *ha_listeners, self._metrics_listener):
+                if listener is not None:
+                    listener.close()
             self.store.close()
             raise
         serving = request_table(self.parts)
@@ -246,6 +259,8 @@ class BrokerController:
                 "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
             )
             services.every("the statistics", SAMPLE_INTERVAL_MS / 1000, self._sample_statistics)
+            if self._metrics_listener is not None:
+                services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
             saver = TableSaver(self.parts.tables.files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
@@ -269,6 +284,14 @@ class BrokerController:
             task_status.started()
             await trio.sleep_forever()
 
+    async def _serve_metrics(self, listener: socket.socket) -> None:
+        """Answer for metrics and health until cancelled."""
+        from .metrics.service import MetricsService  # 12 ms that the start need not wait for
+
+        metrics = MetricsService(self.parts, lambda: self.server)
+        metrics.start()
+        await metrics.run(listener)
+
     async def _deliver(self, services: Supervisor) -> None:
         """Start the deliveries and the transaction checks, which only a master runs."""
         await services.start("the delivery of delayed messages", self.schedule.run)
@@ -279,6 +302,8 @@ class BrokerController:
             services.start_soon("the saving of timers", self.timers.save)
 
     def _close(self) -> None:
+        if self._metrics_listener is not None:
+            self._metrics_listener.close()
         for what, close in (
             ("the log", self.store.flusher.flush),  # before offsets that refer to it
             ("the delay offsets", self._persist_delay_offsets),

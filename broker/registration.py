@@ -109,6 +109,11 @@ class Registrar:
             finally:
                 self._nursery = None
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether a name server answered the last registration with it."""
+        return any(link.is_registered for link in self._links)
+
     def _period_s(self) -> float:
         wants_master = self._config.broker_id != MASTER_ID and not self._masters
         return MASTER_UNKNOWN_PERIOD_S if wants_master else self._config.register_period_s

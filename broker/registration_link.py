@@ -126,6 +126,11 @@ class RegistrationLink:
         self._takes_compressed = True
         self._warning = ""
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether the name server answered the last registration."""
+        return self._registered is not None and self.is_answering
+
     def want(self, topics: Iterable[str] = (), *, whole: bool = False) -> None:
         """Schedule a registration.
 

@@ -77,7 +77,7 @@ def request_table(parts: BrokerParts) -> Serving:
         store_host=store_host,
         constants=added.of_answers,
         held_max=config.send_thread_pool_queue_capacity,
-        note_put_time=parts.stats.put_times.note,
+        note_commit=parts.stats.note_commit,
     )
     puts = TurnPuts(store, parts.deliveries.puts, turn, parts.deliveries.transactions)
     topics = SendTopics(
@@ -233,3 +233,4 @@ def _forget_topic(parts: BrokerParts, topic: str) -> None:
     """Drop the counters of a deleted topic."""
     parts.stats.topic_deleted(topic)
     parts.deliveries.transactions.ends.topic_deleted(topic)
+    parts.deliveries.timers.counts.topic_deleted(topic)

@@ -37,6 +37,7 @@ from ..store.offsets import START
 from .admission import NotDeliverableError
 from .due_task import DELIVERY_LAG_MS, DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
+from .statistics.timer_counts import TimerCounts
 from .timer_checkpoint import TimerCheckpoint
 from .timer_wheel import Slot, TimerWheel
 
@@ -69,6 +70,7 @@ class TimerMessageService:
 
     Attributes:
       delivered: the number of messages delivered since the start.
+      counts: messages by topic.
       wheel: the waiting messages of the part of the queue that was read.
     """
 
@@ -81,6 +83,7 @@ class TimerMessageService:
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self.delivered = 0
+        self.counts = TimerCounts()
         self._refusal = ""  # the remark of the last refused put
         self.wheel = TimerWheel()
         self._store = store
@@ -186,6 +189,8 @@ class TimerMessageService:
                 return
             slot.roll(_name(topic, message.unique_key))
         self.wheel.add(moment_ms, queue_offset)
+        delay_s = (moment_ms + self._precision_ms - message.store_timestamp_ms) / 1000
+        self.counts.come(properties.get("REAL_TOPIC", TIMER_TOPIC), delay_s)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
         """The topic and queue that a message was sent to; None: missing or not allowed."""
@@ -246,6 +251,13 @@ class TimerMessageService:
         place = self._real_place(message, queue_offset)
         if place is None:
             return False
+        done = self._put_due(slot, message, place)
+        if done is not None:
+            self.counts.leave(place[0], is_delivered=done)
+        return done
+
+    def _put_due(self, slot: Slot, message: MessageExt, place: tuple[str, int]) -> bool | None:
+        """`_deliver` for a message that can be delivered."""
         topic, queue_id = place
         name = _name(topic, message.unique_key)
         if slot.is_recalled(name):
@@ -267,7 +279,7 @@ class TimerMessageService:
         if status in TOO_LARGE:
             logger.error(
                 "timer message %d is skipped and will not be delivered, topic %s refuses it: %s",
-                queue_offset, topic, status.name,
+                message.queue_offset, topic, status.name,
             )  # fmt: skip
             return False
         return None
@@ -300,6 +312,20 @@ class TimerMessageService:
             read_offset=self._read_offset,
             waiting_offset=self.wheel.waiting_offset(self._read_offset),
         )
+
+    def unread(self) -> tuple[int, int]:
+        """The timer messages that were not yet read from the queue.
+
+        Returns: their number, and when the oldest was stored, ms since 1970; 0: there is none, or
+          it cannot be read.
+        """
+        count = max(self._store.max_offset(*_QUEUE) - self._read_offset, 0)
+        if not count:
+            return 0, 0
+        try:
+            return count, max(self._store.store_time_at(*_QUEUE, self._read_offset), 0)
+        except StoreError:
+            return count, 0
 
     def _new_progress(self) -> TimerCheckpoint | None:
         """`progress`; None: there is nothing new to save."""

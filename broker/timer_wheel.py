@@ -11,9 +11,16 @@ rebuilt from the queue at each start.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
 from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final
+
+from ..remoting.steps import Steps, in_parts
+
+SLOTS_PER_STEP: Final = 5_000
+"""Slots that are counted in one step, some 2 ms."""
 
 
 def out_ms(deliver_ms: int, precision_ms: int) -> int:
@@ -109,6 +116,25 @@ class TimerWheel:
     def first(self) -> tuple[int, Slot] | None:
         """The earliest slot and its moment; None: nothing waits."""
         return (self._moments[0], self._slots[self._moments[0]]) if self._moments else None
+
+    def first_ms(self) -> int:
+        """The moment of the earliest slot; 0: nothing waits."""
+        return self._moments[0] if self._moments else 0
+
+    def waiting_before(self, bounds_ms: Sequence[int]) -> Steps[list[int]]:
+        """Steps that count the waiting messages by their moments.
+
+        Args:
+          bounds_ms: rising.
+        Returns: steps that return a number for each bound: of the messages whose moments are before
+          it, and not before the previous bound.
+        """
+        counts = [0] * (len(bounds_ms) + 1)
+        for slots in in_parts(list(self._slots.items()), SLOTS_PER_STEP):
+            for moment_ms, slot in slots:
+                counts[bisect_right(bounds_ms, moment_ms)] += len(slot.offsets) - slot.next
+            yield
+        return counts[:-1]
 
     def took(self, count: int) -> None:
         """Remove delivered messages from the earliest slot, and the slot once it is empty."""

@@ -13,11 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..broker.config import BrokerConfig, read_broker_config, with_machine
+from ..broker.config import (
+    BrokerConfig,
+    MetricsExporterType,
+    read_broker_config,
+    with_machine,
+)
 from ..common import process
 from ..common.config import ConfigError
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
@@ -102,6 +108,21 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
     return process.serve(run, program=PROGRAM.name, expected=(StoreError, ClusterError))
 
 
+def _metrics_listener(config: BrokerConfig) -> socket.socket | None:
+    """The socket for metrics, on a free port if the usual one is in use; None: they are off.
+
+    Raises: OSError: no port can be used.
+    """
+    from ..broker.listening import open_metrics_listener
+
+    try:
+        return open_metrics_listener(config)
+    except OSError as error:
+        process.logger.warning("metrics are served on a free port: %s", error)
+        config.metrics_prom_exporter_port = 0
+        return open_metrics_listener(config)
+
+
 class SelfCheckError(Exception):
     """The servers run, but the self-check's requests were not answered as they should."""
 
@@ -132,6 +153,7 @@ class Up:
         self._as_json = as_json
         self._home = home
         self._in_memory = in_memory
+        self._metrics = ""
 
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
@@ -158,7 +180,18 @@ class Up:
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
             ours = join_address(reachable(self._namesrv.bind_address), namesrv_port)
             self._broker.namesrv_addr = ";".join([ours, *self._broker.namesrv_addresses])
-            broker = BrokerController(self._broker, self._store, clock=clock, disk=disk, turn=turn)
+            metrics = _metrics_listener(self._broker)
+            if metrics is not None:
+                bound = metrics.getsockname()
+                self._metrics = f"http://{join_address(bound[0], bound[1])}/metrics"
+            broker = BrokerController(
+                self._broker,
+                self._store,
+                clock=clock,
+                disk=disk,
+                turn=turn,
+                metrics_listener=metrics,
+            )
             with stop:
                 async with trio.open_nursery() as inner:
                     await inner.start(broker.run)
@@ -218,6 +251,7 @@ class Up:
             "home": self._home,
             "store": self._store.store_path_root_dir,
             "memory": self._in_memory,
+            "metrics": self._metrics,
             "sendsRefused": refused,
             "hotPath": choice.description,
         }
@@ -232,6 +266,7 @@ class Up:
             f"  broker       {advertised}  {self._broker.broker_name} of "
             f"{self._broker.broker_cluster_name}, listening on {listening_text}\n"
             f"  data         {data}\n"
+            f"  metrics      {self._metrics or 'none'}\n"
             f"  self-check   {checked}\n"
             f"  hot path     {choice.description}\n"
             "\n"
@@ -275,7 +310,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     )
     broker, store, broker_warnings = read_broker_config(
         process.read_entries(options.config_file),
-        BrokerConfig(bind_address=loopback),
+        BrokerConfig(bind_address=loopback, metrics_exporter_type=MetricsExporterType.PROM),
         _store_defaults(options, str(home / folder)),
         path=options.config_file or "",
     )
@@ -285,6 +320,8 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
             broker.broker_ip1 = options.host
     namesrv.listen_port = _port(options.namesrv_port, namesrv.listen_port, "--namesrv-port")
     broker.listen_port = _port(options.broker_port, broker.listen_port, "--broker-port")
+    if options.metrics_port is not None:
+        broker.metrics_prom_exporter_port = _port(options.metrics_port, 0, "--metrics-port")
     bound = broker.bind_address
     with_machine(
         broker,

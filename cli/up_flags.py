@@ -41,6 +41,14 @@ PROGRAM: Final = Program(
             metavar="PORT",
             kind=int,
         ),
+        Flag(
+            ("--metrics-port",),
+            "metrics_port",
+            "Serve metrics and health on PORT (5557); 0 takes any free port; with several brokers, "
+            "whose metrics a file switches on, it is the first one's, the next takes PORT + 1",
+            metavar="PORT",
+            kind=int,
+        ),
         Flag(("-c",), "config_file", "Read this broker.conf of RocketMQ", metavar="FILE"),
         Flag(
             ("--namesrv-config",),

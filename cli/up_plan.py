@@ -217,7 +217,9 @@ def _addresses_and_folders(
 ) -> dict[str, str]:
     """The keys for a broker's addresses and data folders."""
     port = broker.listen_port + index * PORT_STEP if broker.listen_port else 0
+    metrics_port = broker.metrics_prom_exporter_port
     keys = {
+        "metricsPromExporterPort": str(metrics_port + index if metrics_port else 0),
         "listenPort": str(port),
         "bindAddress": broker.bind_address,
         "brokerIP1": broker.broker_ip1,

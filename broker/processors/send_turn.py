@@ -67,7 +67,7 @@ class SendTurn:
       store_host: address that goes into message ids, as `host_bytes` packs it.
       constants: fields of every answer to a send.
       held_max: answers that may wait for the disk at a time (sendThreadPoolQueueCapacity).
-      note_put_time: called with the seconds that each commit took.
+      note_commit: called with the seconds that each commit took, and the number of its sends.
 
     Attributes:
       channel: the connection whose requests are being served; None: the turn has none yet.
@@ -84,14 +84,14 @@ class SendTurn:
         store_host: bytes,
         constants: Mapping[str, str],
         held_max: int,
-        note_put_time: Callable[[float], None],
+        note_commit: Callable[[float, int], None],
     ) -> None:
         self._failures = FailureLog(logger)
         self._held = 0
         self._held_max = held_max
         self._store = store
         self._now_s = store.clock.monotonic_s
-        self._note_put_time = note_put_time
+        self._note_commit = note_commit
         self._answers_later = store.answers_later
         self._transactions = transactions
         self._on_messages = on_messages
@@ -271,7 +271,7 @@ class SendTurn:
             refusal = self.refusal(PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark))
             answers = [_refused(request, refusal) for request in requests]
         else:
-            self._note_put_time(self._now_s() - started_s)
+            self._note_commit(self._now_s() - started_s, sum(waiting))
             self._transactions.after_commit(True)
             if arrivals:
                 self._on_messages(arrivals)

@@ -23,6 +23,9 @@ from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
 from .totals import PutTimes, Totals, TotalsHistory
 
+TURN_BOUNDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0)
+"""Upper ends of the buckets of sends that one write stores."""
+
 CREATION_BOUNDS_MS: Final = (10.0, 100.0, 1_000.0, 3_000.0, 5_000.0)
 """Upper ends of the buckets of creation times.
 Source: BrokerMetricsManager.initMetricsView of 5.5.0."""
@@ -75,6 +78,7 @@ class BrokerStatsManager:
       totals: up to the last `collect`; pulls without messages are counted at once.
       history: of the totals.
       put_times: of writes to the log.
+      turn_messages: the numbers of sends that one write stored.
       topic_creations_ms, group_creations_ms: times that administrators waited until a topic or a
         group was saved, milliseconds.
       started_ms: wall time of `start`.
@@ -91,6 +95,7 @@ class BrokerStatsManager:
         self.totals = Totals()
         self.history = TotalsHistory()
         self.put_times = PutTimes()
+        self.turn_messages = Histogram(TURN_BOUNDS)
         self.topic_creations_ms = Histogram(CREATION_BOUNDS_MS)
         self.group_creations_ms = Histogram(CREATION_BOUNDS_MS)
         self.started_ms = clock.wall_ms()
@@ -137,6 +142,16 @@ class BrokerStatsManager:
         count.answers += 1
         count.messages += messages
         count.size += size
+
+    def note_commit(self, elapsed_s: float, count: int) -> None:
+        """Count a write to the log.
+
+        Args:
+          elapsed_s: the time that it took.
+          count: the number of sends that it stored.
+        """
+        self.put_times.note(elapsed_s)
+        self.turn_messages.add(count)
 
     def count_misses(self, count: int) -> None:
         """Count pulls that found nothing."""

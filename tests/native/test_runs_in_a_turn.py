@@ -46,7 +46,7 @@ def test_answers_that_wait_are_counted_by_sends_and_get_the_code_of_a_late_disk(
         store_host=bytes(8),
         constants={},
         held_max=3,
-        note_put_time=lambda elapsed_s: None,
+        note_commit=lambda elapsed_s, count: None,
     )
     channel: Any = Channel()
     answers = b"".join(

@@ -1,0 +1,103 @@
+"""Metric families: the declaration of a metric, and the samples of one collection.
+
+Pure. A collection is a `Samples`; what sends it to a monitoring system is in other modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ...common.histogram import Histogram
+
+TOTAL: Final = "_total"
+
+
+class Kind(Enum):
+    """What a metric's values mean; the values are Prometheus's names."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The declaration of a metric.
+
+    Attributes:
+      name: as it is exposed, with its unit; a counter's ends in `_total`.
+      kind: what its values mean.
+      help: one line for people.
+      labels: the names of the labels that its samples have beside those of all samples.
+      has_common: whether its samples have the labels that the broker gives to all.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    has_common: bool = True
+
+
+class HistogramValue(NamedTuple):
+    """A histogram at the moment of collection.
+
+    Attributes:
+      bounds: upper ends of its buckets.
+      counts: by bucket, one more than there are bounds; not cumulative.
+      total: the sum of all values.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> HistogramValue:
+        """A copy of a histogram."""
+        return cls(tuple(histogram.bounds), tuple(histogram.counts), histogram.total)
+
+
+Value = float | HistogramValue
+LabelValues = tuple[str, ...]
+
+
+class Samples:
+    """The samples of one collection.
+
+    Args:
+      series_max: samples that one metric may have; further ones are left out and counted.
+
+    Attributes:
+      left_out: the number of samples left out, by the name of the metric.
+    """
+
+    def __init__(self, series_max: int) -> None:
+        self.left_out: dict[str, int] = {}
+        self._series_max = series_max
+        self._families: dict[Metric, dict[LabelValues, Value]] = {}
+
+    @property
+    def families(self) -> Mapping[Metric, Mapping[LabelValues, Value]]:
+        """The values by metric and by the values of its labels."""
+        return self._families
+
+    def declare(self, *metrics: Metric) -> None:
+        """Let metrics be exposed although they may have no sample."""
+        for metric in metrics:
+            self._families.setdefault(metric, {})
+
+    def add(self, metric: Metric, value: float | Histogram, *labels: str) -> None:
+        """Add a sample; a second one with the same labels replaces the first.
+
+        Args:
+          labels: the values of the metric's labels, in the order of the declaration.
+        """
+        family = self._families.setdefault(metric, {})
+        if len(family) >= self._series_max and labels not in family:
+            self.left_out[metric.name] = self.left_out.get(metric.name, 0) + 1
+            return
+        family[labels] = HistogramValue.of(value) if isinstance(value, Histogram) else value

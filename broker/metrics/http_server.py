@@ -1,0 +1,190 @@
+"""HTTP/1.1 server for metrics and health: answers GET and HEAD, by h11.
+
+It serves few readers with few requests: a Prometheus, a probe. Everything is bounded, so that a
+stranger on the port costs little: connections, the size and time of a request, its time without
+one.
+
+Java counterpart: the PrometheusHttpServer of OpenTelemetry, which Apache's broker starts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import trio
+
+from ...common.supervision import FailureLog, contained
+
+if TYPE_CHECKING:
+    import h11
+
+logger = logging.getLogger(__name__)
+_failures = FailureLog(logger)
+
+CONNECTIONS_MAX: Final = 50
+"""Connections at a time; further ones are closed. Prometheus keeps one open."""
+
+REQUEST_SIZE_MAX: Final = 16 * 1024
+"""Bytes of a request's line and headers."""
+
+IDLE_S: Final = 120.0
+"""Seconds until the next request of a connection; Prometheus asks every 15 to 60."""
+
+SEND_S: Final = 10.0
+"""Seconds until a reader has taken an answer."""
+
+LINGER_S: Final = 1.0
+LINGER_SIZE_MAX: Final = 1024 * 1024
+"""How long, and how many bytes, a refused request is still read."""
+
+COMPRESSED_SIZE_MIN: Final = 4 * 1024
+"""Bytes from which on an answer is compressed, for a reader that accepts it."""
+
+_RECEIVED_SIZE: Final = 4096
+
+
+class Answer(NamedTuple):
+    """An answer.
+
+    Attributes:
+      status: such as 200.
+      content_type: of the body.
+      body: the content.
+    """
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+Handle = Callable[[str], Awaitable[Answer]]
+"""Answers a request by its path, which may have a query."""
+
+
+class HttpServer:
+    """Serves one socket.
+
+    Args:
+      handle: answers GET and HEAD.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._count = 0
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Accept connections until cancelled; the listener stays open."""
+        copy = listener.dup()
+        copy.setblocking(False)
+        trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(copy))
+        await trio.serve_listeners(self.serve_stream, [trio_listener])
+
+    async def serve_stream(self, stream: trio.abc.HalfCloseableStream) -> None:
+        """Serve one connection until it ends."""
+        if self._count >= CONNECTIONS_MAX:
+            await stream.aclose()
+            return
+        self._count += 1
+        try:
+            with contained(_failures, "a request for metrics", "Its connection is closed"):
+                async with stream:
+                    await _Connection(stream, self._handle).run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the reader has left
+        finally:
+            self._count -= 1
+
+
+class _Connection:
+    """The requests of one connection, one after the other."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream, handle: Handle) -> None:
+        import h11
+
+        self._stream = stream
+        self._handle = handle
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_SIZE_MAX)
+
+    async def run(self) -> None:
+        import h11
+
+        try:
+            while await self._serve_one():
+                self._http.start_next_cycle()
+        except h11.RemoteProtocolError as error:
+            if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+                await self._send(_text(error.error_status_hint, f"not an HTTP request: {error}"))
+                await self._linger()
+        except trio.TooSlowError:
+            pass  # closed without a word: there is nobody, or nobody who reads
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the reader has left
+
+    async def _serve_one(self) -> bool:
+        """Serve a request; returns whether another one may follow.
+
+        Raises: h11.RemoteProtocolError: it is none. trio.TooSlowError: it did not come in time.
+        """
+        import h11
+
+        with trio.fail_after(IDLE_S):
+            request = await self._next()
+            if not isinstance(request, h11.Request):
+                return False
+            end = await self._next()
+        if not isinstance(end, h11.EndOfMessage):
+            await self._send(_text(413, "requests with a body are not served"))
+            await self._linger()
+            return False
+        method = request.method.decode("ascii")
+        if method not in {"GET", "HEAD"}:
+            await self._send(_text(405, f"{method} is not served, only GET and HEAD are"))
+        else:
+            answer = await self._handle(request.target.decode("ascii", "replace"))
+            await self._send(answer, method, _accepts_gzip(request))
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _linger(self) -> None:
+        """Read what was not read yet: a close before would destroy the answer on its way."""
+        await self._stream.send_eof()
+        left = LINGER_SIZE_MAX
+        with trio.move_on_after(LINGER_S):
+            while left > 0 and (data := await self._stream.receive_some(_RECEIVED_SIZE)):
+                left -= len(data)
+
+    async def _next(self) -> object:
+        import h11
+
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            self._http.receive_data(bytes(await self._stream.receive_some(_RECEIVED_SIZE)))
+
+    async def _send(self, answer: Answer, method: str = "GET", may_compress: bool = False) -> None:
+        import h11
+
+        body = answer.body
+        headers = [("Content-Type", answer.content_type), ("Cache-Control", "no-store")]
+        if may_compress and len(body) >= COMPRESSED_SIZE_MIN:
+            body = await trio.to_thread.run_sync(gzip.compress, body, 1)
+            headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        headers.append(("Content-Length", str(len(body))))
+        data = self._http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
+        if method != "HEAD":
+            data += self._http.send(h11.Data(data=body)) or b""
+        data += self._http.send(h11.EndOfMessage()) or b""
+        with trio.fail_after(SEND_S):
+            await self._stream.send_all(data)
+
+
+def _text(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+
+def _accepts_gzip(request: h11.Request) -> bool:
+    return any(name == b"accept-encoding" and b"gzip" in value for name, value in request.headers)
