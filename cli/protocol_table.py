@@ -56,7 +56,6 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_EARLIEST_MSG_STORETIME: "static topics",
         RequestCode.UPDATE_AND_CREATE_TOPIC: "static topics; `cleanup.policy=COMPACTION`",
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "static topics; `cleanup.policy=COMPACTION`",
-        RequestCode.GET_TIMER_METRICS: "counts by topic: the answer has none",
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
         RequestCode.DELETE_TOPIC_IN_BROKER: "retry topics of pop consumers are not deleted",
         RequestCode.QUERY_CONSUME_QUEUE: "extensions of units, and whether filters match them",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper ends for times of work in an event loop, from what nobody notices to an outage."""
+"""Upper ends for times of work in an event loop, in seconds."""
 
 
 class Histogram:

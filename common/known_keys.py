@@ -32,7 +32,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "idle": "is not needed here",
     "lite": "lite topics and LMQ are not there yet",
     "memory": "files are written with pwrite and mapped to be read; there is nothing to tune here",
-    "metrics": "metrics are not there yet; the statistics that mqadmin shows need no setting",
+    "metrics": "metrics come without it, and so do the statistics that mqadmin shows",
     "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
     "other": "it is not there yet",
     "pop": "POP consumption is not there yet",

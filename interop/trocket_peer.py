@@ -67,7 +67,7 @@ class TrocketCluster(LocalCluster):
     def _launch(self, name: str) -> None:
         command = [*self._command, "up", "--home", str(self.folder / "home"), "--host", "127.0.0.1"]
         command += ["--namesrv-port", str(self._namesrv_port)]
-        command += ["--broker-port", str(self._broker_port), *self._options]
+        command += ["--broker-port", str(self._broker_port), "--metrics-port", "0", *self._options]
         process = self._running[name] = OurProcess(
             command, folder=self.folder, name="up", environment=self._environment
         )

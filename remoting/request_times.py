@@ -27,8 +27,8 @@ RUN_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 """The code of the requests in a run."""
 
 PAIRS_MAX: Final = 1_000
-"""Pairs of a request code and a response code that are told apart. A peer chooses the request code,
-and RocketMQ has some 160 of them; further ones count as code OTHER_CODE."""
+"""Pairs of a request code and a response code with a histogram each. A peer chooses the request
+code, and RocketMQ has some 160 of them; further ones count as code OTHER_CODE."""
 
 OTHER_CODE: Final = -1
 

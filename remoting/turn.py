@@ -40,7 +40,7 @@ class Turn:
       active: a turn is running; written answers are sent at its end.
       dirty: channels with unsent answers.
       monitor: records slow bursts.
-      request_times: counts requests; None: nobody wants to know.
+      request_times: counts requests; None: they are not counted.
     """
 
     __slots__ = ("_failures", "active", "dirty", "monitor", "on_end", "request_times")

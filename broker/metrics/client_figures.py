@@ -1,5 +1,5 @@
-"""Client figures: what connected consumers tell about their consumption, for the metrics
-`rocketmq_client_*` of the exporter.
+"""Client figures: rates and times that connected consumers measure, for the exporter's metrics
+`rocketmq_client_*`.
 
 A consumer keeps these figures itself, so each one is asked (GET_CONSUMER_RUNNING_INFO), at most
 once a minute, and only while someone reads the metrics.
@@ -85,7 +85,7 @@ class ClientFigures:
 
 
 async def _figures_of(group: str, client: ClientChannelInfo) -> dict[Client, dict[str, float]]:
-    """What one client tells; empty if it does not answer, or with something else."""
+    """The figures of one client; empty if it does not answer, or with something else."""
     fields = {"consumerGroup": group, "clientId": client.client_id, "jstackEnable": "false"}
     request = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
     try:
@@ -94,7 +94,7 @@ async def _figures_of(group: str, client: ClientChannelInfo) -> dict[Client, dic
             return {}
         tree = fastjson.loads(answer.body)
     except (RemotingError, ValueError) as error:
-        logger.debug("%s of group %s tells no figures: %s", client, group, error)
+        logger.debug("%s of group %s has no figures: %s", client, group, error)
         return {}
     table = tree.get("statusTable") if isinstance(tree, Mapping) else None
     if not isinstance(table, Mapping):

@@ -108,7 +108,7 @@ CLIENT_METRICS: Final[Mapping[str, Metric]] = {
     "pullRT": _metric("client_consumer_pull_rt", "Milliseconds of one pull.", _CLIENT),
     "pullTPS": _metric("client_consumer_pull_tps", "Messages pulled per second.", _CLIENT),
 }
-"""What clients tell about themselves, by their names of it."""
+"""Figures of clients, by their names in the answers of clients."""
 
 
 class RuntimeMetric(NamedTuple):
@@ -259,7 +259,7 @@ def collect(parts: BrokerParts, clients: ClientFigures, samples: Samples) -> Ste
 
     Args:
       parts: the broker's, with its counters up to date.
-      clients: what the connected consumers told last.
+      clients: the last figures of the connected consumers.
       samples: takes the samples.
     """
     yield from _broker(parts, samples)

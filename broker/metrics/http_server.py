@@ -120,7 +120,7 @@ class _Connection:
                 await self._send(_text(error.error_status_hint, f"not an HTTP request: {error}"))
                 await self._linger()
         except trio.TooSlowError:
-            pass  # closed without a word: there is nobody, or nobody who reads
+            pass  # the peer sends no request, or does not read its answer
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the reader has left
 

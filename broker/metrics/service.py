@@ -1,6 +1,6 @@
 """MetricsService: collects a broker's metrics when they are read, and answers for its health.
 
-Nothing is collected in between: a broker whose metrics nobody reads only keeps its counters.
+Between two readings nothing is collected: the broker only counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Health while the store is being opened: answered from a thread of its own.
+"""Answers about health while a store is opened, given by a thread.
 
 To open a store after a crash may take minutes, in which the broker's event loop does nothing else.
 A probe must learn meanwhile that the process lives, or it would be killed and begin again.

@@ -92,7 +92,12 @@ class ReplicationProcessor:
     def _timer_metrics(self, request: RemotingCommand, _: Channel) -> Answer:
         if self._timers is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
-        body = fastjson.dumps({"dataVersion": DataVersion(), "timingCount": {}})
+        now_ms = self._clock.wall_ms()
+        counts = {
+            topic: {"count": count, "timeStamp": now_ms}
+            for topic, count in self._timers.counts.waiting().items()
+        }
+        body = fastjson.dumps({"dataVersion": DataVersion(), "timingCount": counts})
         return request.answer(body=body)
 
     def _request_modes(self, request: RemotingCommand, _: Channel) -> Answer:

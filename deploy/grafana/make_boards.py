@@ -60,18 +60,18 @@ ROWS: dict[str, list[Panel]] = {
         stat("Out, messages/s", rate("rocketmq_messages_out_total", f'{BROKER},is_system="false"')),
         stat("In", rate("rocketmq_throughput_in_total", BROKER), "Bps"),
         stat("Lag, messages", f"sum(rocketmq_consumer_lag_messages{{{BROKER}}})"),
-        stat("Oldest waiting", f"max(rocketmq_consumer_lag_latency_milliseconds{{{BROKER}}})", "ms"),
+        stat("Oldest waits", f"max(rocketmq_consumer_lag_latency_milliseconds{{{BROKER}}})", "ms"),
         stat("Topics", f"max(rocketmq_topic_number{{{BROKER}}})"),
         stat("Groups", f"max(rocketmq_consumer_group_number{{{BROKER}}})"),
     ],
     "Topics": [
         Panel(
             "In, messages/s",
-            {"{{topic}}": f'topk(20, {rate("rocketmq_messages_in_total", OF_TOPIC, "topic")})'},
+            {"{{topic}}": f"topk(20, {rate('rocketmq_messages_in_total', OF_TOPIC, 'topic')})"},
         ),
         Panel(
             "In, bytes/s",
-            {"{{topic}}": f'topk(20, {rate("rocketmq_throughput_in_total", OF_TOPIC, "topic")})'},
+            {"{{topic}}": f"topk(20, {rate('rocketmq_throughput_in_total', OF_TOPIC, 'topic')})"},
             "Bps",
         ),
         Panel(
@@ -83,7 +83,11 @@ ROWS: dict[str, list[Panel]] = {
     "Consumer groups": [
         Panel(
             "Lag, messages",
-            {"{{consumer_group}} {{topic}}": f"topk(20, rocketmq_consumer_lag_messages{{{OF_GROUP}}})"},
+            {
+                "{{consumer_group}} {{topic}}": (
+                    f"topk(20, rocketmq_consumer_lag_messages{{{OF_GROUP}}})"
+                )
+            },
         ),
         Panel(
             "Age of the oldest waiting message",
@@ -98,7 +102,7 @@ ROWS: dict[str, list[Panel]] = {
             "Out, messages/s",
             {
                 "{{consumer_group}}": (
-                    f'topk(20, {rate("rocketmq_messages_out_total", OF_GROUP, "consumer_group")})'
+                    f"topk(20, {rate('rocketmq_messages_out_total', OF_GROUP, 'consumer_group')})"
                 )
             },
         ),
@@ -180,7 +184,10 @@ ROWS: dict[str, list[Panel]] = {
             },
             "s",
         ),
-        Panel("Slow bursts/s", {"{{node_id}}": rate("trocket_slow_burst_seconds_count", BROKER, "node_id")}),
+        Panel(
+            "Slow bursts/s",
+            {"{{node_id}}": rate("trocket_slow_burst_seconds_count", BROKER, "node_id")},
+        ),
         Panel(
             "Sends stored by one write",
             {
@@ -191,27 +198,45 @@ ROWS: dict[str, list[Panel]] = {
                 )
             },
         ),
-        Panel("Requests/s", {"{{request_code}}": (
-            "topk(20, "
-            + rate("rocketmq_rpc_latency_milliseconds_count", BROKER, "request_code")
-            + ")"
-        )}),
-        Panel("Refused requests/s", {"{{request_code}} {{response_code}}": (
-            "topk(20, "
-            + rate(
-                "rocketmq_rpc_latency_milliseconds_count",
-                f'{BROKER},response_code!="success"',
-                "request_code, response_code",
-            )
-            + ")"
-        )}),
-        Panel("Connections", {
-            "{{node_id}}": f"trocket_connections{{{BROKER}}}",
-            "held pulls {{node_id}}": f"trocket_held_pulls{{{BROKER}}}",
-        }),
-        Panel("CPU, cores", {"{{instance}}": (
-            'rate(process_cpu_seconds_total{instance=~"$instance"}[$__rate_interval])'
-        )}),
+        Panel(
+            "Requests/s",
+            {
+                "{{request_code}}": (
+                    "topk(20, "
+                    + rate("rocketmq_rpc_latency_milliseconds_count", BROKER, "request_code")
+                    + ")"
+                )
+            },
+        ),
+        Panel(
+            "Refused requests/s",
+            {
+                "{{request_code}} {{response_code}}": (
+                    "topk(20, "
+                    + rate(
+                        "rocketmq_rpc_latency_milliseconds_count",
+                        f'{BROKER},response_code!="success"',
+                        "request_code, response_code",
+                    )
+                    + ")"
+                )
+            },
+        ),
+        Panel(
+            "Connections",
+            {
+                "{{node_id}}": f"trocket_connections{{{BROKER}}}",
+                "held pulls {{node_id}}": f"trocket_held_pulls{{{BROKER}}}",
+            },
+        ),
+        Panel(
+            "CPU, cores",
+            {
+                "{{instance}}": (
+                    'rate(process_cpu_seconds_total{instance=~"$instance"}[$__rate_interval])'
+                )
+            },
+        ),
         Panel(
             "Memory",
             {
@@ -220,9 +245,11 @@ ROWS: dict[str, list[Panel]] = {
             },
             "bytes",
         ),
-        Panel("Collection of metrics", {"{{node_id}}": f"trocket_collection_seconds{{{BROKER}}}"}, "s"),
+        Panel(
+            "Collection of metrics", {"{{node_id}}": f"trocket_collection_seconds{{{BROKER}}}"}, "s"
+        ),
     ],
-}  # fmt: skip
+}
 
 VARIABLES = {
     "cluster": "label_values(rocketmq_topic_number, cluster)",

@@ -19,7 +19,7 @@ from .conftest import Command
 
 pytestmark = pytest.mark.slow
 
-FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0", "--metrics-port", "0")
 DEADLINE_S = 20.0
 RESIDENT_GROWTH_MAX = 64 * 2**20
 GET_MAX_OFFSET = 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from .conftest import Command
 pytestmark = pytest.mark.slow
 
 FEW_MIB = 8 << 20
-FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0", "--metrics-port", "0")
 Capture = pytest.CaptureFixture[str]
 Start = Callable[..., Command]
 
@@ -184,6 +185,29 @@ def test_a_brokers_port_that_is_taken_is_one_line_too(start: Start, home: Path) 
     assert (status, out) == (1, "")
     assert error.count("\n") == 1
     assert str(port) in error
+
+
+def test_metrics_and_health_are_served(start: Start, home: Path) -> None:
+    facts = up(start, home, "--json").ready()
+    with urllib.request.urlopen(facts["metrics"], timeout=30) as answer:
+        assert b"\ntrocket_ready{" in answer.read()
+    with urllib.request.urlopen(facts["metrics"].replace("metrics", "health/ready")) as answer:
+        assert json.load(answer) == {"status": "ready", "missing": []}
+
+
+def test_a_metrics_port_that_is_taken_costs_a_warning(start: Start, home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = up(start, home, "--json", "--metrics-port", str(port))
+        facts = command.ready()
+        assert str(port) not in facts["metrics"]
+        assert "metrics are served on a free port" in command.end(signal.SIGTERM)[2]
+
+
+def test_a_file_switches_metrics_off(start: Start, home: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("metricsExporterType=DISABLE\n")
+    assert up(start, home, "--json", "-c", str(conf)).ready()["metrics"] == ""
 
 
 def test_a_data_folder_that_cannot_be_made_is_one_line(start: Start, tmp_path: Path) -> None:

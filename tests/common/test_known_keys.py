@@ -47,7 +47,6 @@ def test_of_a_key_in_two_tables_the_later_one_counts() -> None:
 MISSING = re.compile(r"not there|there is no\b|not supported|no controller")
 WITHOUT_CODE = {
     "batch": "compaction",
-    "metrics": "metrics of 5.x",
     "other": "many small things",
     "tiered": "tiered storage",
 }

@@ -72,7 +72,7 @@ def test_samples_above_the_limit_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.parametrize("metric", declared(), ids=lambda metric: metric.name)
-def test_each_metric_has_a_help_and_a_name_of_its_own(metric: Metric) -> None:
+def test_each_metric_has_a_help_and_a_unique_name(metric: Metric) -> None:
     assert metric.help.endswith(".")
     assert (metric.kind is Kind.COUNTER) == (
         metric.name.endswith("_total") and metric is not exporter_metrics.CAPACITY_TOTAL
