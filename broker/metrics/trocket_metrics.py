@@ -55,6 +55,8 @@ PARKED: Final = _metric(
 SCRAPE: Final = _metric(
     "collection_seconds", Kind.GAUGE, "Time that the previous collection of metrics took."
 )
+ALL: Final = "all"
+"""The label for the sum over all metrics."""
 LEFT_OUT: Final = _metric(
     "series_left_out", Kind.GAUGE,
     "Samples of a metric above metricsOtelCardinalityLimit that are not shown.", "metric",
@@ -90,8 +92,9 @@ def collect(
     samples.add(LOG_FILES, len(store.log.views), "mapped")
     samples.add(QUEUES, len(store.queue_store.queues))
     samples.add(PARKED, parts.deliveries.transactions.parked)
-    samples.declare(LEFT_OUT)
-    for name, count in samples.left_out.items():
+    left_out = dict(samples.left_out)
+    samples.add(LEFT_OUT, sum(left_out.values()), ALL)
+    for name, count in left_out.items():
         samples.add(LEFT_OUT, count, name)
 
 
