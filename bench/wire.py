@@ -313,7 +313,7 @@ def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
     python = checkout.absolute() / ".venv/bin/python"
     if not python.exists():
         raise typer.BadParameter(f"--beside: {python} is missing; `make run` there makes it")
-    return TrocketCluster(folder, command=(str(python), "-m", "trocket.cli.main"))
+    return TrocketCluster(folder, command=(str(python), "-m", "trocket.cli.main"), options=())
 
 
 def compare(

@@ -28,7 +28,7 @@ from .docker_peer import DockerCluster, open_engine
 from .maven import has_jars, missing_tool
 from .peer import Cluster
 from .process import PeerError
-from .trocket_peer import TrocketCluster
+from .trocket_peer import FREE_METRICS_PORT, TrocketCluster
 from .wire import WireClient
 
 APACHE_VERSIONS = ("5.5.0", "5.3.3", "4.9.7", "4.8.0", "4.2.0")
@@ -149,11 +149,11 @@ def open_cluster(
         )
     if peer.kind == "docker":
         return DockerCluster(peer.version, folder, broker_keys={**PATIENT, **keys})
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = FREE_METRICS_PORT
     if keys:
         conf = folder / "broker.conf"
         conf.write_text(broker_conf_text(keys), encoding="utf-8")
-        options = ("-c", str(conf))
+        options += ("-c", str(conf))
     return TrocketCluster(folder, options=options)
 
 

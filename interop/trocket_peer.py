@@ -15,6 +15,7 @@ from .peer import LocalCluster
 from .process import LineProcess, PeerError
 
 COMMAND = (sys.executable, "-m", "trocket.cli.main")
+FREE_METRICS_PORT = ("--metrics-port", "0")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
@@ -51,7 +52,7 @@ class TrocketCluster(LocalCluster):
         self,
         folder: Path,
         *,
-        options: tuple[str, ...] = (),
+        options: tuple[str, ...] = FREE_METRICS_PORT,
         command: tuple[str, ...] = COMMAND,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -67,7 +68,7 @@ class TrocketCluster(LocalCluster):
     def _launch(self, name: str) -> None:
         command = [*self._command, "up", "--home", str(self.folder / "home"), "--host", "127.0.0.1"]
         command += ["--namesrv-port", str(self._namesrv_port)]
-        command += ["--broker-port", str(self._broker_port), "--metrics-port", "0", *self._options]
+        command += ["--broker-port", str(self._broker_port), *self._options]
         process = self._running[name] = OurProcess(
             command, folder=self.folder, name="up", environment=self._environment
         )
