@@ -47,7 +47,6 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
     {
         RequestCode.PULL_MESSAGE: "lite topics",
         RequestCode.LITE_PULL_MESSAGE: "lite topics",
-        RequestCode.QUERY_MESSAGE: "look-ups by tag (`indexType` T)",
         RequestCode.QUERY_CONSUMER_OFFSET: "static topics",
         RequestCode.UPDATE_CONSUMER_OFFSET: "static topics",
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: "static topics; lite topics",

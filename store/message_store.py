@@ -497,11 +497,19 @@ class MessageStore:
         return self.reader.record_at(physical_offset, self.dispatched_offset)
 
     def query_by_key(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        by_tags: bool = False,
     ) -> QueryResult:
-        """Messages with a key or unique key, oldest first; see `MessageReader.query_by_key`."""
+        """Messages with a key or tags, oldest first; see `MessageReader.query_by_key`."""
+        end = self.dispatched_offset
         return self.reader.query_by_key(
-            topic, key, count_max, begin_ms, end_ms, self.dispatched_offset
+            topic, key, count_max, begin_ms, end_ms, end, by_tags=by_tags
         )
 
     def topics(self) -> dict[str, list[int]]:

@@ -187,13 +187,6 @@ _PULLING = (
         source="store/DefaultMessageStore.java queryMessage",
     ),
     KnownBug(
-        requests=("12: by tag",),
-        paths=_ANSWER,
-        codes=((3, 0), (3, 22)),
-        row="the index has no entry by tag",
-        source="store/index/IndexService.java buildIndex",
-    ),
-    KnownBug(
         requests=("33: inside a message",),
         paths=_ANSWER,
         row="12 or 33 that meets a damaged message is SYSTEM_ERROR",

@@ -1,6 +1,6 @@
-"""The hash index of all messages, by KEYS and by UNIQ_KEY.
+"""The hash index of all messages, by KEYS, UNIQ_KEY and TAGS.
 
-Java counterpart: store/index/IndexService.java of 5.3.3. The store passes the items of each commit
+Java counterpart: store/index/IndexService.java of 5.5.0. The store passes the items of each commit
 to `add`, which is cheap; entries are built in bounded slices (`work`) between the broker's other
 work, or from the log where the backlog is too large to keep.
 
