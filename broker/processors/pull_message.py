@@ -153,9 +153,8 @@ class PullMessageProcessor:
         self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
-        self._templates = _TEMPLATES
         self._elapsed_s = store.clock.monotonic_s
-        self._found = self._templates[_FOUND, ResponseCode.SUCCESS]
+        self._found = _TEMPLATES[_FOUND, ResponseCode.SUCCESS]
         self.hold_service = PullRequestHoldService(
             self._resume,
             tags_codes_since=lambda key, offset: tags_codes_since(
@@ -398,7 +397,7 @@ class PullMessageProcessor:
             self._stats.note_get(key, pull.queue_id, self._elapsed_s() - began_s)
         else:
             self._stats.count_misses(1)
-            template = self._templates[status, self._code_of(status, pull.queue_offset)]
+            template = _TEMPLATES[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(
                     "PULL_OFFSET_MOVED: %s of group %s pulled %s from offset %d, which does not "
