@@ -30,6 +30,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..native import Extension, extension
+from ..remoting.steps import at_once
 from .checkpoint_writer import CheckpointWriter
 from .clock import Clock, SystemClock
 from .config import BrokerRole, MessageStoreConfig
@@ -506,10 +507,10 @@ class MessageStore:
         *,
         by_tags: bool = False,
     ) -> QueryResult:
-        """Messages with a key or tags, oldest first; see `MessageReader.query_by_key`."""
+        """Messages with a key or tags, oldest first; `MessageReader.query_by_key` at once."""
         end = self.dispatched_offset
-        return self.reader.query_by_key(
-            topic, key, count_max, begin_ms, end_ms, end, by_tags=by_tags
+        return at_once(
+            self.reader.query_by_key(topic, key, count_max, begin_ms, end_ms, end, by_tags=by_tags)
         )
 
     def topics(self) -> dict[str, list[int]]:

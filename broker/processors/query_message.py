@@ -26,9 +26,10 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of
 from ...store.errors import StoreError
 from ...store.offsets import PhysicalOffset
-from ...store.reading.message_reader import QueryResult
+from ...store.reading.message_reader import MessageReader
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +50,20 @@ _NOTHING: Final = encode_header(
 
 
 class Messages(Protocol):
-    """The part of the store that is used here; `store.message_store.MessageStore` implements it."""
+    """The part of the store that is used here; `store.message_store.MessageStore` implements it.
+
+    Attributes:
+      reader: looks messages up by key, in steps.
+    """
+
+    reader: MessageReader
+
+    @property
+    def dispatched_offset(self) -> int:
+        """The end of the visible log."""
 
     def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
         """The record at a physical offset; None when none starts there."""
-
-    def query_by_key(
-        self,
-        topic: str,
-        key: str,
-        count_max: int,
-        begin_ms: int,
-        end_ms: int,
-        *,
-        by_tags: bool = False,
-    ) -> QueryResult:
-        """The newest messages with a key, unique key or tags, oldest of them first."""
 
 
 class QueryMessageProcessor:
@@ -114,13 +113,23 @@ class QueryMessageProcessor:
         count_max = UNIQUE_KEY_COUNT_MAX if header.is_unique_key_query else header.max_num
         if count_max <= 0:
             return request.answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NOTHING)
+        return answer_of(self._answer_query(request, channel, header, count_max))
+
+    def _answer_query(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        header: QueryMessageRequestHeader,
+        count_max: int,
+    ) -> Steps[RemotingCommand | None]:
         try:
-            result = self._store.query_by_key(
+            result = yield from self._store.reader.query_by_key(
                 header.topic,
                 header.key,
                 count_max,
                 header.begin_timestamp,
                 header.end_timestamp,
+                self._store.dispatched_offset,
                 by_tags=header.index_type == _INDEX_BY_TAG and not header.is_unique_key_query,
             )
         except StoreError as error:

@@ -218,6 +218,13 @@ _ADMINISTERING = (
         since="5.0",
     ),
     KnownBug(
+        requests=("315: stored messages of a queue",),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row="the counters of 315 are found by looking at the queues",
+        source="broker/processor/SendMessageProcessor.java handlePutMessageResult",
+    ),
+    KnownBug(
         requests=("21: a version that is no JSON", "201: a version that is no JSON"),
         paths=_ANSWER,
         codes=((1, 0),),

@@ -107,7 +107,7 @@ def statistics(header: SerializeType) -> Script:
         json(name="stored messages of a queue", code=Code.VIEW_BROKER_STATS_DATA,
              fields={"statsName": "QUEUE_PUT_NUMS", "statsKey": f"{topic}@0"},
              normalisers=(rates("body.*.*"),)),
-        json(name="the latency of a queue", code=Code.VIEW_BROKER_STATS_DATA,
+        json(name="the latency of a queue", code=Code.VIEW_BROKER_STATS_DATA, since="5.0.0",
              fields={"statsName": "TOPIC_PUT_LATENCY", "statsKey": f"0@{topic}"},
              normalisers=(rates("body.*.*"),)),
         json(name="of the cluster", code=Code.VIEW_BROKER_STATS_DATA,

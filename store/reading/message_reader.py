@@ -20,6 +20,7 @@ import msgspec
 from ...native import Extension
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
+from ...remoting.steps import Steps
 from ..config import BrokerRole, MessageStoreConfig
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import UNIT, UNIT_PLACE, UNIT_SIZE, Unit
@@ -509,8 +510,8 @@ class MessageReader:
         log_end: int,
         *,
         by_tags: bool = False,
-    ) -> QueryResult:
-        """Messages whose KEYS or UNIQ_KEY hold a key, or with some tags, oldest first.
+    ) -> Steps[QueryResult]:
+        """Steps that find messages by key, unique key or tags, oldest first.
 
         Entries of other keys with the same hash count towards `count_max`, but are not answered.
 
@@ -527,7 +528,7 @@ class MessageReader:
         """
         count_max = max(min(count_max, self._config.max_msgs_num_batch), QUERY_COUNT_MAX_MIN)
         indexed = f"{TAG_KEY_HEAD}{key}" if by_tags else key
-        found = self._index.query(topic, indexed, count_max, begin_ms, end_ms)
+        found = yield from self._index.query(topic, indexed, count_max, begin_ms, end_ms)
         holds = holds_tags if by_tags else holds_key
         records = []
         for physical_offset in sorted(found.physical_offsets):

@@ -20,6 +20,7 @@ from trocket.remoting.errors import RequestRefused
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_id import decode_offset_id
 from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.steps import Steps
 from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
@@ -92,10 +93,17 @@ class FakeStore:
         self.asked.append((physical_offset,))
         return self.result.buffers[0] if self.result.buffers else None
 
-    def query_by_key(self, *question: object, by_tags: bool = False) -> QueryResult:
+    dispatched_offset = 0
+
+    @property
+    def reader(self) -> FakeStore:
+        return self
+
+    def query_by_key(self, *question: object, by_tags: bool = False) -> Steps[QueryResult]:
         assert not by_tags
-        self.asked.append(question)
+        self.asked.append(question[:-1])
         return self.result
+        yield  # makes this a generator
 
 
 def serve(store: object, request: RemotingCommand) -> RemotingCommand:
@@ -306,6 +314,23 @@ async def test_messages_are_found_by_tag_and_not_by_a_key_of_the_same_name() -> 
     assert missing.code == odd.code == ResponseCode.QUERY_NOT_FOUND
 
 
+async def test_a_long_look_up_lets_other_requests_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trocket.store.index.index_file.CHAIN_STEP_COUNT", 1)
+    async with embedded_broker() as broker:
+        client, other = await broker.connect(), await broker.connect()
+        for number in range(20):
+            i = properties("", f"{number:016X}") + "TAGS\1a\2"
+            await store_message(client, b"%d" % number, i=i)
+        broker.controller.store.index.work(60.0)
+        fields = query_fields("a", indexType="T") | {"maxNum": 32}
+        texts = {name: str(value) for name, value in fields.items()}
+        opaque = await client.send(RemotingCommand(QUERY, texts))
+        quick = await other.ask(QUERY, query_fields("nothing"))
+        answer = await client.answer(opaque)
+    assert quick.code == ResponseCode.QUERY_NOT_FOUND
+    assert bodies_of(answer) == [b"%d" % number for number in range(20)]
+
+
 async def test_a_look_up_by_unique_key_is_one_whatever_its_index_type() -> None:
     async with embedded_broker() as broker:
         client = await broker.connect()
@@ -415,7 +440,7 @@ async def test_a_store_that_cannot_be_read_is_reported_and_the_broker_keeps_serv
 
         fields = query_fields("k") | {"offset": 0}
         with monkeypatch.context() as broken:
-            broken.setattr(broker.controller.store, "query_by_key", unreadable)
+            broken.setattr(broker.controller.store.reader, "query_by_key", unreadable)
             broken.setattr(broker.controller.store, "message_at", unreadable)
             answer = await client.ask(code, fields)
         again = await client.ask(code, fields)
