@@ -49,8 +49,13 @@ def entries_of_items(items: list[IndexItem]) -> list[IndexEntry]:
         if code >= 0x80000000:
             code = (0x100000000 - code) & 0x7FFFFFFF
         entries.append((code, physical_offset, timestamp_ms))
-        if TAGS_HEAD in properties:
-            tags = find_property(properties, b"TAGS")
+        at = properties.rfind(TAGS_HEAD)
+        if at >= 0:
+            if at and properties[at - 1] != 2:
+                tags = find_property(properties, b"TAGS")
+            else:
+                end = properties.find(b"\x02", at + 5)
+                tags = properties[at + 5 : end if end > 0 else None]
             if tags:
                 if tags != last_tags or topic_hash != last_tags_topic_hash:
                     last_tags, last_tags_topic_hash = tags, topic_hash
