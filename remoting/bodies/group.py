@@ -142,6 +142,6 @@ class GroupForbidden(Body):
     Source: RocketMQ 5.5.0 GroupForbidden.
     """
 
-    topic: str
-    group: str
-    readable: bool
+    topic: str = ""
+    group: str = ""
+    readable: bool = True
