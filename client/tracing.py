@@ -13,6 +13,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
 import anyio
@@ -46,7 +47,7 @@ from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult, SendStatus, is_delayed, keys_text
 from .push_options import RetryLater
 from .send_options import ProducerConfig
-from .sender import Sender
+from .sender import Finish, OnEnd, Sender
 from .transaction import TransactionState
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,9 @@ FLUSH_S: Final = 5.0
 BATCH_COUNT_MAX: Final = 100
 """Records of one message while more than BATCH_COUNT wait, so that the task keeps up with fast
 programs. (RocketMQ: 20.)"""
+IN_FLIGHT_MAX: Final = 64
+"""Trace messages that are not confirmed yet. The answer to one takes as long as the answers to all
+messages that the program has in flight: 1,024 by default, at each of which a record is made."""
 BODY_SIZE_MAX: Final = 128_000
 """Bytes of a trace message. RocketMQ: maxMsgSize 128,000."""
 KEYS_SIZE_MAX: Final = 16 * 1024
@@ -114,6 +118,9 @@ class TraceDispatcher:
             ProducerConfig(send_timeout_s=SEND_TIMEOUT_S, message_size_max=BODY_SIZE_MAX),
         )
         self._queue: deque[TraceRecord] = deque()
+        # The records of each message that is not confirmed yet, by the object id of its Sending.
+        self._in_flight: dict[int, int] = {}
+        self._has_failed = False
         self._is_open = False
         self._scope: anyio.CancelScope
         self._wake: anyio.Event
@@ -151,9 +158,11 @@ class TraceDispatcher:
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
             await self._ended.wait()
         self._scope.cancel()
-        if self._queue:
-            self._drop(len(self._queue), f"they were not sent within {CLOSE_TIMEOUT_S:g} s")
-            self._queue.clear()
+        left = len(self._queue) + sum(self._in_flight.values())
+        self._queue.clear()
+        self._in_flight.clear()
+        if left:
+            self._drop(left, f"they were not confirmed within {CLOSE_TIMEOUT_S:g} s")
         if self.dropped_count:
             logger.info(
                 "message trace of group %s: %d records were dropped in all",
@@ -169,7 +178,9 @@ class TraceDispatcher:
                 while self._is_open or self._queue:
                     await self._wait_for_batch()
                     if self._queue:
-                        await self._send_batch()
+                        await self._begin_batch()
+                while self._in_flight:
+                    await self._wait()
         finally:
             self._ended.set()
 
@@ -185,21 +196,50 @@ class TraceDispatcher:
         self._wake = anyio.Event()
         await self._wake.wait()
 
-    async def _send_batch(self) -> None:
+    async def _begin_batch(self) -> None:
+        """Send a message; only its begin is waited for, and IN_FLIGHT_MAX earlier ones."""
+        if self._has_failed:
+            self._has_failed = False
+            with anyio.move_on_after(RETRY_S):
+                while self._is_open:
+                    await self._wait()
+        while len(self._in_flight) >= IN_FLIGHT_MAX:
+            await self._wait()
         batch = self._next_batch()
         if not batch.size:
             return
+        sender = self._sender
         try:
-            outgoing = self._sender.packer.message(
+            outgoing = sender.packer.message(
                 Message(self._name, batch.body),
                 {names.PROPERTY_KEYS: " ".join(batch.keys)},
                 is_system_topic=True,
             )
-            await self._sender.send(self._sender.sending(outgoing))
+            sending = sender.sending(outgoing)
+            self._in_flight[id(sending)] = batch.size
+            on_end = partial(self._on_end, id(sending))
+            try:
+                if not sender.begin(sending, self._spawn, on_end):
+                    await sender.begin_when_ready(sending, self._spawn, on_end)
+            except ClientError as error:
+                on_end(None, error)
         except ClientError as error:
-            self._drop(batch.size, str(error))
-            if self._is_open:
-                await anyio.sleep(RETRY_S)
+            self._fail(batch.size, error)
+
+    def _spawn(self, finish: Finish, sending: Sending, on_end: OnEnd) -> None:
+        """Make the tries after the first one in the background."""
+        sending.restart(self._client.now_s())
+        self._client.start_soon(finish, sending, on_end)
+
+    def _on_end(self, key: int, result: SendResult | None, error: ClientError | None) -> None:
+        size = self._in_flight.pop(key, None)
+        if size is not None and error is not None:
+            self._fail(size, error)
+        self._wake.set()
+
+    def _fail(self, size: int, error: ClientError) -> None:
+        self._has_failed = True
+        self._drop(size, str(error))
 
     def _next_batch(self) -> _Batch:
         """Take as many records from the queue as fit into one message."""
