@@ -380,6 +380,24 @@ def test_records_are_sent_together_and_at_close(play: Play, topic: str) -> None:
         play(scenario)
 
 
+@pytest.mark.slow
+def test_pipelined_sends_are_all_reported(play: Play, topic: str) -> None:
+    count = 4000
+    with Broker(config={"traceTopicEnable": True}) as broker:
+        broker.create_topic(topic, queues=1)
+
+        async def scenario() -> None:
+            async with Producer(broker.url, trace=True) as producer:
+                for _ in range(count):
+                    await producer.send_soon(Message(topic, "a"))
+                await producer.drain()
+                assert producer.dropped_trace_count == 0
+            ids = {each.message_id for each in records(broker) if isinstance(each, PubRecord)}
+            assert len(ids) == count
+
+        play(scenario)
+
+
 def test_a_record_waits_five_seconds_at_most(
     play: Play, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
