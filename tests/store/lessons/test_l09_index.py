@@ -81,7 +81,7 @@ def test_a_circle_of_two_entries_ends_the_search():
     damaged = IndexFile(disk, "/i/1", slot_count=1, index_count_max=10)
     assert damaged.load() == ""
     numbers = []
-    damaged.select(5, numbers, 10, 0, 10_000)
+    at_once(damaged.select(5, numbers, 10, 0, 10_000))
     assert numbers == [300]
 
 
