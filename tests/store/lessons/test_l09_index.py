@@ -20,6 +20,7 @@ import struct
 import pytest
 
 from trocket.remoting.message_codec import decode_record
+from trocket.remoting.steps import at_once
 from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
