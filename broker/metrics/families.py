@@ -63,6 +63,8 @@ class HistogramValue(NamedTuple):
 
 Value = float | HistogramValue
 LabelValues = tuple[str, ...]
+Families = Mapping[Metric, Mapping[LabelValues, Value]]
+"""Values by metric and by the values of its labels."""
 
 
 class Samples:
@@ -81,7 +83,7 @@ class Samples:
         self._families: dict[Metric, dict[LabelValues, Value]] = {}
 
     @property
-    def families(self) -> Mapping[Metric, Mapping[LabelValues, Value]]:
+    def families(self) -> Families:
         """The values by metric and by the values of its labels."""
         return self._families
 
@@ -101,3 +103,32 @@ class Samples:
             self.left_out[metric.name] = self.left_out.get(metric.name, 0) + 1
             return
         family[labels] = HistogramValue.of(value) if isinstance(value, Histogram) else value
+
+
+def gained(families: Families, before: Families) -> Families:
+    """What counters and histograms have gained since an earlier collection; gauges as they are.
+
+    One that is smaller than before has begun anew, so all of it was gained.
+    """
+    return {
+        metric: values
+        if metric.kind is Kind.GAUGE
+        else {
+            labels: _difference(value, before.get(metric, {}).get(labels))
+            for labels, value in values.items()
+        }
+        for metric, values in families.items()
+    }
+
+
+def _difference(value: Value, before: Value | None) -> Value:
+    if isinstance(value, HistogramValue):
+        if not isinstance(before, HistogramValue) or before.bounds != value.bounds:
+            return value
+        counts = tuple(now - then for now, then in zip(value.counts, before.counts, strict=True))
+        if min(counts) < 0:
+            return value
+        return HistogramValue(value.bounds, counts, value.total - before.total)
+    if before is None or isinstance(before, HistogramValue) or value < before:
+        return value
+    return value - before

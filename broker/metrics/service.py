@@ -1,4 +1,5 @@
-"""MetricsService: collects a broker's metrics when they are read, and answers for its health.
+"""MetricsService: collects a broker's metrics when they are read or pushed, and answers for its
+health.
 
 Between two readings nothing is collected: the broker only counts.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -18,11 +19,13 @@ from ...remoting.server import RemotingServer
 from ...remoting.steps import Steps, in_steps
 from ...store.errors import StoreError
 from ..assembly import BrokerParts
+from ..config import MetricsExporterType
 from . import exporter_metrics, health, rocketmq_metrics, trocket_metrics
 from .client_figures import ClientFigures
 from .exposition import CONTENT_TYPE, expose
 from .families import Samples
 from .http_server import Answer, HttpServer
+from .push import Log, MetricsPush, Sink
 
 logger = logging.getLogger(__name__)
 
@@ -72,12 +75,38 @@ class MetricsService:
 
     async def run(self, listener: socket.socket) -> None:
         """Answer on a listening socket until cancelled; the socket stays open."""
+        await self._run(HttpServer(self.answer).serve, listener)
+
+    async def push(self) -> None:
+        """Push metrics to where `metrics_exporter_type`, OTLP_GRPC or LOG, says, until cancelled.
+
+        Raises: ModuleNotFoundError: a package of the extra `otlp` is missing.
+        """
+        config = self._parts.config
+        sink: Sink
+        if config.metrics_exporter_type is MetricsExporterType.LOG:
+            sink = Log(config)
+            interval_ms = config.metric_logging_exporter_interval_in_mills
+        else:
+            from .otlp import Collector  # gRPC takes 100 ms
+
+            sink = Collector(config)
+            interval_ms = config.metric_grpc_exporter_interval_in_mills
+
+        async def collect() -> Samples:
+            self.clients.want()
+            return await self.collect()
+
+        push = MetricsPush(collect, sink, interval_ms / 1000, is_delta=config.metrics_in_delta)
+        await self._run(push.run)
+
+    async def _run(self, serve: Callable[..., Awaitable[None]], *args: object) -> None:
         self.is_serving = True
         try:
             async with trio.open_nursery() as nursery:
                 if self._parts.config.metrics_of_exporter:
                     nursery.start_soon(self.clients.run)
-                await HttpServer(self.answer).serve(listener)
+                await serve(*args)
         finally:
             self.is_serving = False
 
