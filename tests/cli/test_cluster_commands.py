@@ -392,6 +392,7 @@ EVERY = [
     "cluster",
     "cluster info",
     "cluster config",
+    "doctor",
     "offset show",
     "offset reset",
     *(f"topic {verb}" for verb in ("list", "show", "create", "delete")),
