@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from .families import TOTAL, HistogramValue, Kind, Metric, Samples
+from .families import TOTAL, Families, HistogramValue, Kind, Metric
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
@@ -19,8 +19,8 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKET, _SUM, _COUNT = "_bucket", "_sum", "_count"
 
 
-def expose(samples: Samples, common: Mapping[str, str]) -> bytes:
-    """The samples, and what prometheus_client knows about this process, as text.
+def expose(families: Families, common: Mapping[str, str]) -> bytes:
+    """The values, and what prometheus_client knows about this process, as text.
 
     Args:
       common: labels of all samples of the metrics with `has_common`.
@@ -31,7 +31,7 @@ def expose(samples: Samples, common: Mapping[str, str]) -> bytes:
 
     class Broker(Collector):
         def collect(self) -> Iterable[Family]:
-            for metric, values in samples.families.items():
+            for metric, values in families.items():
                 yield _family(metric, values, common)
 
     registry = CollectorRegistry(auto_describe=False)

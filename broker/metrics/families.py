@@ -6,13 +6,14 @@ Pure. A collection is a `Samples`; what sends it to a monitoring system is in ot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from ...common.histogram import Histogram
 
 TOTAL: Final = "_total"
+MILLISECONDS: Final = "_milliseconds"
 
 
 class Kind(Enum):
@@ -103,6 +104,34 @@ class Samples:
             self.left_out[metric.name] = self.left_out.get(metric.name, 0) + 1
             return
         family[labels] = HistogramValue.of(value) if isinstance(value, Histogram) else value
+
+
+def in_base_units(families: Families) -> Families:
+    """The metrics that have the names and units which Prometheus recommends.
+
+    RocketMQ's milliseconds become seconds. The names of rocketmq-exporter, which have no such
+    forms, are left out.
+    """
+    return {
+        _in_seconds(metric): {labels: _thousandth(value) for labels, value in values.items()}
+        if metric.name.endswith(MILLISECONDS)
+        else values
+        for metric, values in families.items()
+        if metric.has_common
+    }
+
+
+def _in_seconds(metric: Metric) -> Metric:
+    if not metric.name.endswith(MILLISECONDS):
+        return metric
+    return replace(metric, name=metric.name.removesuffix(MILLISECONDS) + "_seconds")
+
+
+def _thousandth(value: Value) -> Value:
+    if isinstance(value, HistogramValue):
+        bounds = tuple(bound / 1000 for bound in value.bounds)
+        return HistogramValue(bounds, value.counts, value.total / 1000)
+    return value / 1000
 
 
 def gained(families: Families, before: Families) -> Families:

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
+from urllib.parse import parse_qs
 
 import trio
 
@@ -23,13 +24,18 @@ from ..config import MetricsExporterType
 from . import exporter_metrics, health, rocketmq_metrics, trocket_metrics
 from .client_figures import ClientFigures
 from .exposition import CONTENT_TYPE, expose
-from .families import Samples
+from .families import Families, Samples, in_base_units
 from .http_server import Answer, HttpServer
 from .push import Log, MetricsPush, Sink
 
 logger = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
+
+UNITS: Final = "units"
+BASE: Final = "base"
+ROCKETMQ: Final = "rocketmq"
+"""The parameter of `/metrics`, and its values: Prometheus's base units, or RocketMQ's names."""
 
 PATHS: Final = ("/metrics", "/health/live", "/health/ready")
 
@@ -111,10 +117,10 @@ class MetricsService:
             self.is_serving = False
 
     async def answer(self, path: str) -> Answer:
-        """The answer to GET of a path."""
-        path = path.partition("?")[0]
+        """The answer to GET of a path with its query."""
+        path, _, query = path.partition("?")
         if path == "/metrics":
-            return await self._metrics()
+            return await self._metrics(query)
         if path == "/health/live":
             return health.LIVE
         if path == "/health/ready":
@@ -122,14 +128,19 @@ class MetricsService:
             return health.answer_of(missing)
         return Answer(404, _TEXT, f"there are {', '.join(PATHS)}\n".encode())
 
-    async def _metrics(self) -> Answer:
+    async def _metrics(self, query: str) -> Answer:
+        units = parse_qs(query, keep_blank_values=True).get(UNITS, [ROCKETMQ])
+        if not {BASE, ROCKETMQ}.issuperset(units):
+            text = f"{UNITS} is {ROCKETMQ}, the default, or {BASE}\n"
+            return Answer(400, _TEXT, text.encode())
         self.clients.want()
         try:
             samples = await self.collect()
         except StoreError as error:
             logger.warning("metrics could not be collected: %s. The next reader tries again", error)
             return Answer(503, _TEXT, f"metrics could not be collected: {error}\n".encode())
-        body = await trio.to_thread.run_sync(expose, samples, self._common)
+        shown = in_base_units if BASE in units else _as_they_are
+        body = await trio.to_thread.run_sync(lambda: expose(shown(samples.families), self._common))
         return Answer(200, CONTENT_TYPE, body)
 
     async def collect(self) -> Samples:
@@ -153,3 +164,7 @@ class MetricsService:
             yield from exporter_metrics.collect(parts, self.clients, samples)
         is_ready = not health.missing(parts, is_serving=self.is_serving)
         trocket_metrics.collect(parts, self._server(), samples, is_ready=is_ready)
+
+
+def _as_they_are(families: Families) -> Families:
+    return families

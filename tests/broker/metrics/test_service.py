@@ -189,6 +189,26 @@ async def test_a_store_that_cannot_be_read_costs_one_reading(
         assert (await metrics.answer("/metrics")).status == 200
 
 
+async def test_units_are_rocketmqs_or_prometheuss() -> None:
+    async with embedded_broker() as broker:
+        metrics = service(broker)
+        client = await broker.connect()
+        await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields())
+        for query, unit, other in (
+            ("", "milliseconds", "seconds"),
+            ("?units=rocketmq&x=1", "milliseconds", "seconds"),
+            ("?units=base", "seconds", "milliseconds"),
+        ):
+            answer = await metrics.answer(f"/metrics{query}")
+            names = Page(answer.body.decode()).names()
+            assert f"rocketmq_rpc_latency_{unit}_count" in names
+            assert f"rocketmq_rpc_latency_{other}_count" not in names
+        for query in ("?units=inches", "?units=", "?units=base&units=x"):
+            answer = await metrics.answer(f"/metrics{query}")
+            assert answer.status == 400
+            assert b"units is rocketmq, the default, or base" in answer.body
+
+
 async def test_ready_names_what_is_missing() -> None:
     async with embedded_broker() as broker:
         metrics = service(broker)
