@@ -39,6 +39,26 @@ def test_labels_are_escaped_and_the_common_ones_added() -> None:
     assert parsed(samples)["rocketmq_x"] == {(("node_id", "b"), ("topic", 'a"b\\c\nd')): 7}
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(5, "5"), (True, "1"), (-2.5, "-2.5"), (1e300, "1e+300"), (10**30, "1" + "0" * 30),
+     (float("inf"), "+Inf"), (float("-inf"), "-Inf"), (float("nan"), "NaN")],
+)  # fmt: skip
+def test_numbers(value: float, text: str) -> None:
+    samples = Samples(10)
+    samples.add(Metric("x", Kind.GAUGE, "Help.", has_common=False), value)
+    page = expose(samples.families, COMMON).decode()
+    assert page.startswith(f"# HELP x Help.\n# TYPE x gauge\nx {text}\n# HELP ")
+    (found,) = parsed(samples)["x"].values()
+    assert found == value or found != found
+
+
+def test_a_name_with_half_a_character_does_not_fail_the_page() -> None:
+    samples = Samples(10)
+    samples.add(Metric("x", Kind.GAUGE, "Help.", ("group",)), 1, "\ud800")
+    assert b'group="?"' in expose(samples.families, COMMON)
+
+
 def test_counters_end_in_total_and_the_exporters_have_their_own_labels() -> None:
     samples = Samples(10)
     samples.add(Metric("rocketmq_y_total", Kind.COUNTER, "Help."), 3)
