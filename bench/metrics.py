@@ -80,12 +80,12 @@ class Readings:
 
 
 @contextmanager
-def read_meanwhile(url: str, readings: Readings) -> Iterator[None]:
-    """Read every READ_INTERVAL_S until the block ends."""
+def read_meanwhile(url: str, readings: Readings, interval_s: float) -> Iterator[None]:
+    """Read at an interval until the block ends."""
     done = threading.Event()
 
     def run() -> None:
-        while not done.wait(READ_INTERVAL_S):
+        while not done.wait(interval_s):
             readings.read(url)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -109,19 +109,22 @@ def compare_sends(folder: Path, seconds: float, rounds: int, case: list[str] | N
     )
     without = TrocketCluster(folder / "off", options=("-c", str(off)))
     readings = Readings()
+    interval_s = min(READ_INTERVAL_S, seconds / 2)  # so that each case is read
     template = requests_of("sends", ROCKETMQ_TYPE)
 
     def run(cluster: Cluster, one: Case) -> CaseResult:
         with ExitStack() as stack:
             if cluster is with_metrics:
-                stack.enter_context(read_meanwhile(metrics_url(port), readings))
+                stack.enter_context(read_meanwhile(metrics_url(port), readings, interval_s))
             return measure(cluster, one, template, warm_up_s=1.0, seconds=seconds)
 
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
     with kit.running(with_metrics), kit.running(without):
         pin_to_cores(with_metrics.pids[0], without.pids[0])
         pairs = compare((with_metrics, without), run, rounds, cases)
-    Console().print(report_ratios(pairs, f"metrics read every 5 s / none, {rounds} rounds"))
+    Console().print(
+        report_ratios(pairs, f"metrics read every {interval_s:g} s / none, {rounds} rounds")
+    )
     median_ms = statistics.median(readings.seconds) * 1000
     Console().print(f"{len(readings.seconds)} readings, median {median_ms:.1f} ms")
 
