@@ -19,12 +19,14 @@ class Check(NamedTuple):
       find: the function.
       fine: what is said when it finds nothing.
       is_possible: whether there are facts to judge.
+      unknown: what is said when there are none.
     """
 
     name: str
     find: Callable[[Facts], Iterable[Finding]]
     fine: str
     is_possible: Callable[[Facts], bool]
+    unknown: str = "not checked: no broker answered what this needs"
 
 
 class Result(NamedTuple):
@@ -48,8 +50,7 @@ def judge(facts: Facts) -> list[Result]:
 
 def _result(check: Check, facts: Facts) -> Result:
     if not check.is_possible(facts):
-        text = "not checked: no broker answered what this needs"
-        return Result(check.name, Severity.SKIPPED, (Finding(Severity.SKIPPED, text),))
+        return Result(check.name, Severity.SKIPPED, (Finding(Severity.SKIPPED, check.unknown),))
     findings = tuple(sorted(check.find(facts), key=lambda each: -each.severity))
     if not findings:
         return Result(check.name, Severity.OK, (Finding(Severity.OK, check.fine),))
@@ -80,7 +81,10 @@ CHECKS: Final = (
         "addresses", of_servers.addresses, "all brokers answer where they say they are",
         _has_brokers,
     ),
-    Check("answers", of_servers.answers, "all requests were answered", _any(lambda each: True)),
+    Check(
+        "answers", of_servers.answers, "brokers that were reached answered all requests",
+        _any(lambda each: True),
+    ),
     Check(
         "clocks", of_servers.clocks, "all agree with this machine's within 2 s",
         _any(lambda each: each.clock is not None),
@@ -95,12 +99,13 @@ CHECKS: Final = (
     ),
     Check("disks", of_servers.disks, "enough space", _any(lambda each: each.runtime)),
     Check(
-        "sends", of_servers.sends, "all masters take them",
+        "sends", of_servers.sends, "all masters that were reached take them",
         _any(lambda each: each.send_refusal is not None or each.config),
     ),
     Check(
         "health", of_servers.health, "all brokers that tell it are ready",
         _any(lambda each: each.not_ready is not None),
+        "not checked: no broker serves /health (metricsExporterType=PROM) where it is reached",
     ),
     Check(
         "topics", of_topics.topics, "queues and permissions are as they should be",

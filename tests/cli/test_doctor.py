@@ -48,6 +48,16 @@ def test_a_good_cluster(run: Run, broker: Broker) -> None:
     assert run("doctor", broker.url, "--url", broker.url).status == 2
 
 
+def test_health_is_asked_where_the_metrics_are(run: Run) -> None:
+    with open_listener("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+    config = {"metricsExporterType": "PROM", "metricsPromExporterPort": port}
+    with Broker(config=config) as other:
+        ended = run("doctor", other.url, "--json")
+    assert ended.status == 0
+    assert found(ended, "health") == [("ok", "all brokers that tell it are ready")]
+
+
 def test_what_is_wrong_with_topics_and_groups(run: Run, broker: Broker) -> None:
     assert run("topic", "create", "Few", "--queues", "4", "--read-queues", "2").status == 0
     assert run("topic", "create", "Left", "--queues", "1").status == 0
