@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from ..client.admin.asking import ask_all
 from ..client.admin.groups import SYSTEM_GROUPS
-from ..client.errors import ClientError, RouteNotFoundError, ServerError, reading_answer
+from ..client.errors import ClientError, ServerError, reading_answer
 from ..common.terminal import one_line
 from ..common.topic_names import BENCHMARK_TOPIC, RETRY_TOPIC_PREFIX, is_system_group
 from ..remoting import fastjson
@@ -181,7 +181,7 @@ async def _write_perms_taken(
     own = {each.key.name: (each.topics or {}).get(cluster) for each in masters}
     try:
         route = await client.route(cluster, is_fresh=True)
-    except (RouteNotFoundError, ClientError):
+    except ClientError:
         return set()
     taken = set()
     for data in route.queue_datas:

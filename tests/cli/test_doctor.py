@@ -19,6 +19,7 @@ from trocket.remoting.acceptor import open_listener
 from trocket.remoting.bodies import BrokerData, ClusterInfo
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.headers import PutKVConfigRequestHeader, WipeWritePermOfBrokerRequestHeader
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.server import RemotingServer
 from trocket.testing import Broker
@@ -69,6 +70,23 @@ def test_what_is_wrong_with_topics_and_groups(run: Run, broker: Broker) -> None:
     assert any("more write queues" in text and "Few" in text for _, text in found(ended, "topics"))
     run("topic", "delete", "Few", "--yes")
     run("topic", "delete", "Left", "--yes")
+
+
+async def test_what_name_servers_say_of_permissions_and_orders() -> None:
+    with Broker() as other:
+        async with Client(other.url) as client:
+            (name_server,) = client.url.name_servers
+            wipe = WipeWritePermOfBrokerRequestHeader(broker_name="broker-a")
+            await client.request(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, wipe)
+            order = PutKVConfigRequestHeader(
+                namespace="ORDER_TOPIC_CONFIG", key="Ordered", value="broker-a:4"
+            )
+            await client.request(name_server, RequestCode.PUT_KV_CONFIG, order)
+            facts = await collect(client, lambda what, done, total: None)
+    assert facts.write_perms_taken == {"broker-a"}
+    assert facts.ordered == {"Ordered": "broker-a:4"}
+    assert any("its write permission was taken away" in text for text in texts(facts))
+    assert any("the order of the topic Ordered" in text for text in texts(facts))
 
 
 async def test_members_of_a_group_disagree(broker: Broker) -> None:
