@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import Any
 
 from ..common.config import ConfigError, Entry, KnownKey, configure, setting
@@ -28,6 +29,9 @@ MASTER_ID = 0
 
 PORT_MAX = 65_535
 
+OTLP_PACKAGES = ("grpc", "opentelemetry.proto")
+"""What the extra `otlp` installs."""
+
 HA_PORT_STEP = 1
 """haListenPort is listenPort + 1 unless the file says otherwise."""
 
@@ -41,6 +45,8 @@ SYNC_REPLICAS_MIN = 2
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 
 _LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
+"""gRPC's names of headers; those that end in -bin have values in bytes."""
 
 _REFUSED = {
     "aclEnable": "access control is not supported: everyone who reaches the port has access",
@@ -59,6 +65,10 @@ class MetricsExporterType(Enum):
     OTLP_GRPC = "OTLP_GRPC"
     PROM = "PROM"
     LOG = "LOG"
+
+
+PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
+"""The ways in which a broker sends its metrics by itself."""
 
 
 @dataclass(slots=True)
@@ -134,6 +144,15 @@ class BrokerConfig(FilterPolicy):
       metrics_prom_exporter_port, metrics_prom_exporter_host: where HTTP serves `/metrics` and
         `/health`; port 0: a free one; host "": bind_address (RocketMQ: brokerIP1).
       metrics_label: further labels of all metrics, `name:value,name:value`.
+      metrics_grpc_exporter_target: the collector that OTLP_GRPC sends to, `host:port` (by TLS) or
+        `http://host:port` (without).
+      metrics_grpc_exporter_header: headers for it, such as a token's, `name:value,name:value`.
+      metric_grpc_exporter_time_out_in_mills: for one request to the collector.
+      metric_grpc_exporter_interval_in_mills: between two times that OTLP_GRPC sends the metrics.
+      metric_logging_exporter_interval_in_mills: between two times that LOG logs the metrics.
+      metrics_in_delta: send and log what counters have gained since the last time, and label all
+        metrics aggregation=delta.
+      metrics_export_batch_max_data_points: samples of one request to the collector.
       metrics_otel_cardinality_limit: samples that one metric may have; further ones are left out.
       enable_stats_metrics, enable_remoting_metrics, enable_request_metrics,
         enable_connection_metrics, enable_lag_and_dlq_metrics, enable_transaction_metrics,
@@ -205,6 +224,13 @@ class BrokerConfig(FilterPolicy):
     metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
     metrics_prom_exporter_host: str = ""
     metrics_label: str = ""
+    metrics_grpc_exporter_target: str = ""
+    metrics_grpc_exporter_header: str = ""
+    metric_grpc_exporter_time_out_in_mills: int = setting(3_000, minimum=1)
+    metric_grpc_exporter_interval_in_mills: int = setting(60_000, minimum=100)
+    metric_logging_exporter_interval_in_mills: int = setting(10_000, minimum=100)
+    metrics_in_delta: bool = False
+    metrics_export_batch_max_data_points: int = setting(1_000, minimum=1)
     metrics_otel_cardinality_limit: int = setting(50_000, minimum=1)
     enable_stats_metrics: bool = True
     enable_remoting_metrics: bool = True
@@ -233,15 +259,36 @@ class BrokerConfig(FilterPolicy):
             "node_type": "broker",
             "node_id": self.broker_name,
         }
-        for pair in filter(None, map(str.strip, self.metrics_label.split(","))):
-            name, colon, value = map(str.strip, pair.partition(":"))
-            if not colon or not _LABEL_NAME.fullmatch(name) or name in labels:
+        if self.metrics_in_delta:
+            labels["aggregation"] = "delta"
+        for name, value in _pairs(self.metrics_label):
+            if value is None or not _LABEL_NAME.fullmatch(name) or name in labels:
                 raise ConfigError(
-                    f"metricsLabel: {pair!r} is not name:value with a new name of letters, digits "
+                    f"metricsLabel: {name!r} is not name:value with a new name of letters, digits "
                     "and _; several look like zone:a,rack:b"
                 )
             labels[name] = value
         return labels
+
+    @property
+    def metrics_headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers for the collector of metrics.
+
+        Raises: ConfigError: metricsGrpcExporterHeader is not as it should be. Its text has no
+          values, which may be secret.
+        """
+        headers: list[tuple[str, str]] = []
+        for name, value in _pairs(self.metrics_grpc_exporter_header):
+            name = name.lower()  # as HTTP/2 has them
+            is_text = value is not None and value.isascii() and value.isprintable()
+            if value is None or not is_text or not _HEADER_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"metricsGrpcExporterHeader: header {len(headers) + 1} is not name:value in "
+                    "ASCII with a name of letters, digits, -, _ and .; several look like "
+                    "authorization:token,x-a:b"
+                )
+            headers.append((name, value))
+        return tuple(headers)
 
     @property
     def register_period_s(self) -> float:
@@ -296,7 +343,7 @@ def read_broker_config(
     warnings += [f"{path}{': ' if path else ''}{text}" for text in _idle_filters(broker)]
     _check_retention(store, path)
     try:
-        broker.metrics_labels  # noqa: B018 - only the check
+        _check_metrics(broker)
     except ConfigError as error:
         raise ConfigError(error.reason, path=path) from error
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
@@ -378,6 +425,41 @@ def _idle_filters(broker: BrokerConfig) -> Iterator[str]:
         yield "javaFilterEnable and pythonFilterEnable do nothing without filterUploadGroups"
     if runs_source and not uploads and not broker.filter_class_repertory_url:
         yield "clientUploadFilterClassEnable=false does nothing without filterClassRepertoryUrl"
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str | None]]:
+    """The names and values of `name:value,name:value`; None: there is no colon."""
+    for pair in filter(None, map(str.strip, text.split(","))):
+        name, colon, value = map(str.strip, pair.partition(":"))
+        yield name, value if colon else None
+
+
+def _check_metrics(broker: BrokerConfig) -> None:
+    """Raises ConfigError if the metrics cannot leave the broker as its keys say."""
+    broker.metrics_labels  # noqa: B018 - only the check
+    broker.metrics_headers  # noqa: B018
+    if broker.metrics_exporter_type is not MetricsExporterType.OTLP_GRPC:
+        return
+    target = broker.metrics_grpc_exporter_target.strip()
+    without_scheme = target.removeprefix("http://").removeprefix("https://").removesuffix("/")
+    if not _is_address(without_scheme):
+        raise ConfigError(
+            f"metricsExporterType=OTLP_GRPC: metricsGrpcExporterTarget {target!r} is not the "
+            "address of a collector; it looks like http://127.0.0.1:4317, or host:4317 with TLS"
+        )
+    for package in OTLP_PACKAGES:
+        if not _is_installed(package):
+            raise ConfigError(
+                f"metricsExporterType=OTLP_GRPC needs the package {package}: "
+                "pip install 'trocket[otlp]'"
+            )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # not even what the package is in
+        return False
 
 
 def _check_retention(store: MessageStoreConfig, path: str) -> None:

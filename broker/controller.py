@@ -32,7 +32,7 @@ from ..store.errors import StoreError
 from ..store.ha.slave import Connect, connect_tcp
 from ..store.services import run_services
 from .assembly import Seams, assemble, note_batch_topics
-from .config import BrokerConfig
+from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
@@ -261,6 +261,8 @@ class BrokerController:
             services.every("the statistics", SAMPLE_INTERVAL_MS / 1000, self._sample_statistics)
             if self._metrics_listener is not None:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
+            elif self.config.metrics_exporter_type in PUSHED:
+                services.start_soon("the metrics", self._push_metrics)
             saver = TableSaver(self.parts.tables.files, self.store)
             offsets_s = self.config.flush_consumer_offset_interval / 1000
             delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
@@ -291,6 +293,14 @@ class BrokerController:
         metrics = MetricsService(self.parts, lambda: self.server)
         metrics.start()
         await metrics.run(listener)
+
+    async def _push_metrics(self) -> None:
+        """Push metrics until cancelled."""
+        from .metrics.service import MetricsService  # as above
+
+        metrics = MetricsService(self.parts, lambda: self.server)
+        metrics.start()
+        await metrics.push()
 
     async def _deliver(self, services: Supervisor) -> None:
         """Start the deliveries and the transaction checks, which only a master runs."""

@@ -102,4 +102,8 @@ def open_metrics_listener(config: BrokerConfig) -> socket.socket | None:
     if config.metrics_exporter_type is not MetricsExporterType.PROM:
         return None
     host = config.metrics_prom_exporter_host or config.bind_address
-    return open_listener(host, config.metrics_prom_exporter_port)
+    try:
+        return open_listener(host, config.metrics_prom_exporter_port)
+    except OSError as error:
+        text = f"metrics (metricsPromExporterPort): {error.strerror}"
+        raise OSError(error.errno, text) from error

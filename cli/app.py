@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "offset": _Command("app"),
     "filter": _Command("app"),
     "cluster": _Command("app"),
+    "doctor": _Command("doctor", "Example: trocket doctor rocketmq://127.0.0.1:9876"),
     "profile": _Command("app"),
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),

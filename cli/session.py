@@ -37,8 +37,16 @@ def _with_profile(context: typer.Context, url: str) -> str:
     """The URL of --url, which may be a profile's name; else that of the profile in use."""
     source = context.get_parameter_source("url")
     given = None if source is not None and source.name == "DEFAULT" else url
+    return chosen_url(given) or url
+
+
+def chosen_url(given: str | None) -> str | None:
+    """The URL of what was given, which may be a profile's name; None: that of the profile in use.
+
+    A profile's name that does not exist is wrong usage.
+    """
     try:
-        return profiles.chosen_url(given, os.environ) or url
+        return profiles.chosen_url(given, os.environ)
     except profiles.ProfileError as error:
         usage(str(error))
 

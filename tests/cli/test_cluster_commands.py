@@ -434,6 +434,7 @@ EVERY = [
     "cluster",
     "cluster info",
     "cluster config",
+    "doctor",
     "offset show",
     "offset reset",
     *(f"topic {verb}" for verb in ("list", "show", "create", "delete")),
