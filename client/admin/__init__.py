@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .admin import Admin
 from .asking import BrokerFailure, BrokersError, NotFoundError
+from .broker_stats import BrokerStats, Rates
 from .results import (
     BrokerInfo,
     ClientInfo,
@@ -22,11 +23,24 @@ from .results import (
     TopicInfo,
     TopicOnBroker,
 )
+from .statistics import (
+    BrokerConsumeStats,
+    GroupProgress,
+    Growth,
+    ProducerInfo,
+    QueueProgress,
+    QueueSpan,
+    QueueUnit,
+    StatsSnapshot,
+    TopicStats,
+)
 
 __all__ = [
     "Admin",
+    "BrokerConsumeStats",
     "BrokerFailure",
     "BrokerInfo",
+    "BrokerStats",
     "BrokersError",
     "ClientInfo",
     "ClusterView",
@@ -35,13 +49,22 @@ __all__ = [
     "GroupClients",
     "GroupInfo",
     "GroupLag",
+    "GroupProgress",
+    "Growth",
     "NotFoundError",
+    "ProducerInfo",
     "QueueLag",
     "QueueOffsets",
+    "QueueProgress",
     "QueueReset",
+    "QueueSpan",
     "QueueState",
+    "QueueUnit",
+    "Rates",
     "RunningInfo",
+    "StatsSnapshot",
     "SubscriptionInfo",
     "TopicInfo",
     "TopicOnBroker",
+    "TopicStats",
 ]

@@ -93,7 +93,7 @@ class TopicVerbs:
             )
 
         async def ask(broker: BrokerInfo, address: str) -> TopicConfig:
-            return await self._topic_config(address, full)
+            return await self.topic_config(address, full)
 
         answers = await self._brokers.ask(brokers, ask)
         for broker in brokers:
@@ -115,7 +115,11 @@ class TopicVerbs:
         answers.check(f"the settings of topic {name}", info)
         return info
 
-    async def _topic_config(self, address: str, full: str) -> TopicConfig:
+    async def topic_config(self, address: str, full: str) -> TopicConfig:
+        """The settings of a topic on one broker.
+
+        Raises: NotFoundError; ServerError; ConnectError.
+        """
         header = GetTopicConfigRequestHeader(topic=full)
         try:
             answer = await self._client.request(address, RequestCode.GET_TOPIC_CONFIG, header)
