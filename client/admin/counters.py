@@ -180,7 +180,7 @@ class CounterVerbs:
                     offsets.consumer_offset,
                     offsets.pull_offset,
                     offsets.broker_offset,
-                    _time(offsets.last_timestamp),
+                    time_or_none(offsets.last_timestamp),
                     None if is_behind else 0.0,
                 )
         queues = tuple(found[queue] for queue in sorted(found))
@@ -305,7 +305,7 @@ class CounterVerbs:
                 queue.queue_id,
                 merged[queue].min_offset,
                 merged[queue].max_offset,
-                _time(merged[queue].last_update_timestamp),
+                time_or_none(merged[queue].last_update_timestamp),
             )
             for queue in sorted(merged)
         )
@@ -429,7 +429,8 @@ class _OnBroker:
         self.reads = reads
 
 
-def _time(milliseconds: int) -> int | None:
+def time_or_none(milliseconds: int) -> int | None:
+    """A time in an answer, ms since 1970; brokers have 0 and -1 for none."""
     return milliseconds if milliseconds > 0 else None
 
 

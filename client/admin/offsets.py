@@ -151,7 +151,7 @@ class OffsetVerbs:
         for body in connections.values.values():
             if body is not None:
                 topics |= body.subscription_table.keys()
-        kept = await self._brokers.ask(brokers, self._topics_with_offsets(full))
+        kept = await self._brokers.ask(brokers, self.topics_with_offsets(full))
         unknown = [broker for broker in brokers if is_not_supported_by(kept, broker.name)]
         for broker in unknown:
             del kept.errors[broker.name]
@@ -164,7 +164,8 @@ class OffsetVerbs:
             await self._groups.group(full)  # raises when there is none
         return topics
 
-    def _topics_with_offsets(self, full: str) -> Callable[[BrokerInfo, str], Awaitable[set[str]]]:
+    def topics_with_offsets(self, full: str) -> Callable[[BrokerInfo, str], Awaitable[set[str]]]:
+        """A question for each broker: the topics in which a group has offsets, by request 343."""
         header = QueryTopicsByConsumerRequestHeader(group=full)
 
         async def ask(broker: BrokerInfo, address: str) -> set[str]:

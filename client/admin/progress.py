@@ -22,7 +22,6 @@ from ...remoting.bodies import (
     QueryCorrectionOffsetBody,
     QuerySubscriptionResponseBody,
     QueueTimeSpan,
-    TopicList,
 )
 from ...remoting.headers import (
     CloneGroupOffsetRequestHeader,
@@ -30,7 +29,6 @@ from ...remoting.headers import (
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetHeader,
     QuerySubscriptionByConsumerRequestHeader,
-    QueryTopicsByConsumerRequestHeader,
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
@@ -41,8 +39,8 @@ from ..producer import configured
 from ..pulling import commit_offset
 from .asking import Brokers, brokers_of
 from .clients import ClientVerbs
-from .counters import CounterVerbs
-from .groups import GroupVerbs
+from .counters import CounterVerbs, time_or_none
+from .groups import GroupVerbs, is_own_group
 from .offsets import OffsetVerbs
 from .results import BrokerInfo, QueueReset, SubscriptionInfo
 from .statistics import GroupProgress, QueueSpan
@@ -206,13 +204,16 @@ class ProgressVerbs:
             return 0
         return sum(queue.count for queue in queues)
 
-    async def all_progress(self, *, with_members: bool = True) -> list[GroupProgress]:
-        """How far all groups are, sorted by name; delays where it takes no more requests.
+    async def all_progress(
+        self, *, is_all: bool = False, with_members: bool = True
+    ) -> list[GroupProgress]:
+        """How far all groups are, sorted by name.
 
         A broker is asked for one table of all groups, and for each group's members; a group's dead
         letters take requests only where it has some. A queue's delay is None where messages wait.
 
         Args:
+          is_all: RocketMQ's own groups too.
           with_members: false: do not ask for members and dead letters.
 
         Raises: BrokersError: `partial` has what the other brokers know. ServerError; ConnectError.
@@ -225,7 +226,7 @@ class ProgressVerbs:
                 group: tables
                 for part in body.consume_stats_list
                 for group, tables in part.items()
-                if self._brokers.is_ours(group)
+                if self._brokers.is_ours(group) and (is_all or not is_own_group(group))
             }
 
         answers = await self._brokers.ask(brokers, ask)
@@ -270,9 +271,9 @@ class ProgressVerbs:
         found = [
             QueueSpan(
                 *self._key(queue),
-                _time(by_queue[queue].min_time_stamp),
-                _time(by_queue[queue].max_time_stamp),
-                _time(by_queue[queue].consume_time_stamp),
+                time_or_none(by_queue[queue].min_time_stamp),
+                time_or_none(by_queue[queue].max_time_stamp),
+                time_or_none(by_queue[queue].consume_time_stamp),
                 _delay_s(by_queue[queue], now_ms),
             )
             for queue in sorted(by_queue)
@@ -288,21 +289,14 @@ class ProgressVerbs:
         Raises: BrokersError; ServerError; ConnectError.
         """
         full = self._brokers.full(configured(check_group, group))
-        header = QueryTopicsByConsumerRequestHeader(group=full)
-
-        async def ask(_: BrokerInfo, address: str) -> set[str]:
-            code = RequestCode.QUERY_TOPICS_BY_CONSUMER
-            answer = await self._client.request(address, code, header)
-            with reading_answer(address):
-                return set(TopicList.from_body(answer.body).topic_list)
-
+        ask = self._offsets.topics_with_offsets(full)
         answers = await self._brokers.ask(await self._brokers.find(), ask)
         topics = {self._brokers.short(each) for part in answers.values.values() for each in part}
         answers.check(f"the topics of group {group}", sorted(topics))
         return sorted(topics)
 
     async def subscription(self, group: str, topic: str) -> SubscriptionInfo | None:
-        """What the connected members of a group want of a topic; None: nothing, or no member is connected.
+        """What the connected members of a group want of a topic; None: nothing, or there are none.
 
         Raises: RouteNotFoundError: there is no such topic. BrokersError; ServerError; ConnectError.
         """
@@ -436,10 +430,6 @@ class ProgressVerbs:
 _Key = tuple[str, str, int]
 """Topic, broker name and queue id."""
 _Delays = dict[MessageQueue, float | None]
-
-
-def _time(milliseconds: int) -> int | None:
-    return milliseconds if milliseconds > 0 else None
 
 
 def _delay_s(span: QueueTimeSpan, now_ms: int) -> float | None:
