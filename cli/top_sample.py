@@ -187,13 +187,16 @@ class Sampler:
         if broker.address is None:
             return msgspec.structs.replace(row, error="none of its addresses is up")
         try:
-            stats = await self._admin.broker_stats(broker.address)
-            row = _with_stats(row, stats)
+            try:
+                row = _with_stats(row, await self._admin.broker_stats(broker.address))
+            except ServerError as error:
+                # Apache's broker of 4.9 fails in its first second; the rest it can tell.
+                row = _with_error(row, error)
             consume_stats = await self._admin.broker_consume_stats(broker.address)
             self._read_progress(broker.name, consume_stats, reading)
             await self._read_topics(broker.name, broker.address, reading)
         except ClientError as error:
-            row = msgspec.structs.replace(row, error=" ".join(str(error).split()))
+            row = _with_error(row, error)
         return row
 
     def _read_progress(self, name: str, stats: BrokerConsumeStats, reading: _Reading) -> None:
@@ -346,6 +349,10 @@ class Sampler:
 def longest(spans: Iterable[QueueSpan]) -> float | None:
     """The longest delay of several queues; None: unknown."""
     return max((span.delay_s for span in spans if span.delay_s is not None), default=None)
+
+
+def _with_error(row: BrokerRow, error: ClientError) -> BrokerRow:
+    return msgspec.structs.replace(row, error=" ".join(str(error).split()))
 
 
 def _with_stats(row: BrokerRow, stats: BrokerStats) -> BrokerRow:

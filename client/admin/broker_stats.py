@@ -117,7 +117,7 @@ def read_broker_stats(
         put_999_ms=_number(texts.get("putLatency999")),
         commit_log_disk_ratio=_fullest(texts, "commitLogDiskRatio"),
         consume_queue_disk_ratio=_fullest(texts, "consumeQueueDiskRatio"),
-        commit_log_begin=integer("commitLogMinOffset"),
+        commit_log_begin=_at_least(0, integer("commitLogMinOffset")),
         commit_log_end=integer("commitLogMaxOffset"),
         dispatch_behind=integer("dispatchBehindBytes"),
         earliest_ms=_at_least(0, integer("earliestMessageTimeStamp")),

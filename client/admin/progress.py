@@ -37,7 +37,7 @@ from ..core.topics import check_group, check_topic, dlq_topic
 from ..errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
 from ..producer import configured
 from ..pulling import commit_offset
-from .asking import Brokers, brokers_of
+from .asking import Brokers, brokers_of, is_not_supported
 from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
 from .groups import GroupVerbs, is_own_group
@@ -289,11 +289,7 @@ class ProgressVerbs:
         Raises: BrokersError; ServerError; ConnectError.
         """
         full = self._brokers.full(configured(check_group, group))
-        ask = self._offsets.topics_with_offsets(full)
-        answers = await self._brokers.ask(await self._brokers.find(), ask)
-        topics = {self._brokers.short(each) for part in answers.values.values() for each in part}
-        answers.check(f"the topics of group {group}", sorted(topics))
-        return sorted(topics)
+        return sorted(map(self._brokers.short, await self._offsets.topics_with_offsets(full)))
 
     async def subscription(self, group: str, topic: str) -> SubscriptionInfo | None:
         """What the connected members of a group want of a topic; None: nothing, or there are none.
@@ -306,7 +302,14 @@ class ProgressVerbs:
 
         async def ask(_: BrokerInfo, address: str) -> SubscriptionInfo | None:
             code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
-            answer = await self._client.request(address, code, header)
+            try:
+                answer = await self._client.request(address, code, header)
+            except ClientError as error:
+                if not is_not_supported(error):
+                    raise
+                # 4.x tells all subscriptions with the members.
+                members = (await self._clients.clients(group)).subscriptions
+                return next((each for each in members if each.topic == topic), None)
             with reading_answer(address):
                 data = QuerySubscriptionResponseBody.from_body(answer.body).subscription_data
             if data is None:
