@@ -68,7 +68,7 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/group.py:group_delete": (8, COMMAND),
     "cli/group_progress.py:group_consume": (8, COMMAND),
     "cli/interop.py:interop_run": (12, COMMAND),
-    "cli/message.py:message": (10, COMMAND),
+    "cli/message.py:message": (11, COMMAND),
     "cli/offset.py:offset_clone": (8, COMMAND),
     "cli/offset.py:offset_reset": (9, COMMAND),
     "cli/send.py:send": (14, COMMAND),

@@ -159,6 +159,7 @@ class Admin(Openable):
     messages_by_key: Final = forwarded(MessageVerbs.messages_by_key)
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
+    message_track: Final = forwarded(ProgressVerbs.message_track)
 
     # Brokers
 

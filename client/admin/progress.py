@@ -17,6 +17,8 @@ from ...common.java_integers import INT64_MAX
 from ...remoting.bodies import (
     ConsumerConnection,
     ConsumeStats,
+    ConsumeType,
+    MessageModel,
     MessageQueue,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
@@ -35,6 +37,7 @@ from ...remoting.response_codes import ResponseCode
 from ..client import reading_answer
 from ..core.topics import check_group, check_topic, dlq_topic
 from ..errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from ..message import ReceivedMessage
 from ..producer import configured
 from ..pulling import commit_offset
 from .asking import Brokers, brokers_of, is_not_supported
@@ -42,8 +45,8 @@ from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
 from .groups import GroupVerbs, is_own_group
 from .offsets import OffsetVerbs
-from .results import BrokerInfo, QueueReset, SubscriptionInfo
-from .statistics import GroupProgress, QueueSpan
+from .results import BrokerInfo, GroupClients, QueueReset, SubscriptionInfo
+from .statistics import GroupProgress, MessageTrack, QueueSpan
 
 CLIENTS_AT_ONCE: Final = 8
 """Members that are asked at one time: a broker forwards each question."""
@@ -321,6 +324,26 @@ class ProgressVerbs:
         answers.check(f"the subscription of group {group}", found)
         return found
 
+    async def message_track(self, message: ReceivedMessage) -> list[MessageTrack]:
+        """What each group that consumes a message's topic did with it, sorted by group.
+
+        Args:
+          message: as one of the look-ups gave it.
+
+        Raises: RouteNotFoundError: its topic is gone. NotFoundError: its broker is gone.
+          BrokersError; ServerError; ConnectError.
+        """
+        found = []
+        at = await self._brokers.one(message.queue.broker_name)
+        for group in await self._counters.topic_groups(message.topic):
+            full = self._brokers.full(group)
+            table = await self._consume_stats(at.address, full, message.queue.topic)
+            members = await self._clients.clients(group)
+            offsets = table.offset_table.get(message.queue)
+            is_consumed = offsets is not None and offsets.consumer_offset > message.queue_offset
+            found.append(MessageTrack(group, _state(members, message, is_consumed=is_consumed)))
+        return found
+
     # Where it goes on
 
     async def clone_offsets(
@@ -433,6 +456,21 @@ class ProgressVerbs:
 _Key = tuple[str, str, int]
 """Topic, broker name and queue id."""
 _Delays = dict[MessageQueue, float | None]
+
+
+def _state(members: GroupClients, message: ReceivedMessage, *, is_consumed: bool) -> str:
+    if members.message_model == MessageModel.BROADCASTING:
+        return "CONSUME_BROADCASTING"
+    if members.consume_type == ConsumeType.CONSUME_ACTIVELY:
+        return "PULL"
+    if not is_consumed:
+        return "NOT_CONSUME_YET" if members.clients else "NOT_ONLINE"
+    for wanted in members.subscriptions:
+        if wanted.topic == message.topic and wanted.expression_type == "TAG":
+            tags = {tag.strip() for tag in wanted.expression.split("||")}
+            if not tags & {"*", "", message.tags or ""}:
+                return "CONSUMED_BUT_FILTERED"
+    return "CONSUMED"
 
 
 def _delay_s(span: QueueTimeSpan, now_ms: int) -> float | None:

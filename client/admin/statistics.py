@@ -183,3 +183,18 @@ class ProducerInfo(msgspec.Struct, frozen=True, rename="camel"):
     version: str
     broker_name: str
     last_heartbeat_ms: int
+
+
+class MessageTrack(msgspec.Struct, frozen=True, rename="camel"):
+    """What a group did with a message, as far as its offsets tell.
+
+    Attributes:
+      state: RocketMQ's name: "CONSUMED", "CONSUMED_BUT_FILTERED" (the group wants other tags),
+        "NOT_CONSUME_YET", "NOT_ONLINE" (not consumed yet, and no member is connected), "PULL" (its
+        members pull, and may keep offsets elsewhere), "CONSUME_BROADCASTING" (each member keeps
+        its own).
+    Source: RocketMQ 5.5.0 TrackType.
+    """
+
+    group: str
+    state: str

@@ -143,6 +143,14 @@ def test_progress(run: Run) -> None:
     assert run("offset", "correction", "g", "T", "--json").json == {"broker-a": {"0": 1}}
 
 
+def test_the_groups_of_a_message(run: Run) -> None:
+    message_id = run("message", "--topic", "T", "--time", "0", "--json").json_lines[2]["msgId"]
+    shown = run("message", message_id, "--track", "--json").json
+    assert {"group": "g", "state": "NOT_ONLINE"} in shown["track"]
+    assert ["g", "NOT_ONLINE"] in run("message", message_id, "--track").rows
+    assert run("message", "--topic", "T", "--time", "0", "--track").status == 2
+
+
 def test_offsets_are_cloned(run: Run) -> None:
     assert run("group", "create", "copy").status == 0
     planned = run("offset", "clone", "g", "copy", "T", "--dry-run").rows

@@ -231,6 +231,32 @@ def test_all_groups_are_asked_for_at_once(do: Do) -> None:
     do(verb)
 
 
+def test_the_groups_of_a_message_are_told_by_their_offsets(do: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("T", 1)
+        sent = (await send(admin, "T", "a", "b", tags="A"))[1]
+        for group, offset in (("ahead", 2), ("behind", 1), ("filtering", 2)):
+            await admin.create_group(group)
+            await consumed(admin, group, offset)
+        options = {"subscriptions": {"T": "B || C"}}
+        async with PushConsumer(admin.client, group="filtering", **options) as consumer:
+            await until(lambda: is_there(consumer))
+            message = await admin.message(sent.offset_message_id)
+
+            async def states() -> dict[str, str] | None:
+                tracks = await admin.message_track(message)
+                found = {each.group: each.state for each in tracks}
+                return found if found["filtering"] == "CONSUMED_BUT_FILTERED" else None
+
+            assert await until(states) == {
+                "ahead": "CONSUMED",
+                "behind": "NOT_ONLINE",
+                "filtering": "CONSUMED_BUT_FILTERED",
+            }
+
+    do(verb)
+
+
 def test_offsets_are_copied_to_a_group_that_is_at_rest(do: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)
