@@ -75,15 +75,11 @@ def message(
     ways = [bool(message_id), bool(key), bool(dlq), bool(since and not key and not dlq)]
     if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
         usage("give an ID, or --topic with --key or --time, or --dlq")
-
-    tracks: list[MessageTrack] = []
+    if message_id:
+        _show_one(url, timeout_s, message_id, topic, as_json=as_json, has_track=track)
+        return
 
     async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
-        if message_id:
-            one = await admin.message(message_id, topic or None)
-            if track:
-                tracks.extend(await admin.message_track(one))
-            return [one], ""
         begin_ms, end_ms = read_range(since, until, admin.client.wall_ms())
         if key:
             return await whole_or_part(
@@ -96,16 +92,30 @@ def message(
     found, error = administer(url, timeout_s, ask)
     for each in found:
         if as_json:
-            emit(json_of(each) | ({"track": tracks} if track else {}))
-        elif message_id:
-            _print_whole(each)
-            if track:
-                show(["Group", "State"], [[group.group, group.state] for group in tracks])
+            emit(json_of(each))
         else:
             typer.echo(as_text(each))
     end_with(error)
     if not found:
         fail("no such message")
+
+
+def _show_one(
+    url: str, timeout_s: float, message_id: str, topic: str, *, as_json: bool, has_track: bool
+) -> None:
+    """Print the message of an id, and what each group did with it if `has_track`."""
+
+    async def ask(admin: Admin) -> tuple[ReceivedMessage, list[MessageTrack]]:
+        found = await admin.message(message_id, topic or None)
+        return found, await admin.message_track(found) if has_track else []
+
+    found, tracks = administer(url, timeout_s, ask)
+    if as_json:
+        emit(json_of(found) | ({"track": tracks} if has_track else {}))
+        return
+    _print_whole(found)
+    if has_track:
+        show(["Group", "State"], [[each.group, each.state] for each in tracks])
 
 
 def _print_whole(found: ReceivedMessage) -> None:

@@ -342,34 +342,31 @@ class CounterVerbs:
           offset: of the first unit, in messages; None: the queue's first.
           count: of units, at most.
 
-        Raises: ConfigurationError: a number out of range. NotFoundError: no broker is called so, or
-          the topic has no such queue there. ServerError; ConnectError.
+        Returns: empty: no message has this offset.
+        Raises: ConfigurationError: a number out of range. NotFoundError: no broker is called so.
+          ServerError: the topic has no such queue there, or it never had a message. ConnectError.
         """
         if queue_id < 0 or count < 1 or (offset is not None and offset < 0):
             raise ConfigurationError("a queue and an offset are not negative, a count is 1 or more")
         at = await self._brokers.one(broker)
-        body = await self._units(
-            at.address, topic, queue_id, 0 if offset is None else offset, count
-        )
-        if offset is None and body.min_queue_index > 0:
-            offset = body.min_queue_index
-            body = await self._units(at.address, topic, queue_id, offset, count)
-        first = offset or 0
-        return [
-            QueueUnit(first + at_index, unit.physic_offset, unit.physic_size, unit.tags_code)
-            for at_index, unit in enumerate(body.queue_data)
-        ]
-
-    async def _units(
-        self, address: str, topic: str, queue_id: int, index: int, count: int
-    ) -> QueryConsumeQueueResponseBody:
+        full = self._brokers.full(topic)
+        if offset is None:
+            table = await self._topic_table(at.address, full)
+            begins = {q.queue_id: table.offset_table[q].min_offset for q in table.offset_table}
+            # A queue that is not there is the next answer's error.
+            offset = max(begins.get(queue_id, 0), 0)
         header = QueryConsumeQueueRequestHeader(
-            topic=self._brokers.full(topic), queue_id=queue_id, index=index, count=count
+            topic=full, queue_id=queue_id, index=offset, count=count
         )
-        code = RequestCode.QUERY_CONSUME_QUEUE
-        answer = await self._client.request(address, code, header)
-        with reading_answer(address):
-            return QueryConsumeQueueResponseBody.from_body(answer.body)
+        answer = await self._client.request(at.address, RequestCode.QUERY_CONSUME_QUEUE, header)
+        if not answer.body:
+            return []  # no unit has this offset; the remark says so, the code is SUCCESS
+        with reading_answer(at.address):
+            units = QueryConsumeQueueResponseBody.from_body(answer.body).queue_data
+        return [
+            QueueUnit(offset + index, unit.physic_offset, unit.physic_size, unit.tags_code)
+            for index, unit in enumerate(units)
+        ]
 
     # Producers
 
