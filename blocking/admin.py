@@ -82,6 +82,7 @@ class Admin(Member[AsyncAdmin]):
     messages_by_time: Final = forwarded(AsyncAdmin.messages_by_time)
     dead_letters: Final = forwarded(AsyncAdmin.dead_letters)
     message_track: Final = forwarded(AsyncAdmin.message_track)
+    message_trace: Final = forwarded(AsyncAdmin.message_trace)
 
     # Brokers
 

@@ -23,6 +23,7 @@ from .admin import (
     GroupLag,
     GroupProgress,
     Growth,
+    MessageTrace,
     MessageTrack,
     NotFoundError,
     ProducerInfo,
@@ -40,6 +41,10 @@ from .admin import (
     TopicInfo,
     TopicOnBroker,
     TopicStats,
+    TracedConsumption,
+    TracedRecall,
+    TracedSend,
+    TracedTransactionEnd,
 )
 from .client import Client
 from .connection_log import ConnectionChange, ConnectionEvent
@@ -56,6 +61,7 @@ from .core.allocation import (
 from .core.queue_requests import PullStatus
 from .core.signature import Credentials
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
+from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
@@ -121,6 +127,7 @@ __all__ = [
     "ConnectionChange",
     "ConnectionEvent",
     "ConsumeFromWhere",
+    "ConsumeOutcome",
     "ConsumerOptions",
     "Credentials",
     "Delivery",
@@ -143,6 +150,7 @@ __all__ = [
     "MessageQueue",
     "MessageRefusedError",
     "MessageSelector",
+    "MessageTrace",
     "MessageTrack",
     "NotFoundError",
     "Producer",
@@ -183,6 +191,11 @@ __all__ = [
     "TopicInfo",
     "TopicOnBroker",
     "TopicStats",
+    "TracedConsumption",
+    "TracedRecall",
+    "TracedSend",
+    "TracedTransactionEnd",
+    "TracedType",
     "Transaction",
     "TransactionProducer",
     "TransactionResult",

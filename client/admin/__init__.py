@@ -35,6 +35,13 @@ from .statistics import (
     StatsSnapshot,
     TopicStats,
 )
+from .traces import (
+    MessageTrace,
+    TracedConsumption,
+    TracedRecall,
+    TracedSend,
+    TracedTransactionEnd,
+)
 
 __all__ = [
     "Admin",
@@ -52,6 +59,7 @@ __all__ = [
     "GroupLag",
     "GroupProgress",
     "Growth",
+    "MessageTrace",
     "MessageTrack",
     "NotFoundError",
     "ProducerInfo",
@@ -69,4 +77,8 @@ __all__ = [
     "TopicInfo",
     "TopicOnBroker",
     "TopicStats",
+    "TracedConsumption",
+    "TracedRecall",
+    "TracedSend",
+    "TracedTransactionEnd",
 ]

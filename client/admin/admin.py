@@ -25,6 +25,7 @@ from .messages import MessageVerbs
 from .offsets import OffsetVerbs
 from .progress import ProgressVerbs
 from .topics import TopicVerbs
+from .traces import TraceVerbs
 from .upkeep import UpkeepVerbs
 
 P = ParamSpec("P")
@@ -81,6 +82,7 @@ class Admin(Openable):
             *(topics, groups, clients, offsets, messages, broker_verbs, counters),
             ProgressVerbs(brokers, clients, groups, offsets, counters),
             UpkeepVerbs(brokers, topics),
+            TraceVerbs(messages),
             FilterVerbs(brokers),
         )
         self._parts: Final = {type(part).__name__: part for part in parts}
@@ -160,6 +162,7 @@ class Admin(Openable):
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
     message_track: Final = forwarded(ProgressVerbs.message_track)
+    message_trace: Final = forwarded(TraceVerbs.message_trace)
 
     # Brokers
 
