@@ -40,8 +40,10 @@ COMMANDS: Final[dict[str, _Command]] = {
     "dlq": _Command("app"),
     "topic": _Command("app"),
     "group": _Command("app"),
+    "producers": _Command("producers", "Example: trocket producers checkout"),
     "lag": _Command("lag", "Example: trocket lag billing --watch"),
     "offset": _Command("app"),
+    "top": _Command("top", "Example: trocket top --interval 5 --filter Orders"),
     "filter": _Command("app"),
     "cluster": _Command("app"),
     "doctor": _Command("doctor", "Example: trocket doctor rocketmq://127.0.0.1:9876"),
@@ -89,19 +91,29 @@ def make_app(names: Collection[str] = ALL) -> typer.Typer:
     app.callback(invoke_without_command=True)(_main)
     for name in SERVERS:
         if name in names:
-            servers.add(app, name)
+            family = servers.add(app, name)
+            if family is not None:
+                unwrap_helps(family)
     app.command("keys")(_keys)
     for name, command in COMMANDS.items():
         if name not in names:
             continue
         found = getattr(import_module(f".{name}", __package__), command.attribute)
         if isinstance(found, typer.Typer):
-            for info in found.registered_commands:
-                info.help = info.help or _unwrapped(info.callback)
+            unwrap_helps(found)
             app.add_typer(found, name=name)
         else:
             app.command(name, help=_unwrapped(found), epilog=command.epilog)(found)
     return app
+
+
+def unwrap_helps(family: typer.Typer) -> None:
+    """Have the help of each command of a family wrapped to the terminal's width."""
+    for info in family.registered_commands:
+        info.help = info.help or _unwrapped(info.callback)
+    for group in family.registered_groups:
+        if group.typer_instance is not None:
+            unwrap_helps(group.typer_instance)
 
 
 def _unwrapped(function: object) -> str:

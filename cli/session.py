@@ -85,6 +85,11 @@ Cluster = Annotated[
     ),
 ]
 
+OnlyCluster = Annotated[
+    str,
+    typer.Option("--cluster", metavar="NAME", help="Use only this cluster. Default: all."),
+]
+
 T = TypeVar("T")
 
 _SPAN = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
@@ -265,6 +270,23 @@ def read_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
             usage(f"{flag}: {pair!r} is not NAME=VALUE")
         found[name] = value
     return found
+
+
+def read_perm(text: str, flag: str) -> int:
+    """Parse a topic's permission, RW, R or W, to its bits: 4 read, 2 write."""
+    bits = {"RW": 6, "R": 4, "W": 2}.get(text.upper())
+    if bits is None:
+        usage(f"{flag}: {text!r} is not RW, R or W")
+    return bits
+
+
+def read_queue(text: str, flag: str) -> tuple[str, int]:
+    """Parse a queue, BROKER:ID, to the broker's name and the queue's id."""
+    broker, separator, number = text.rpartition(":")
+    is_number = number.isascii() and number.isdecimal() and len(number) < 10
+    if not separator or not broker or not is_number:
+        usage(f"{flag}: {text!r} is not BROKER:ID")
+    return broker, int(number)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -11,7 +11,7 @@ from ...remoting.bodies import KVTable
 from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
 from ..errors import BadAnswerError, ConfigurationError
-from .asking import Brokers, NotFoundError
+from .asking import Brokers
 from .results import ClusterView
 
 
@@ -75,14 +75,7 @@ class BrokerVerbs:
         await self._client.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def _address(self, broker: str) -> str:
-        if ":" in broker:
-            return broker
-        brokers = await self._brokers.find()
-        for each in brokers:
-            if each.name == broker and each.address is not None:
-                return each.address
-        names = ", ".join(each.name for each in brokers) or "none"
-        raise NotFoundError(f"no broker is called {broker!r}; there are: {names}")
+        return (await self._brokers.one(broker)).address
 
 
 def _properties_text(settings: Mapping[str, str]) -> str:
