@@ -126,7 +126,7 @@ QUERIES = (
         "supports, not all of Apache's",
     ),
     Command("getConsumerConfig -g {group}", (106, 201)),
-    Command("consumerProgress -g {group}", (105, 203, 208), numbers=False),
+    Command("consumerProgress -g {group}", (105, 203, 208)),
     Command("consumerProgress", (105, 203, 206, 208), case="all", own_topics=True),
     Command(
         "consumerProgress -g {traced} -s true", (105, 203, 208, 307), case="clients", numbers=False
@@ -213,6 +213,7 @@ MESSAGES = (
     ),
     Command("printMsg -t {topic} -d true", (11, 30, 31, 105)),
     Command("printMsg -t {topic} -s Tag1 -d true", (11, 30, 31, 105), case="tag"),
+    Command("printMsg -t {topic} -b 0 -e 9999999999999", (11, 29, 30, 31, 105), case="times"),
     Command("printMsgByQueue -t {topic} -a {broker_name} -i 0 -p true -d true", (11, 30, 31)),
     Command("consumeMessage -t {topic} -b {broker_name} -i 0 -o 0 -c 2", (11, 30, 31)),
     Command("queryCq -b {broker} -t {topic} -q 0 -i 0 -c 3", (321,)),
@@ -233,8 +234,17 @@ CHANGES = (
     Command("topicStatus -t {topic}New", (105, 202), case="new"),
     Command("updateTopic -c {cluster} -t {topic}New -r 3 -w 3 -p 6", (17, 106), case="cluster"),
     Command("updateTopicList -b {broker} -f {topics_file}", (18,), since=NEW),
+    Command(
+        "updateTopic -b {broker} -t {topic}Fifo -a +message.type=FIFO",
+        (17,),
+        case="fifo",
+        since=NEW,
+    ),
     Command("updateTopicPerm -b {broker} -t {topic}New -p 4", (17, 105)),
     Command("updateOrderConf -t {topic}New -m put -v {broker_name}:3", (100, 101)),
+    Command(
+        "updateTopic -b {broker} -t {topic}New -r 2 -w 2 -o true", (17, 100, 101), case="ordered"
+    ),
     Command("updateOrderConf -t {topic}New -m get", (101,), case="get"),
     Command("updateOrderConf -t {topic}New -m delete", (102,), case="delete"),
     Command("updateOrderConf -t {topic}New -m get", (101,), case="none", is_refused=True),
@@ -243,6 +253,14 @@ CHANGES = (
     Command("setConsumeMode -b {broker} -t {topic} -g {group} -m PULL -q 0", (401,), since=NEW),
     Command("resetOffsetByTime -g {group} -t {topic} -s now", (105, 208, 222)),
     Command("resetOffsetByTime -g {group} -t {topic} -s 0", (105, 208, 222), case="first"),
+    Command("consumerProgress -g {group}", (105, 203, 208), case="reset"),
+    Command(
+        "resetOffsetByTime -g {group} -t {topic} -s 0 -b {broker} -q 1 -o 3",
+        (222,),
+        case="queue",
+        since=NEW,
+    ),
+    Command("consumerProgress -g {group} -t {topic}", (105, 203, 208), case="moved", since=NEW),
     Command("resetOffsetByTime -g {traced} -t {traced} -s 0", (105, 208, 222), case="online"),
     Command(
         "resetOffsetByTime -g {group}Unknown -t {topic} -s 0",
@@ -265,7 +283,9 @@ CHANGES = (
     Command("updateBrokerConfig -b {broker} -k flushCommitLogLeastPages -v 5", (25,)),
     Command("updateNamesrvConfig -k scanNotActiveBrokerInterval -v 5001", (318,)),
     Command("wipeWritePerm -b {broker_name}", (205,), numbers=False),
+    Command("topicRoute -t {topic}", (105,), case="wiped"),
     Command("addWritePerm -b {broker_name}", (327,), numbers=False),
+    Command("topicRoute -t {topic}", (105,), case="writable"),
     Command("cleanExpiredCQ -b {broker}", (306,)),
     Command("cleanUnusedTopic -b {broker}", (316,)),
     Command("deleteExpiredCommitLog -b {broker}", (329,)),
@@ -338,6 +358,8 @@ LAST = (
     # With the offsets: without that, Apache's 5.5.0 creates the group again (docs/quirks.md).
     Command("deleteSubGroup -c {cluster} -g {group}New -r true", (106, 207, 215, 216)),
     Command("deleteTopic -c {cluster} -t {topic}New", (106, 215, 216)),
+    Command("deleteTopic -c {cluster} -t {topic}New", (106, 215, 216), case="unknown"),
+    Command("topicRoute -t {topic}New", (105,), case="deleted", is_refused=True),
     # Last: its threads keep watching after it returns.
     Command("startMonitoring", (203, 206, 208)),
 )
