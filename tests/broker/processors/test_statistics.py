@@ -207,6 +207,19 @@ async def test_all_connected_producers(autojump_clock):
         assert found["lastUpdateTimestamp"] == START_MS
 
 
+async def test_connected_producers_of_many_groups_come_in_one_answer(autojump_clock):
+    groups = sorted(f"PG{number}" for number in range(1200))
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        assert json.loads((await client.ask(PRODUCERS, {})).body) == {"data": {}}
+        members = [ProducerData(group_name=group) for group in groups]
+        beat = HeartbeatData(client_id="c@1", producer_data_set=members)
+        assert (await client.ask(HEARTBEAT, {}, beat.to_body())).code == 0
+        table = json.loads((await client.ask(PRODUCERS, {})).body)["data"]
+        assert sorted(table) == groups
+        assert {len(found) for found in table.values()} == {1}
+
+
 async def test_runtime_information(autojump_clock):
     async with embedded_broker() as broker:
         client = await two_messages(broker)
