@@ -144,7 +144,7 @@ QUERIES = (
         (105, 203, 307),
         case="stacks",
         numbers=False,
-        only="^#|PullMessageService",
+        only="^#",
     ),
     Command(
         "consumerStatus -g {online}",
@@ -153,6 +153,7 @@ QUERIES = (
         is_refused=True,
         numbers=False,
     ),
+    # The silent client takes 5 s, after which a sample of the rates has the load: see statsAll.
     Command("producerConnection -g {producer} -t {topic}", (105, 204)),
     Command("producerConnection -g {traced}_producer -t {traced}", (105, 204), case="java"),
     Command("producer -b {broker}", (328,)),
