@@ -117,6 +117,7 @@ class ConsumerFilterManager:
       characters_max: see REGISTERED_CHARACTERS_MAX.
 
     Attributes:
+      kept_dead_ms: as above; it may change.
       topics: the compiled filters, including dead ones, by topic, then group; read-only.
     """
 
@@ -137,7 +138,7 @@ class ConsumerFilterManager:
         self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
         self._clock = clock
         self._newest_ms = newest_ms
-        self._kept_dead_ms = kept_dead_ms
+        self.kept_dead_ms = kept_dead_ms
         self._characters_max = characters_max
         self._characters = self._dead_count = 0
         self._groups: dict[str, dict[str, ConsumerFilterData]] = {}
@@ -199,7 +200,7 @@ class ConsumerFilterManager:
     def clean(self) -> None:
         """Drop filters that have been dead too long. Source: ConsumerFilterManager.clean."""
         if self._dead_count:
-            before_ms = self._clock.wall_ms() - self._kept_dead_ms
+            before_ms = self._clock.wall_ms() - self.kept_dead_ms
             for data in self._dead():
                 if data.dead_ms <= before_ms:
                     self._drop(data)

@@ -60,6 +60,9 @@ class ConsumerManager:
       notify: called with a group and the connections of all its clients when these changed.
       expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
       on_group_gone: called with a group whose last client left.
+
+    Attributes:
+      expired_s: as above; it may change.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class ConsumerManager:
         on_group_gone: Callable[[str], None] = _ignore_group_gone,
     ) -> None:
         self._notify = notify
-        self._expired_s = expired_s
+        self.expired_s = expired_s
         self._on_group_gone = on_group_gone
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
@@ -205,10 +208,10 @@ class ConsumerManager:
             channel: client
             for info in self._groups.values()
             for channel, client in info.channel_info_table.items()
-            if now_s - client.last_update_s > self._expired_s
+            if now_s - client.last_update_s > self.expired_s
         }
         for channel, client in expired.items():
-            logger.warning("consumer %s sent no heartbeat for %g s", client, self._expired_s)
+            logger.warning("consumer %s sent no heartbeat for %g s", client, self.expired_s)
             self.channel_closed(channel)
-            channel.close(f"no heartbeat of a consumer for {self._expired_s:g} s")
+            channel.close(f"no heartbeat of a consumer for {self.expired_s:g} s")
         return list(expired)

@@ -75,6 +75,7 @@ class BrokerController:
       native: the C extension; None: pure Python.
       metrics_listener: a socket that answers for metrics and health; None: opened if `config` says
         so.
+      config_path: the file that `config` is from, where changed settings are saved; "": none.
 
     Attributes:
       config: as above.
@@ -102,6 +103,7 @@ class BrokerController:
         expects_slaves: bool = True,
         native: Extension | None = extension,
         metrics_listener: socket.socket | None = None,
+        config_path: str = "",
     ) -> None:
         self.config = config
         self.turn = turn or Turn()
@@ -111,7 +113,17 @@ class BrokerController:
         self._listeners, self._expects_slaves = listeners, expects_slaves
         self._metrics_listener = metrics_listener
         random = random or Random()
-        seams = Seams(clock, disk, self.turn, random, self.client, open_process, ha_connect, native)
+        seams = Seams(
+            clock,
+            disk,
+            self.turn,
+            random,
+            self.client,
+            open_process,
+            ha_connect,
+            native,
+            config_path,
+        )
         self.parts = parts = assemble(config, store_config, seams)
         self.store = parts.store
         self.topics = parts.tables.topics
@@ -262,15 +274,24 @@ class BrokerController:
             if self._metrics_listener is not None:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
             saver = TableSaver(self.parts.tables.files, self.store)
-            offsets_s = self.config.flush_consumer_offset_interval / 1000
-            delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
-            saver.start_lazy(services, self.offsets.file, offsets_s, saver.sync_log)
+            config, store_config, filters = self.config, self.store.config, self.filters
             saver.start_lazy(
-                services, self.delay_offsets.file, delay_offsets_s, saver.sync_log_or_fail
+                services,
+                self.offsets.file,
+                lambda: config.flush_consumer_offset_interval / 1000,
+                saver.sync_log,
             )
-            filters = self.filters
             saver.start_lazy(
-                services, filters.file, SAVE_FILTERS_INTERVAL_S, before_save=filters.clean
+                services,
+                self.delay_offsets.file,
+                lambda: store_config.flush_delay_offset_interval / 1000,
+                saver.sync_log_or_fail,
+            )
+            saver.start_lazy(
+                services,
+                filters.file,
+                lambda: SAVE_FILTERS_INTERVAL_S,
+                before_save=filters.clean,
             )
             saver.start_eager(services, self.topics.file, self.groups.file)
             if not self.store.is_slave:
@@ -290,6 +311,7 @@ class BrokerController:
 
         metrics = MetricsService(self.parts, lambda: self.server)
         metrics.start()
+        self.parts.live.subscribe(metrics.start, "enableRemotingMetrics", "enableRequestMetrics")
         await metrics.run(listener)
 
     async def _deliver(self, services: Supervisor) -> None:

@@ -28,10 +28,13 @@ class ProducerManager:
 
     Args:
       expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
+
+    Attributes:
+      expired_s: as above; it may change.
     """
 
     def __init__(self, *, expired_s: float = CHANNEL_EXPIRED_S) -> None:
-        self._expired_s = expired_s
+        self.expired_s = expired_s
         self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
         self._channel_of_client: dict[str, ClientChannel] = {}
@@ -121,12 +124,12 @@ class ProducerManager:
             channel: client
             for clients in self._groups.values()
             for channel, client in clients.items()
-            if now_s - client.last_update_s > self._expired_s
+            if now_s - client.last_update_s > self.expired_s
         }
         for channel, client in expired.items():
-            logger.warning("producer %s sent no heartbeat for %g s", client, self._expired_s)
+            logger.warning("producer %s sent no heartbeat for %g s", client, self.expired_s)
             self.channel_closed(channel)
-            channel.close(f"no heartbeat of a producer for {self._expired_s:g} s")
+            channel.close(f"no heartbeat of a producer for {self.expired_s:g} s")
         return list(expired)
 
     def size_of(self, channel: ClientChannel) -> int:

@@ -120,6 +120,42 @@ class TopicConfigManager:
         }
         self.system_topics: frozenset[str] = frozenset(self.topic_config_table)
 
+    def settings_changed(self) -> None:
+        """Give the broker's own topics the queues and permissions that the keys say now.
+
+        A topic whose key was switched off stays: it may have messages.
+        """
+        table = self.topic_config_table
+        own = _system_topics(self._config)
+        changed = []
+        for topic in own:
+            known = table.get(topic.topic_name)
+            if known is None:
+                changed.append(topic)
+            elif topic.topic_name in _FOLLOW_KEYS or topic.topic_name in (
+                self._config.broker_cluster_name,
+                self._config.broker_name,
+            ):
+                wanted = msgspec.structs.replace(
+                    known,
+                    perm=topic.perm,
+                    read_queue_nums=topic.read_queue_nums,
+                    write_queue_nums=topic.write_queue_nums,
+                )
+                if wanted != known:
+                    changed.append(wanted)
+        self.system_topics |= {topic.topic_name for topic in own}
+        if changed:
+            self._put(changed)
+
+    def permission_changed(self) -> None:
+        """Count a version, because brokerPermission limits all topics that are registered.
+
+        The caller registers them. Source: AdminBrokerProcessor.updateBrokerConfig.
+        """
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self.file.changed()
+
     @property
     def unsaved(self) -> Set[str]:
         """The names of staged topics, which take effect once they are saved."""
@@ -503,6 +539,10 @@ class TopicConfigManager:
         for name in sorted(self.system_topics & own.keys()):
             table.setdefault(name, own[name])
         self.data_version = wrapper.data_version
+
+
+_FOLLOW_KEYS: Final = frozenset({names.AUTO_CREATE_TOPIC})
+"""System topics whose queues follow a key."""
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:

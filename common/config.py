@@ -84,20 +84,38 @@ class Configured(NamedTuple):
     warnings: list[str]
 
 
+class Bounds(NamedTuple):
+    """A range of whole numbers, both ends included."""
+
+    minimum: int
+    maximum: int
+
+
 def setting(
     default: Any = dataclasses.MISSING,
     *,
     minimum: int | None = None,
     maximum: int | None = None,
+    live: bool | Bounds = False,
+    guarded: str = "",
 ) -> Any:
-    """A dataclass field that is a number in a range.
+    """A dataclass field with the rules of its key.
+
+    A key that is neither `live` nor `guarded` is read at the start only; see `live_config`.
 
     Args:
       default: as in `dataclasses.field`.
-      minimum, maximum: the allowed range, both included; None: as wide as Java's long.
+      minimum, maximum: the allowed range of a number, both included; None: as wide as Java's long.
+      live: whether a request may change the key while the server runs, and it takes effect at
+        once; a range that is narrower than the file's is allowed to requests.
+      guarded: why no request may ever change it, in words that follow "it".
     """
     bounds = {"minimum": minimum, "maximum": maximum}
-    metadata = {name: bound for name, bound in bounds.items() if bound is not None}
+    metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
+    if live:
+        metadata["live"] = live
+    if guarded:
+        metadata["guarded"] = guarded
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -50,7 +50,7 @@ async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None
 
         async def flush() -> None:
             await store.flusher.run(
-                interval_s=config.flush_interval_commit_log / 1000,
+                interval_s=lambda: config.flush_interval_commit_log / 1000,
                 group_commit=store.writer.sync_flush,
                 threaded=store.disk.threaded,
             )
@@ -75,11 +75,11 @@ async def _in_thread(store: MessageStore, function: Callable[..., Any], *args: A
 
 async def _queue_files(store: MessageStore) -> None:
     """Write queues with many units to their files; expire callbacks that wait for an fsync."""
-    interval_s = min(store.config.flush_interval_consume_queue / 1000, QUEUE_WRITE_INTERVAL_S)
     failing = False
     seen, idle_rounds = -1, 0
     while True:
-        await trio.sleep(interval_s)
+        interval_ms = store.config.flush_interval_consume_queue
+        await trio.sleep(min(interval_ms / 1000, QUEUE_WRITE_INTERVAL_S))
         end = store.flusher.committed_offset
         idle_rounds = idle_rounds + 1 if end == seen and not store.flusher.is_waited_for else 0
         seen = end
@@ -109,8 +109,8 @@ async def _write_queues(store: MessageStore, count_min: int) -> None:
 
 async def _checkpoint(store: MessageStore) -> None:
     """Sync log and queue files, then record the synced offset in the checkpoint."""
-    thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
     while True:
+        thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
         await trio.sleep(min(CHECKPOINT_INTERVAL_S, thorough_s))
         await checkpoint_now(store)
 

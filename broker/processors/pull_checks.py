@@ -94,7 +94,11 @@ class PullChecks:
         self._group_table = groups.subscription_group_table
         self._consumer_table = consumers.consumer_table
         self._filters = filters
-        self._readable = bool(config.broker_permission & PERM_READ)
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Use brokerPermission as it is now; pulls that were checked before are checked again."""
+        self._readable = bool(self._config.broker_permission & PERM_READ)
         self._token = object()
 
     def check(self, header: PullMessageRequestHeader) -> CheckedPulls:

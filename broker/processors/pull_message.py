@@ -54,7 +54,7 @@ from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull
-from ..pull_request_hold import HeldPull, PullRequestHoldService
+from ..pull_request_hold import HeldPull, PullRequestHoldService, WakeDirectly
 from ..replication import MasterSide, SlaveSide
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..subscription_group_manager import SubscriptionGroupManager
@@ -150,7 +150,6 @@ class PullMessageProcessor:
         self._checks = PullChecks(
             config, topics=topics, groups=groups, consumers=consumers, filters=filters
         )
-        self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
         self._templates = _TEMPLATES
@@ -164,6 +163,7 @@ class PullMessageProcessor:
         )
         self.runs: PullRunProcessor | None = None
         recent = store.reader.recent
+        self._wake_directly: WakeDirectly | None = None
         if recent is not None:
             self.runs = PullRunProcessor(
                 recent.native,
@@ -176,8 +176,8 @@ class PullMessageProcessor:
                 count_misses=stats.count_misses,
                 now_s=now_s,
             )
-        if recent is not None and not config.slave_read_enable:
-            self.hold_service.wake_directly = DirectWakes(
+        if recent is not None:
+            self._wake_directly = DirectWakes(
                 recent,
                 store,
                 self.hold_service.queues,
@@ -188,16 +188,30 @@ class PullMessageProcessor:
             ).wake
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
-            RequestCode.LITE_PULL_MESSAGE: (
-                self.pull_message if config.lite_pull_message_enable else self._refuse_lite_pull
-            ),
+            RequestCode.LITE_PULL_MESSAGE: self.lite_pull_message,
         }
+        self.settings_changed()
 
-    def _refuse_lite_pull(self, request: RemotingCommand, channel: Channel) -> None:
-        raise RequestRefused(
-            ResponseCode.NO_PERMISSION,
-            f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden",
-        )
+    def settings_changed(self) -> None:
+        """Use brokerPermission and the keys of pulls as they are now."""
+        self._checks.settings_changed()
+        if self.runs is not None:
+            self.runs.settings_changed()
+        # Pulls that are answered directly are never sent to a slave.
+        reads_slave = self._config.slave_read_enable
+        self.hold_service.wake_directly = None if reads_slave else self._wake_directly
+
+    def lite_pull_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a pull of a lite pull consumer; see `pull_message`.
+
+        Raises: RequestRefused: see `pull_message`; or litePullMessageEnable is false.
+        """
+        if not self._config.lite_pull_message_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden",
+            )
+        self.pull_message(request, channel)
 
     def pull_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pull; the answer is written to the channel, now or later.
@@ -402,7 +416,7 @@ class PullMessageProcessor:
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
         group_flag = 0 if group_config is None else group_config.group_sys_flag
         broker_id = 0
-        if self._may_read_slave and group_config is not None:
+        if self._config.slave_read_enable and group_config is not None:
             broker_id = self._suggested(group_config, result)
         if topic_flag or group_flag or broker_id:
             fields = {

@@ -62,7 +62,7 @@ class LogWriter:
         on_failed: Callable[[StoreIOError], None],
     ) -> None:
         self.mode = StoreMode()
-        self.burst = Burst()
+        self.burst = Burst(config.max_message_size)
         self.committed_offset = 0
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._clock = clock
