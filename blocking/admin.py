@@ -71,6 +71,11 @@ class Admin(Member[AsyncAdmin]):
     broker_config: Final = forwarded(AsyncAdmin.broker_config)
     update_broker_config: Final = forwarded(AsyncAdmin.update_broker_config)
 
+    # Name servers
+
+    name_server_config: Final = forwarded(AsyncAdmin.name_server_config)
+    update_name_server_config: Final = forwarded(AsyncAdmin.update_name_server_config)
+
     # Class filters
 
     put_filter_class: Final = forwarded(AsyncAdmin.put_filter_class)

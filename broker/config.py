@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.config import ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
@@ -38,8 +38,6 @@ Source: RocketMQ BrokerStartup."""
 
 SYNC_REPLICAS_MIN = 2
 """The smallest inSyncReplicas that a SYNC_MASTER may configure: the master and a slave."""
-
-_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 
 _LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
 
@@ -349,7 +347,7 @@ def _check_replication(
             )
     if not store.ha_listen_port and broker.listen_port + HA_PORT_STEP > PORT_MAX:
         raise ConfigError("haListenPort is listenPort + 1, which is no port: set it", path=path)
-    if store.ha_master_address and not _is_address(store.ha_master_address):
+    if store.ha_master_address and not is_address(store.ha_master_address):
         raise ConfigError(
             f"haMasterAddress={store.ha_master_address} is not host:port of the master's "
             "haListenPort",
@@ -408,17 +406,12 @@ def _check_retention(store: MessageStoreConfig) -> None:
 def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> None:
     """Raises ConfigError unless each is `host:port`. Source: RocketMQ BrokerStartup."""
     for address in addresses:
-        if not _is_address(address):
+        if not is_address(address):
             reason = (
                 f"the name server address {address!r} is not host:port; "
                 "several look like 127.0.0.1:9876;192.168.0.1:9876"
             )
             raise ConfigError(reason, path=path)
-
-
-def _is_address(text: str) -> bool:
-    match = _ADDRESS.fullmatch(text)
-    return match is not None and 0 < int(match[1]) <= PORT_MAX
 
 
 def with_machine(

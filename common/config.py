@@ -37,6 +37,7 @@ _KEY_SHOWN_MAX = 100
 _CAPITALS = {"crc": "CRC", "ip": "IP", "ip1": "IP1", "ip2": "IP2"}
 """Words that RocketMQ's keys spell in capitals."""
 
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{4}")
@@ -208,6 +209,12 @@ def configure(
         for config, changed in zip(configs, values, strict=True)
     )
     return Configured(copies, warnings)
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is `host:port`, with an IPv6 address in brackets, and a port above 0."""
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= 65_535
 
 
 def to_properties(config: Any) -> list[tuple[str, str]]:

@@ -136,7 +136,7 @@ CHANGES = (
     Command("cloneGroupOffset -s {group} -d {group}New -t {topic} -o true", (15, 105, 208)),
     Command("updateKvConfig -s {topic} -k name -v value", (100,)),
     Command("deleteKvConfig -s {topic} -k name", (102,)),
-    Command("updateBrokerConfig -b {broker} -k flushCommitLogLeastPages -v 5", (25,)),
+    Command("updateBrokerConfig -b {broker} -k transactionCheckMax -v 14", (25,)),
     Command("updateNamesrvConfig -k scanNotActiveBrokerInterval -v 5001", (318,)),
     Command("wipeWritePerm -b {broker_name}", (205,), numbers=False),
     Command("addWritePerm -b {broker_name}", (327,), numbers=False),

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, setting
+from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
-from ..remoting.client import split_address
 from ..remoting.memory_budget import BUDGET_MIN
 
 
@@ -97,10 +96,8 @@ def check_values(config: NamesrvConfig) -> None:
     """
     parse_levels(config.log_levels)
     for address in config.product_namesrv_addresses:
-        try:
-            split_address(address)
-        except ValueError as error:
-            raise ConfigError(f"productNamesrvAddr: {error}") from error
+        if not is_address(address):
+            raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")
     if config.cluster_test and not config.product_namesrv_addresses:
         raise ConfigError(
             "clusterTest=true needs productNamesrvAddr, the name servers of the other environment, "

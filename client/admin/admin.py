@@ -21,6 +21,7 @@ from .clients import ClientVerbs
 from .filters import FilterVerbs
 from .groups import GroupVerbs
 from .messages import MessageVerbs
+from .name_servers import NameServerVerbs
 from .offsets import OffsetVerbs
 from .topics import TopicVerbs
 
@@ -73,7 +74,8 @@ class Admin(Openable):
         broker_verbs = BrokerVerbs(brokers)
         offsets = OffsetVerbs(brokers, topics, groups, clients, broker_verbs)
         messages = MessageVerbs(brokers, topics)
-        parts = (topics, groups, clients, offsets, messages, broker_verbs, FilterVerbs(brokers))
+        others = (NameServerVerbs(brokers), FilterVerbs(brokers))
+        parts = (topics, groups, clients, offsets, messages, broker_verbs, *others)
         self._parts: Final = {type(part).__name__: part for part in parts}
 
     @property
@@ -139,6 +141,11 @@ class Admin(Openable):
     broker_runtime_info: Final = forwarded(BrokerVerbs.broker_runtime_info)
     broker_config: Final = forwarded(BrokerVerbs.broker_config)
     update_broker_config: Final = forwarded(BrokerVerbs.update_broker_config)
+
+    # Name servers
+
+    name_server_config: Final = forwarded(NameServerVerbs.name_server_config)
+    update_name_server_config: Final = forwarded(NameServerVerbs.update_name_server_config)
 
     # Class filters
 

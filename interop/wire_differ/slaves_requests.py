@@ -8,6 +8,7 @@ from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
 from .builders import (
     Names,
+    bad,
     create_group,
     create_topic,
     properties,
@@ -74,7 +75,22 @@ def slaves(header: SerializeType) -> Script:
             *(without(key, "body") for key in OWN_VALUES),
         ),
     )
+    change, wrong = Code.UPDATE_BROKER_CONFIG, partial(bad, code=Code.UPDATE_BROKER_CONFIG)
     steps = (
+        Request("a number", change, body=b"transactionCheckMax=14\n"),
+        Request("two keys and a comment", change,
+                body=b"# both\ntransactionCheckMax = 15\nrejectTransactionMessage=false\n"),
+        Request("a permission", change, body=b"brokerPermission=6\n"),
+        Request("nothing", change),
+        wrong("a key that RocketMQ does not have", body=b"nonsense=1\n", expect=1),
+        wrong("a key that has no effect", body=b"flushCommitLogLeastPages=4\n", expect=1),
+        wrong("a key that is read at the start", body=b"haListenPort=10999\n", expect=16),
+        wrong("a value that is no number", body=b"transactionCheckMax=many\n", expect=1),
+        wrong("a value out of range", body=b"transactionCheckMax=0\n", expect=1),
+        wrong("a right key and a wrong one",
+              body=b"transactionCheckMax=16\nnonsense=1\n", expect=1),
+        wrong("a path that RocketMQ refuses", body=b"rocketmqHome=/x\n", expect=16),
+        Request("the usual value", change, body=b"transactionCheckMax=15\n"),
         create_topic(topic),
         create_group(group),
         send(name="a message", fields=send_fields(topic, text), normalisers=PLACE),

@@ -70,3 +70,16 @@ def test_any_text_is_a_configuration_or_a_config_error(text: str) -> None:
     except ConfigError:
         return
     assert isinstance(config, NamesrvConfig)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("clusterTest=true", "clusterTest=true needs productNamesrvAddr"),
+        ("productNamesrvAddr=a", "productNamesrvAddr: 'a' is not host:port"),
+        ("logLevels=store", "logLevels: 'store' is not part:LEVEL"),
+    ],
+)
+def test_texts_with_a_form_of_their_own_are_checked_at_the_start(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read(text)
