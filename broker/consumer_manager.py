@@ -123,9 +123,10 @@ class ConsumerManager:
         groups = self._groups_of.setdefault(client.channel, set())
         if group not in groups and len(groups) >= GROUPS_PER_CHANNEL_MAX:
             logger.warning(
-                "%s: consumer group %s is not registered, the connection already has %d groups",
-                client, group, len(groups),
-            )  # fmt: skip
+                "%(client)s: consumer group %(group)s is not registered, the connection already "
+                "has %(limit)d groups",
+                {"client": client, "group": group, "limit": len(groups)},
+            )
             return False
         self._groups[group] = info
         groups.add(group)
@@ -153,7 +154,9 @@ class ConsumerManager:
         client = self._leave(group, channel, notify=notify)
         if client is None:
             return False
-        logger.info("consumer left, group: %s %s", group, client)
+        logger.info(
+            "consumer left, group: %(group)s %(client)s", {"group": group, "client": client}
+        )
         groups = self._groups_of[channel]
         groups.discard(group)
         self._sizes[channel] -= size
@@ -190,10 +193,15 @@ class ConsumerManager:
         for number, group in enumerate(groups):
             client = self._leave(group, channel, notify=True)
             if number < LEAVING_LINES_MAX:
-                logger.info("consumer left, group: %s %s", group, client)
+                logger.info(
+                    "consumer left, group: %(group)s %(client)s", {"group": group, "client": client}
+                )
         if len(groups) > LEAVING_LINES_MAX:
             address, count = channel.remote_address, len(groups)
-            logger.info("%s closed: its consumers left %d groups in all", address, count)
+            logger.info(
+                "%(address)s closed: its consumers left %(groups)d groups in all",
+                {"address": address, "groups": count},
+            )
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:
@@ -211,7 +219,10 @@ class ConsumerManager:
             if now_s - client.last_update_s > self.expired_s
         }
         for channel, client in expired.items():
-            logger.warning("consumer %s sent no heartbeat for %g s", client, self.expired_s)
+            logger.warning(
+                "consumer %(client)s sent no heartbeat for %(expired_s)g s",
+                {"client": client, "expired_s": self.expired_s},
+            )
             self.channel_closed(channel)
             channel.close(f"no heartbeat of a consumer for {self.expired_s:g} s")
         return list(expired)

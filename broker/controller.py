@@ -297,11 +297,18 @@ class BrokerController:
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
-                "the broker %s listens on %s, in %s",
-                self.config.broker_name, self.listen_addresses, choice.description,
-            )  # fmt: skip
+                "the broker %(broker_name)s listens on %(addresses)s, in %(implementation)s",
+                {
+                    "broker_name": self.config.broker_name,
+                    "addresses": self.listen_addresses,
+                    "implementation": choice.description,
+                },
+            )
             if choice.is_stale:
-                logger.warning("the broker is slower than it could be: %s", choice.description)
+                logger.warning(
+                    "the broker is slower than it could be: %(implementation)s",
+                    {"implementation": choice.description},
+                )
             task_status.started()
             await trio.sleep_forever()
 
@@ -339,7 +346,9 @@ class BrokerController:
             try:
                 close()
             except StoreError as error:
-                logger.error("%s could not be saved: %s", what, error)
+                logger.error(
+                    "%(what)s could not be saved: %(error)s", {"what": what, "error": error}
+                )
             except Exception as error:  # noqa: BLE001 - our bug: the others are saved
                 _failures.note(f"saving {what}", "The file on disk stays as it was", error)
         self.store.close()
@@ -359,9 +368,10 @@ class BrokerController:
             await in_steps(self.parts.stats.sample())
         except StoreError as error:
             logger.warning(
-                "the sizes of new messages cannot be read, so rates stay as they were: %s. The "
-                "next attempt follows in %d s", error, SAMPLE_INTERVAL_MS // 1000,
-            )  # fmt: skip
+                "the sizes of new messages cannot be read, so rates stay as they were: "
+                "%(error)s. The next attempt follows in %(interval_s)d s",
+                {"error": error, "interval_s": SAMPLE_INTERVAL_MS // 1000},
+            )
 
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:

@@ -125,13 +125,13 @@ class SubscriptionGroupManager:
             return None
         if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
             logger.error(
-                "group %s is not created: there are %d groups, which is the limit. Delete groups "
-                "that are not used",
-                group, GROUP_COUNT_MAX,
-            )  # fmt: skip
+                "group %(group)s is not created: there are %(limit)d groups, which is the "
+                "limit. Delete groups that are not used",
+                {"group": group, "limit": GROUP_COUNT_MAX},
+            )
             return None
         created = SubscriptionGroupConfig(group_name=group)
-        logger.info("create new group: %s", created)
+        logger.info("create new group: %(settings)s", {"settings": created})
         self.subscription_group_table[group] = created
         self._unsaved.add(group)
         self._changed()
@@ -182,7 +182,7 @@ class SubscriptionGroupManager:
             )
         different = {name: group for name, group in changed.items() if group != table.get(name)}
         if different:
-            logger.info("update groups: %s", list(different.values()))
+            logger.info("update groups: %(groups)s", {"groups": list(different.values())})
             table.update(different)
             self._changed()
         return list(changed.values())
@@ -195,7 +195,7 @@ class SubscriptionGroupManager:
         self.forbidden_table.pop(group, None)
         if self.subscription_group_table.pop(group, None) is None:
             return False
-        logger.info("delete group: %s", group)
+        logger.info("delete group: %(group)s", {"group": group})
         self._unsaved.discard(group)
         self._changed()
         return True
@@ -261,7 +261,8 @@ class SubscriptionGroupManager:
             return False
         self._replace(master, MASTERS_TABLE)
         logger.info(
-            "groups copied from the master: %d groups now", len(self.subscription_group_table)
+            "groups copied from the master: %(groups)d groups now",
+            {"groups": len(self.subscription_group_table)},
         )
         self.file.changed()
         return True

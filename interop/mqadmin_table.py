@@ -35,7 +35,6 @@ class Command:
       enough: for a command that never ends, a pattern that ends it when its output matches.
       other_keys: the place in the docs that says why ours prints other `key = value` lines, or
         succeeds where mqadmin 4.x fails with Apache's 5.x.
-      fewer_keys: the place in the docs that says why ours prints fewer `key = value` lines.
     """
 
     line: str
@@ -48,7 +47,6 @@ class Command:
     own_topics: bool = False
     enough: str = ""
     other_keys: str = ""
-    fewer_keys: str = ""
 
     @property
     def name(self) -> str:
@@ -90,7 +88,7 @@ QUERIES = (
         "getNamesrvConfig",
         (319,),
         numbers=False,
-        fewer_keys="docs/namesrv.md, Differences: GET_NAMESRV_CONFIG tells the keys that trocket "
+        other_keys="docs/namesrv.md, Differences: GET_NAMESRV_CONFIG tells the keys that trocket "
         "supports, not all of Apache's",
     ),
     Command("getConsumerConfig -g {group}", (106, 201)),

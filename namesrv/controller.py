@@ -154,7 +154,10 @@ class NamesrvController:
                 services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
                 services.start_soon("the saving of changes", self._kv_files.run)
-                logger.info("the name server listens on %s", ", ".join(self._addresses) or "-")
+                logger.info(
+                    "the name server listens on %(addresses)s",
+                    {"addresses": ", ".join(self._addresses) or "-"},
+                )
                 task_status.started()
         finally:
             self._save_the_rest()
@@ -189,9 +192,10 @@ class NamesrvController:
                 self._to_notify.send_nowait(change)
             except trio.WouldBlock:
                 logger.warning(
-                    "too many notifications wait to be sent; dropped: %s. The brokers learn of it "
-                    "at their next query", change,
-                )  # fmt: skip
+                    "too many notifications wait to be sent; dropped: %(change)s. The brokers "
+                    "learn of it at their next query",
+                    {"change": change},
+                )
 
     async def _send_notifications(self) -> None:
         async for change in self._notifications:
@@ -214,9 +218,10 @@ class NamesrvController:
                 await self._client.send_oneway(address, command)
         except (RemotingError, OSError, ValueError, trio.TooSlowError) as error:
             logger.warning(
-                "broker %s could not be notified of %s, it learns of it at its next query: %s",
-                address, change, error,
-            )  # fmt: skip
+                "broker %(broker)s could not be notified of %(change)s, it learns of it at its "
+                "next query: %(error)s",
+                {"broker": address, "change": change, "error": error},
+            )
         except Exception as error:  # noqa: BLE001 - our bug: the others are notified
             meaning = "The broker queries its group periodically anyway"
             self._failures.note(f"notifying the broker {address}", meaning, error)
@@ -235,6 +240,6 @@ class NamesrvController:
         try:
             self._kv_file.persist_changed()
         except StoreError as error:
-            logger.error("a change could not be saved and is lost: %s", error)
+            logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
         except Exception as error:  # noqa: BLE001 - our bug: the process ends in order
             self._failures.note("saving at the stop", "A changed file stays as it was", error)

@@ -93,7 +93,10 @@ async def _queue_files(store: MessageStore) -> None:
         except StoreIOError as error:
             # Nothing is lost: the units stay in memory, and can be rebuilt from the log.
             if not failing:
-                logger.error("queue units cannot be written, they are kept in memory: %s", error)
+                logger.error(
+                    "queue units cannot be written, they are kept in memory: %(error)s",
+                    {"error": error},
+                )
             failing = True
 
 
@@ -146,7 +149,10 @@ async def checkpoint_now(store: MessageStore) -> None:
             await _in_thread(store, index.file.sync_entries)
         await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
     except StoreIOError as error:
-        logger.error("no checkpoint could be written, recovery would take longer: %s", error)
+        logger.error(
+            "no checkpoint could be written, recovery would take longer: %(error)s",
+            {"error": error},
+        )
 
 
 async def _prepare_files(store: MessageStore) -> None:
@@ -164,7 +170,7 @@ async def _prepare_files(store: MessageStore) -> None:
                 if store.config.warm_maped_file_enable:
                     await _in_thread(store, log.warm, base)
             except StoreIOError as error:
-                logger.error("the next commit log file cannot be made: %s", error)
+                logger.error("the next commit log file cannot be made: %(error)s", {"error": error})
                 await trio.sleep(PREPARE_RETRY_S)
                 continue
         await trio.sleep(PREPARE_INTERVAL_S)
@@ -200,6 +206,9 @@ async def _retention(store: MessageStore) -> None:
             failing = ""
         except StoreIOError as error:
             if str(error) != failing:
-                logger.error("retention failed and is tried again at its next pass: %s", error)
+                logger.error(
+                    "retention failed and is tried again at its next pass: %(error)s",
+                    {"error": error},
+                )
             failing = str(error)
         await store.activity.cleaning.wait(store.config.clean_resource_interval / 1000)

@@ -98,7 +98,10 @@ class MetricsService:
         try:
             samples = await self.collect()
         except StoreError as error:
-            logger.warning("metrics could not be collected: %s. The next reader tries again", error)
+            logger.warning(
+                "metrics could not be collected: %(error)s. The next reader tries again",
+                {"error": error},
+            )
             return Answer(503, _TEXT, f"metrics could not be collected: {error}\n".encode())
         body = await trio.to_thread.run_sync(expose, samples, self._common)
         return Answer(200, CONTENT_TYPE, body)

@@ -190,7 +190,10 @@ class ClientAdminProcessor:
     def _reset_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
         """Set a group's offsets here, or have its clients do it and commit them."""
         header = decode(ResetQueueOffsetRequestHeader, request.ext_fields)
-        logger.info("%s resets the offsets of %s", channel.remote_address, header)
+        logger.info(
+            "%(peer)s resets the offsets of %(request)s",
+            {"peer": channel.remote_address, "request": header},
+        )
         if self._config.use_server_side_reset_offset:
             return self._reset_here(request, header)
         return self._reset_by_clients(request, header)

@@ -89,7 +89,10 @@ class GroupAdminProcessor:
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         group = read_body(request, SubscriptionGroupConfig.from_request)
-        logger.info("%s creates or changes group %r", channel.remote_address, group.group_name)
+        logger.info(
+            "%(peer)s creates or changes group %(group)r",
+            {"peer": channel.remote_address, "group": group.group_name},
+        )
         self._groups.update([group])
         return self._saved(request)
 
@@ -99,7 +102,10 @@ class GroupAdminProcessor:
             SubscriptionGroupList.from_request,
             lambda body: check_list(body.group_config_list),
         ).group_config_list
-        logger.info("%s creates or changes %d groups", channel.remote_address, len(groups))
+        logger.info(
+            "%(peer)s creates or changes %(groups)d groups",
+            {"peer": channel.remote_address, "groups": len(groups)},
+        )
         self._groups.update(groups)
         return self._saved(request)
 
@@ -138,7 +144,10 @@ class GroupAdminProcessor:
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
-        logger.info("%s deletes group %r", channel.remote_address, header.group_name)
+        logger.info(
+            "%(peer)s deletes group %(group)r",
+            {"peer": channel.remote_address, "group": header.group_name},
+        )
         if not may_commit_offset(header.group_name):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(header.group_name))
         if header.clean_offset or header.remove_offset:

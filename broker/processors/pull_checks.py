@@ -201,9 +201,9 @@ class PullChecks:
         found = compile_filter(expression_type, subscription)
         if isinstance(found, str):
             logger.warning(
-                "the expression of a pull of %s by group %s is wrong: %s",
-                header.topic, header.consumer_group, found,
-            )  # fmt: skip
+                "the expression of a pull of %(topic)s by group %(group)s is wrong: %(reason)s",
+                {"topic": header.topic, "group": header.consumer_group, "reason": found},
+            )
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {found}",

@@ -295,7 +295,8 @@ class PullMessageProcessor:
         except StoreError as error:
             # The consumer retries; the error's text says what an operator should do.
             logger.error(
-                "%s: a pull of %s failed: %s", pull.channel.remote_address, pull.place, error
+                "%(peer)s: a pull of %(place)s failed: %(error)s",
+                {"peer": pull.channel.remote_address, "place": pull.place, "error": error},
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
@@ -326,9 +327,16 @@ class PullMessageProcessor:
         is_slave = self._store.is_slave
         if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
             logger.debug(
-                "the offset %d of group %s is not committed: %s queue %d ends at %d",
-                offset, group, topic, queue_id, end,
-            )  # fmt: skip
+                "the offset %(offset)d of group %(group)s is not committed: %(topic)s queue "
+                "%(queue_id)d ends at %(end)d",
+                {
+                    "offset": offset,
+                    "group": group,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "end": end,
+                },
+            )
 
     def _resume(self, held: HeldPull, over: bool) -> bool:
         """Try a held pull again; return whether it was answered."""
@@ -338,11 +346,17 @@ class PullMessageProcessor:
         try:
             result = self._get(pull)
         except StoreError as error:
-            logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.place, error)
+            logger.error(
+                "%(peer)s: a held pull of %(place)s failed: %(error)s",
+                {"peer": pull.channel, "place": pull.place, "error": error},
+            )
             pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, str(error))))
             return True
         except Exception as error:
-            logger.exception("%s: a held pull of %s failed", pull.channel, pull.place)
+            logger.exception(
+                "%(peer)s: a held pull of %(place)s failed",
+                {"peer": pull.channel, "place": pull.place},
+            )
             remark = f"{type(error).__name__}: {error}"
             pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, remark)))
             return True
@@ -406,11 +420,18 @@ class PullMessageProcessor:
             template = self._templates[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(
-                    "PULL_OFFSET_MOVED: %s of group %s pulled %s from offset %d, which does not "
-                    "exist, and is sent to %d (%s)",
-                    pull.channel.remote_address, group, topic, pull.queue_offset,
-                    result.next_begin_offset, status.name,
-                )  # fmt: skip
+                    "PULL_OFFSET_MOVED: %(peer)s of group %(group)s pulled %(topic)s from "
+                    "offset %(queue_offset)d, which does not exist, and is sent to "
+                    "%(next_begin_offset)d (%(status)s)",
+                    {
+                        "peer": pull.channel.remote_address,
+                        "group": group,
+                        "topic": topic,
+                        "queue_offset": pull.queue_offset,
+                        "next_begin_offset": result.next_begin_offset,
+                        "status": status.name,
+                    },
+                )
         topic_config = self._topic_table.get(topic)
         group_config = self._group_table.get(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag

@@ -270,7 +270,9 @@ class SendTurn:
         except StoreIOError as error:
             self._transactions.after_commit(False)
             count = sum(r.send_count if isinstance(r, AppendedRun) else 1 for r in requests)
-            logger.error("%d sends were not stored: %s", count, error)
+            logger.error(
+                "%(count)d sends were not stored: %(error)s", {"count": count, "error": error}
+            )
             remark = self._store.trouble or str(error)
             refusal = self.refusal(PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark))
             answers = [_refused(request, refusal) for request in requests]

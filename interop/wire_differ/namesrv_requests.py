@@ -314,7 +314,7 @@ def configuration(header: SerializeType) -> Script:
             expect=1,
         ),
         bad(
-            "a key and one that nobody knows",
+            "a right key and a wrong one",
             update,
             body=b"orderMessageEnable=false\nnonsense=1\n",
             expect=1,

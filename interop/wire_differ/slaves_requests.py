@@ -33,7 +33,7 @@ OWN_PLACES = ("bindAddress", "haListenPort", "listenPort", "storePathRootDir")
 
 OWN_VALUES = (
     "storePathCommitLog", "mappedFileSizeCommitLog", "timerFlushIntervalMs",
-    "registerBrokerTimeoutMills",
+    "registerBrokerTimeoutMills", "metricsExporterType", "metricsPromExporterPort",
 )  # fmt: skip
 """Keys that the two brokers are started with, or whose default is another one in 4.9.7."""
 
@@ -66,6 +66,29 @@ def slaves(header: SerializeType) -> Script:
         normalisers=(counts("body.read_time_ms"), data_versions("body.version")),
         since="5.5.0",
     )
+    steps = (
+        create_topic(topic),
+        create_group(group),
+        send(name="a message", fields=send_fields(topic, text), normalisers=PLACE),
+        pull_until(group, topic, "the message", 1),
+        Request("an offset", Code.UPDATE_CONSUMER_OFFSET, offset),
+        tables("offsets of consumers", Code.GET_ALL_CONSUMER_OFFSET, since="5.5.0"),
+        tables("offsets of delay levels", Code.GET_ALL_DELAY_OFFSET, since="5.5.0"),
+        tables("counts of timer messages", Code.GET_TIMER_METRICS),
+        tables("modes of requests", Code.GET_ALL_MESSAGE_REQUEST_MODE),
+        timers(name="how far timers are"),
+        status(name="of a master without slaves"),
+        # Servers ignore fields and body of such a request.
+        *(tables("with a body that is no JSON", code, body=b"{", erroneous=True, since="5.5.0")
+          for code in _CODES),
+        timers(name="with a body that is no JSON", body=b"{", erroneous=True),
+        status(name="with a body that is no JSON", body=b"{", erroneous=True),
+    )  # fmt: skip
+    return Script("slaves", header, steps)
+
+
+def settings(header: SerializeType) -> Script:
+    """The configuration of the broker, shown and changed."""
     shown = partial(
         Request,
         code=Code.GET_BROKER_CONFIG,
@@ -91,27 +114,11 @@ def slaves(header: SerializeType) -> Script:
               body=b"transactionCheckMax=16\nnonsense=1\n", expect=1),
         wrong("a path that RocketMQ refuses", body=b"rocketmqHome=/x\n", expect=16),
         Request("the usual value", change, body=b"transactionCheckMax=15\n"),
-        create_topic(topic),
-        create_group(group),
-        send(name="a message", fields=send_fields(topic, text), normalisers=PLACE),
-        pull_until(group, topic, "the message", 1),
-        Request("an offset", Code.UPDATE_CONSUMER_OFFSET, offset),
-        tables("offsets of consumers", Code.GET_ALL_CONSUMER_OFFSET, since="5.5.0"),
-        tables("offsets of delay levels", Code.GET_ALL_DELAY_OFFSET, since="5.5.0"),
-        tables("counts of timer messages", Code.GET_TIMER_METRICS),
-        tables("modes of requests", Code.GET_ALL_MESSAGE_REQUEST_MODE),
-        timers(name="how far timers are"),
-        status(name="of a master without slaves"),
         shown(name="the keys of the broker"),
         shown(name="with a body that is no JSON", body=b"{", erroneous=True),
-        # Servers ignore fields and body of such a request.
-        *(tables("with a body that is no JSON", code, body=b"{", erroneous=True, since="5.5.0")
-          for code in _CODES),
-        timers(name="with a body that is no JSON", body=b"{", erroneous=True),
-        status(name="with a body that is no JSON", body=b"{", erroneous=True),
     )  # fmt: skip
-    return Script("slaves", header, steps)
+    return Script("settings", header, steps)
 
 
-SCRIPTS = (slaves,)
+SCRIPTS = (slaves, settings)
 """Each creates a script for one kind of header."""

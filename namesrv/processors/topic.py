@@ -102,9 +102,15 @@ class TopicProcessors:
                 answer = await self._services.call(address, question, ELSEWHERE_TIMEOUT_S)
             except (RemotingError, OSError) as error:
                 logger.warning(
-                    "the name server %s of environment %s did not answer for topic %s: %s. The "
-                    "next one is asked", address, config.product_env_name, topic, error,
-                )  # fmt: skip
+                    "the name server %(name_server)s of environment %(environment)s did not "
+                    "answer for topic %(topic)s: %(error)s. The next one is asked",
+                    {
+                        "name_server": address,
+                        "environment": config.product_env_name,
+                        "topic": topic,
+                        "error": error,
+                    },
+                )
                 continue
             if answer.code == ResponseCode.SUCCESS:
                 return request.answer(body=answer.body)

@@ -78,13 +78,16 @@ class ConfigChanges:
             changed = ", ".join(f"{key}={value}" for key, value in planned.values.items())
             saved = f"saved in {self._path}" if self._path else "lost at its end: it has no file"
             logger.info(
-                "%s set %s for %s; this is in effect, and %s",
-                peer, changed, self._live.server, saved,
-            )  # fmt: skip
+                "%(peer)s set %(settings)s for %(server)s; this is in effect, and %(saved)s",
+                {"peer": peer, "settings": changed, "server": self._live.server, "saved": saved},
+            )
             return planned.values
 
     def _refused(self, code: ResponseCode, remark: str, peer: str) -> RequestRefused:
-        logger.warning("a change of settings by %s is refused: %s", peer, remark)
+        logger.warning(
+            "a change of settings by %(peer)s is refused: %(reason)s",
+            {"peer": peer, "reason": remark},
+        )
         return RequestRefused(code, remark)
 
     async def _save(self, values: Mapping[str, str]) -> None:

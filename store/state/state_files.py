@@ -103,9 +103,9 @@ class StateFiles:
                 self.save(name, text)
             except StoreIOError as error:
                 logger.error(
-                    "%s is damaged and could not be written again from its .bak: %s",
-                    self._path(name), error,
-                )  # fmt: skip
+                    "%(file)s is damaged and could not be written again from its .bak: %(error)s",
+                    {"file": self._path(name), "error": error},
+                )
         self._from_spare.clear()
 
     def save(self, name: str, text: bytes) -> None:
