@@ -74,14 +74,21 @@ class ConfigChanges:
                     except StoreError as error:
                         remark = f"nothing is changed, because it cannot be saved: {error}"
                         raise self._refused(ResponseCode.SYSTEM_ERROR, remark, peer) from error
+                # Before it is in effect: it may be the level of this very line.
+                self._log_change(planned.values, peer)
                 self._live.apply(planned)
-            changed = ", ".join(f"{key}={value}" for key, value in planned.values.items())
-            saved = f"saved in {self._path}" if self._path else "lost at its end: it has no file"
-            logger.info(
-                "%(peer)s set %(settings)s for %(server)s; this is in effect, and %(saved)s",
-                {"peer": peer, "settings": changed, "server": self._live.server, "saved": saved},
-            )
             return planned.values
+
+    def _log_change(self, values: Mapping[str, str], peer: str) -> None:
+        logger.info(
+            "%(peer)s set %(settings)s for %(server)s; this is in effect, and %(saved)s",
+            {
+                "peer": peer,
+                "settings": ", ".join(f"{key}={value}" for key, value in values.items()),
+                "server": self._live.server,
+                "saved": f"saved in {self._path}" if self._path else "lost at its end: no file",
+            },
+        )
 
     def _refused(self, code: ResponseCode, remark: str, peer: str) -> RequestRefused:
         logger.warning(

@@ -103,7 +103,7 @@ async def test_without_a_file_a_change_is_in_memory_only_and_the_log_says_so(cap
     await changes(config, disk, path="").change(b"ratio=50", PEER)
     assert config == Config(ratio=50)
     assert f"{PEER} set ratio=50 for the server" in caplog.text
-    assert "lost at its end: it has no file" in caplog.text
+    assert "lost at its end: no file" in caplog.text
 
 
 async def test_changes_at_the_same_moment_are_made_one_after_the_other(tmp_path):
