@@ -107,6 +107,9 @@ class BrokerConfig(FilterPolicy):
       lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
+      enable_detail_stat: whether single queues have counters of stored messages, 3 KB each.
+      clear_retry_topic_when_delete_topic: whether 215 deletes the retry topics of the topic's pop
+        consumers, too.
       use_server_side_reset_offset: whether 222 resets the offsets of a group on the broker, so that
         they change without its clients, too; false: its connected clients reset themselves.
       notify_consumer_ids_changed_enable: whether groups are notified of members that join or leave.
@@ -186,6 +189,8 @@ class BrokerConfig(FilterPolicy):
     long_polling_enable: bool = setting(True, live=True)
     short_polling_time_mills: int = setting(1_000, minimum=0, live=True)
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)
+    enable_detail_stat: bool = True
+    clear_retry_topic_when_delete_topic: bool = setting(True, live=True)
     use_server_side_reset_offset: bool = setting(True, live=True)
     region_id: str = setting("DefaultRegion", live=True)
     trace_on: bool = setting(True, live=True)

@@ -14,6 +14,7 @@ from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..store.state.config_changes import ConfigChanges
 from .assembly import BrokerParts
+from .filter_bit_maps import FilterBitMaps
 from .processors.added_properties import AddedProperties
 from .processors.broker_config import BrokerConfigProcessor
 from .processors.cleaning import CleaningProcessor
@@ -32,6 +33,7 @@ from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
 from .processors.replication import ReplicationProcessor
 from .processors.reply_message import ReplyMessageProcessor
+from .processors.rocksdb import RocksDbProcessor
 from .processors.runtime_info import RuntimeInfoProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_batch import SendBatchProcessor
@@ -209,12 +211,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             register_topics=parts.registrar.register_topics,
             on_deleted=partial(_forget_topic, parts),
             times_ms=parts.stats.topic_creations_ms,
+            config=parts.config,
         ).processors,
         GroupAdminProcessor(
             groups=tables.groups,
             offsets=tables.offsets,
             on_deleted=parts.stats.group_deleted,
             times_ms=parts.stats.group_creations_ms,
+            is_slave=store.is_slave,
         ).processors,
         StatisticsProcessor(
             store,
@@ -227,8 +231,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             consumers=clients.consumers,
         ).processors,
         CleaningProcessor(store, tables.topics).processors,
-        QueryConsumeQueueProcessor(store, clients.consumers).processors,
+        QueryConsumeQueueProcessor(
+            store,
+            clients.consumers,
+            tables.filters,
+            FilterBitMaps(tables.filters, monotonic_s=parts.seams.clock.monotonic_s),
+        ).processors,
         RuntimeInfoProcessor(parts.runtime_info).processors,
+        RocksDbProcessor().processors,
         GroupLookUpProcessor(
             store,
             broker_addr=parts.address.broker_addr,
@@ -237,12 +247,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             consumers=clients.consumers,
             producers=clients.producers,
         ).processors,
-        BrokerConfigProcessor(
-            parts.live,
-            ConfigChanges(parts.live, parts.seams.disk, parts.seams.config_path),
-            clock=parts.seams.clock,
-            register_all=parts.registrar.register_all,
-        ).processors,
+        _broker_config(parts).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,
@@ -251,6 +256,15 @@ def _administering(parts: BrokerParts) -> list[Table]:
             clock=parts.seams.clock,
         ).processors,
     ]
+
+
+def _broker_config(parts: BrokerParts) -> BrokerConfigProcessor:
+    return BrokerConfigProcessor(
+        parts.live,
+        ConfigChanges(parts.live, parts.seams.disk, parts.seams.config_path),
+        clock=parts.seams.clock,
+        register_all=parts.registrar.register_all,
+    )
 
 
 def _forget_topic(parts: BrokerParts, topic: str) -> None:

@@ -24,6 +24,7 @@ from .messages import MessageVerbs
 from .name_servers import NameServerVerbs
 from .offsets import OffsetVerbs
 from .topics import TopicVerbs
+from .traces import TraceVerbs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,8 +75,11 @@ class Admin(Openable):
         broker_verbs = BrokerVerbs(brokers)
         offsets = OffsetVerbs(brokers, topics, groups, clients, broker_verbs)
         messages = MessageVerbs(brokers, topics)
-        others = (NameServerVerbs(brokers), FilterVerbs(brokers))
-        parts = (topics, groups, clients, offsets, messages, broker_verbs, *others)
+        traces, filters = TraceVerbs(messages), FilterVerbs(brokers)
+        servers = NameServerVerbs(brokers)
+        parts = (
+            topics, groups, clients, offsets, messages, traces, broker_verbs, servers, filters,
+        )  # fmt: skip
         self._parts: Final = {type(part).__name__: part for part in parts}
 
     @property
@@ -134,6 +138,7 @@ class Admin(Openable):
     messages_by_key: Final = forwarded(MessageVerbs.messages_by_key)
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
+    message_trace: Final = forwarded(TraceVerbs.message_trace)
 
     # Brokers
 

@@ -45,6 +45,7 @@ GOOD = {
     "channelExpiredTimeout": "60000",
     "cleanFileForciblyEnable": "false",
     "cleanResourceInterval": "5000",
+    "clearRetryTopicWhenDeleteTopic": "false",
     "clusterTopicEnable": "false",
     "compressedRegister": "true",
     "defaultTopicQueueNums": "3",

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from trocket import ConsumeFromWhere, Message
+from trocket.blocking import Producer, PushConsumer
 from trocket.testing import Broker
 
 from .conftest import Command, Run
@@ -196,6 +198,46 @@ def test_messages_by_key_by_time_and_dead_ones(run: Run, topic: str) -> None:
     assert whole.endswith("\none\n")
 
 
+@pytest.mark.slow
+def test_the_timeline_of_a_message(run: Run, broker: Broker, topic: str) -> None:
+    own = f"{topic}_trace"
+    assert run("topic", "create", own, "--queues", "1").status == 0
+    missing = run("trace", "7F00000124A551B6EF5F6C42A3AC0000")
+    assert missing.status == 1
+    assert "no broker has the trace topic RMQ_SYS_TRACE_TOPIC: set traceTopicEnable" in missing.err
+    with Producer(broker.url, group="shop", trace=own) as producer:
+        sent = producer.send(Message(topic, "one", tags="t", keys="k"))
+        producer.send(Message(own, b"?\x02", keys=sent.message_id))  # it cannot be read
+    with PushConsumer(
+        broker.url,
+        group=f"g_{topic}",
+        subscriptions={topic: "*"},
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        trace=own,
+    ) as consumer:
+        consumer.receive().ack()
+    words = ("trace", sent.message_id, "--trace-topic", own)
+    found = run(*words, "--json")
+    while found.status != 0 or not found.json["consumptions"]:  # until the index has them
+        found = run(*words, "--json")
+    tree = found.json
+    assert found.err == f"trocket: 1 records in {own} cannot be read\n"
+    assert tree["messageId"] == sent.message_id
+    (send,) = tree["sends"]
+    assert (send["group"], send["kind"], send["isSuccess"]) == ("shop", "NORMAL", True)
+    (consumption,) = tree["consumptions"]
+    assert (consumption["group"], consumption["outcome"]) == (f"g_{topic}", "SUCCESS")
+    shown = run(*words)
+    rows = [[row[1], row[2], row[3], row[5], row[6]] for row in shown.rows]
+    details = f"{topic} on {broker.broker_address}, 3 bytes, tags=t, keys=k"
+    assert rows == [
+        ["send", "shop", "127.0.0.1", "stored", details],
+        ["consume", f"g_{topic}", "127.0.0.1", "success", ""],
+    ]
+    run("topic", "delete", own, "--yes")
+    run("group", "delete", f"g_{topic}", "--yes")
+
+
 # Offsets, lag, cluster
 
 
@@ -238,32 +280,6 @@ def test_the_cluster(run: Run, broker: Broker) -> None:
             1,
             "trocket: no broker is called 'nosuch'; there are: broker-a\n",
         )
-
-
-def test_settings_are_shown_and_changed(run: Run, broker: Broker) -> None:
-    changed = run(
-        "cluster", "config", "broker-a", "--set", "fileReservedTime=48", "--yes", "--json"
-    )
-    assert changed.json == {"changed": {"fileReservedTime": "48"}}
-    assert run("cluster", "config", "broker-a", "--json").json["fileReservedTime"] == "48"
-    assert run("cluster", "config", "broker-a", "--set", "fileReservedTime=72", "--yes").status == 0
-    refused = run("cluster", "config", "broker-a", "--set", "listenPort=1", "--yes")
-    assert refused.status == 1
-    assert "listenPort: it is read at the start only" in refused.err
-
-
-def test_settings_of_name_servers_are_shown_and_changed(run: Run, broker: Broker) -> None:
-    command = ("cluster", "namesrv-config")
-    changed = run(*command, "--set", "waitSecondsForService=44", "--yes", "--json")
-    assert changed.json == {"changed": {"waitSecondsForService": "44"}}
-    shown = run(*command, "--json").json[broker.namesrv_address]
-    assert shown["waitSecondsForService"] == "44"
-    assert [broker.namesrv_address, "waitSecondsForService", "44"] in run(*command).rows
-    assert run(*command, "--set", "waitSecondsForService=45", "--yes").status == 0
-    refused = run(*command, "--set", "kvConfigPath=/x", "--yes")
-    assert refused.status == 1
-    assert "Can not update config in black list. kvConfigPath" in refused.err
-    assert run(*command, "--set", "kvConfigPath").status == 2
 
 
 def test_bench_measures_and_leaves_nothing(run: Run) -> None:
