@@ -109,6 +109,11 @@ class Admin(Member[AsyncAdmin]):
     put_kv_config: Final = forwarded(AsyncAdmin.put_kv_config)
     delete_kv_config: Final = forwarded(AsyncAdmin.delete_kv_config)
 
+    # Name servers
+
+    name_server_config: Final = forwarded(AsyncAdmin.name_server_config)
+    update_name_server_config: Final = forwarded(AsyncAdmin.update_name_server_config)
+
     # Class filters
 
     put_filter_class: Final = forwarded(AsyncAdmin.put_filter_class)

@@ -88,9 +88,10 @@ def listen_for_slaves(
         if not may_do_without:
             raise
         logger.warning(
-            "no slave can connect to this master: %s. If it has slaves, set haListenPort to a free "
-            "port", error,
-        )  # fmt: skip
+            "no slave can connect to this master: %(error)s. If it has slaves, set haListenPort "
+            "to a free port",
+            {"error": error},
+        )
         return []
 
 

@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -138,7 +138,7 @@ def _keys(
     Without a terminal, print one line per key, separated by tabs.
     """
     rows = [
-        (file, key, fact.kind, fact.default, "supported" if key in supported else fact.effect)
+        (file, key, fact.kind, fact.default, supported.get(key, fact.effect))
         for file, known, supported in _key_tables()
         for key, fact in sorted(known.items())
         if name.lower() in key.lower()
@@ -155,7 +155,8 @@ def _keys(
     Console().print(table)
 
 
-def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], set[str]]]:
+def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]:
+    """By file: its name, RocketMQ's keys, and the text of each one that is supported."""
     from dataclasses import fields
 
     from ..broker import config as broker
@@ -163,12 +164,20 @@ def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], set[str]]]:
     from ..namesrv import config as namesrv
     from ..store.config import MessageStoreConfig
 
-    of_broker = (*fields(broker.BrokerConfig), *fields(MessageStoreConfig))
+    def supported(*configs: Any) -> dict[str, str]:
+        return {
+            key_of(field): "supported, also while it runs"
+            if "live" in field.metadata
+            else "supported"
+            for config in configs
+            for field in fields(config)
+        }
+
     return [
-        ("broker.conf", broker.known_keys(), {key_of(field) for field in of_broker}),
         (
-            "namesrv.conf",
-            namesrv.known_keys(),
-            {key_of(field) for field in fields(namesrv.NamesrvConfig)},
+            "broker.conf",
+            broker.known_keys(),
+            supported(broker.BrokerConfig, MessageStoreConfig),
         ),
+        ("namesrv.conf", namesrv.known_keys(), supported(namesrv.NamesrvConfig)),
     ]

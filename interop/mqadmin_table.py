@@ -37,7 +37,6 @@ class Command:
       enough: for a command that never ends, a pattern that ends it when its output matches.
       other_keys: the place in the docs that says why ours prints other `key = value` lines, or
         succeeds where mqadmin 4.x fails with Apache's 5.x.
-      fewer_keys: the place in the docs that says why ours prints fewer `key = value` lines.
       refused_by_ours: the place in the docs that says why our servers refuse what Apache's do.
       only: a pattern; if given, only lines that match are compared.
       keeps_client: it needs a new JVM, because it keeps the client that its first call shut down.
@@ -54,7 +53,6 @@ class Command:
     own_topics: bool = False
     enough: str = ""
     other_keys: str = ""
-    fewer_keys: str = ""
     refused_by_ours: str = ""
     only: str = ""
     keeps_client: bool = False
@@ -122,7 +120,7 @@ QUERIES = (
         "getNamesrvConfig",
         (319,),
         numbers=False,
-        fewer_keys="docs/namesrv.md, Differences: GET_NAMESRV_CONFIG tells the keys that trocket "
+        other_keys="docs/namesrv.md, Differences: GET_NAMESRV_CONFIG tells the keys that trocket "
         "supports, not all of Apache's",
     ),
     Command("getConsumerConfig -g {group}", (106, 201)),
@@ -281,7 +279,7 @@ CHANGES = (
     Command("updateKvConfig -s {topic} -k name -v value", (100,)),
     Command("deleteKvConfig -s {topic} -k name", (102,)),
     Command("deleteKvConfig -s {topic} -k name", (102,), case="none"),
-    Command("updateBrokerConfig -b {broker} -k flushCommitLogLeastPages -v 5", (25,)),
+    Command("updateBrokerConfig -b {broker} -k transactionCheckMax -v 14", (25,)),
     Command("updateNamesrvConfig -k scanNotActiveBrokerInterval -v 5001", (318,)),
     Command("wipeWritePerm -b {broker_name}", (205,), numbers=False),
     Command("topicRoute -t {topic}", (105,), case="wiped"),
@@ -333,6 +331,11 @@ EXPORTS = (
 
 OF_REFUSED = "docs/operations.md: Commands of mqadmin that are refused"
 
+ROCKSDB = (
+    Command("checkRocksdbCqWriteProgress -c {cluster} -t {topic}", (106, 354), since=NEW),
+    Command("rocksDBConfigToJson -c {cluster} -t topics", (106, 355), since=NEW),
+)
+
 REFUSED = tuple(
     Command(line, (code,), since=NEW, refused_by_ours=OF_REFUSED, is_refused=is_refused)
     for line, code, is_refused in (
@@ -343,8 +346,6 @@ REFUSED = tuple(
         ("removeColdDataFlowCtrGroupConfig -b {broker} -g {group}", 2002, False),
         ("setCommitLogReadAheadMode -b {broker} -m 0", 2004, False),
         ("switchTimerEngine -b {broker} -e F", 5001, False),
-        ("checkRocksdbCqWriteProgress -c {cluster} -t {topic}", 354, False),
-        ("rocksDBConfigToJson -c {cluster} -t topics", 355, False),
         ("getBrokerLiteInfo -b {broker}", 200074, False),
         ("getParentTopicInfo -p {topic}", 200075, False),
         ("getLiteTopicInfo -p {topic} -l lite", 200076, False),
@@ -365,7 +366,7 @@ LAST = (
     Command("startMonitoring", (203, 206, 208)),
 )
 
-COMMANDS = (*QUERIES, *MESSAGES, *CHANGES, *ACCOUNTS, *EXPORTS, *REFUSED, *LAST)
+COMMANDS = (*QUERIES, *MESSAGES, *CHANGES, *ACCOUNTS, *EXPORTS, *ROCKSDB, *REFUSED, *LAST)
 """In execution order: later commands see the changes of earlier ones."""
 
 NOT_RUN = {

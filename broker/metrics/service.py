@@ -137,7 +137,10 @@ class MetricsService:
         try:
             samples = await self.collect()
         except StoreError as error:
-            logger.warning("metrics could not be collected: %s. The next reader tries again", error)
+            logger.warning(
+                "metrics could not be collected: %(error)s. The next reader tries again",
+                {"error": error},
+            )
             return Answer(503, _TEXT, f"metrics could not be collected: {error}\n".encode())
         shown = in_base_units if BASE in units else _as_they_are
         body = await trio.to_thread.run_sync(lambda: expose(shown(samples.families), self._common))

@@ -176,7 +176,8 @@ class GroupLookUpProcessor:
         info = self._consumers.get_consumer_group_info(source)
         subscribed = None if info is None or header.offline else info.subscription_table
         logger.info(
-            "%s gives group %r the offsets of group %r", channel.remote_address, target, source
+            "%(peer)s gives group %(target)r the offsets of group %(source)r",
+            {"peer": channel.remote_address, "target": target, "source": source},
         )
         for name in sorted(names):
             if self._topics.select(name) is None or (subscribed and name not in subscribed):

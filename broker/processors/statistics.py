@@ -132,9 +132,15 @@ class StatisticsProcessor:
             return self._store.store_time_at(topic, queue_id, queue_offset)
         except StoreError as error:
             logger.warning(
-                "the store time of message %d in %s queue %d is unknown: %s",
-                queue_offset, topic, queue_id, error,
-            )  # fmt: skip
+                "the store time of message %(queue_offset)d in %(topic)s queue %(queue_id)d is "
+                "unknown: %(error)s",
+                {
+                    "queue_offset": queue_offset,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "error": error,
+                },
+            )
             return -1
 
     # ---- groups --------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from .counters import CounterVerbs
 from .filters import FilterVerbs
 from .groups import GroupVerbs
 from .messages import MessageVerbs
+from .name_servers import NameServerVerbs
 from .offsets import OffsetVerbs
 from .progress import ProgressVerbs
 from .topics import TopicVerbs
@@ -82,6 +83,7 @@ class Admin(Openable):
             *(topics, groups, clients, offsets, messages, broker_verbs, counters),
             ProgressVerbs(brokers, clients, groups, offsets, counters),
             UpkeepVerbs(brokers, topics),
+            NameServerVerbs(brokers),
             TraceVerbs(messages),
             FilterVerbs(brokers),
         )
@@ -188,6 +190,8 @@ class Admin(Openable):
     kv_config: Final = forwarded(UpkeepVerbs.kv_config)
     put_kv_config: Final = forwarded(UpkeepVerbs.put_kv_config)
     delete_kv_config: Final = forwarded(UpkeepVerbs.delete_kv_config)
+    name_server_config: Final = forwarded(NameServerVerbs.name_server_config)
+    update_name_server_config: Final = forwarded(NameServerVerbs.update_name_server_config)
 
     # Class filters
 
