@@ -101,23 +101,23 @@ class MetricsPush:
             self._failed_count += 1
             if self._failed_count == 1:
                 logger.warning(
-                    "metrics do not reach %s: %s. Clients are served as before. The next attempt "
-                    "is in %g s; further failures are not logged", self._sink.name, error,
-                    self._interval_s,
-                )  # fmt: skip
+                    "metrics do not reach %(sink)s: %(error)s. Clients are served as before. "
+                    "The next attempt is in %(interval_s)g s; further failures are not logged",
+                    {"sink": self._sink.name, "error": error, "interval_s": self._interval_s},
+                )
             return
         if self._failed_count:
             logger.warning(
-                "metrics reach %s again, after %d failed attempts",
-                self._sink.name, self._failed_count,
-            )  # fmt: skip
+                "metrics reach %(sink)s again, after %(failed_count)d failed attempts",
+                {"sink": self._sink.name, "failed_count": self._failed_count},
+            )
             self._failed_count = 0
         if self._is_delta:
             self._start_ns, self._pushed = period.end_ns, families
 
 
 class Log:
-    """Writes samples to the log: a line of JSON for each metric.
+    """Writes samples to the log: for each metric a line with its name and an object of JSON.
 
     Args:
       config: has the labels of all samples.
@@ -137,8 +137,10 @@ class Log:
                 number = value._asdict() if isinstance(value, HistogramValue) else value
                 samples.append({"labels": labels, "value": number})
             if samples:
-                line = {"metric": metric.name, "type": metric.kind.value, "samples": samples}
-                logger.info("%s", json.dumps(line, ensure_ascii=False))
+                content = {"type": metric.kind.value, "samples": samples}
+                # Each metric is an event: of one event few lines are written in an interval.
+                event = f"{metric.name} %(metric)s"
+                logger.info(event, {"metric": json.dumps(content, ensure_ascii=False)})
 
     def close(self) -> None:
         """Nothing is held."""

@@ -253,9 +253,12 @@ async def test_a_broker_pushes_to_a_receiver_while_it_serves() -> None:
 def test_the_log_has_a_line_of_json_for_each_metric(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         Log(config(1)).send(families(), Period(1, 2))
-    lines = [json.loads(record.message) for record in caplog.records]
+    split = [record.message.split(" ", 1) for record in caplog.records]
+    assert [name for name, _ in split] == [metric.name for metric in families()]
+    assert len({record.msg for record in caplog.records}) == len(split), "each is an event"
+    lines = [json.loads(text) for _, text in split]
     assert lines[0] == {
-        "metric": "rocketmq_messages_in_total", "type": "counter", "samples": [
+        "type": "counter", "samples": [
             {
                 "labels": {
                     "cluster": "DefaultCluster", "node_type": "broker", "node_id": "b",
