@@ -35,7 +35,7 @@ EXPECTED = {
     "consumer/consumerConnection": (
         "JAVA CONSUME_PASSIVELY CLUSTERING [%RETRY%pages_group, Pages_Topic]"
     ),
-    "consumer/consumerConnection, nobody online": "code 206",
+    "consumer/consumerConnection, offline": "code 206",
     "consumer/consumerRunningInfo": "[%RETRY%pages_group, Pages_Topic]",
     "producer/producerConnection": "1",
     "message/queryMessageByTopic": "8",

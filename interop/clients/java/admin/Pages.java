@@ -186,7 +186,7 @@ public final class Pages {
             return connection.getLanguage() + " " + found.getConsumeType() + " "
                 + found.getMessageModel() + " " + topics;
         });
-        say("consumer/consumerConnection, nobody online",
+        say("consumer/consumerConnection, offline",
             () -> admin.examineConsumerConnectionInfo(ABSENT, address).getConnectionSet().size());
         say("consumer/consumerRunningInfo", () -> {
             return new TreeSet<>(admin.getConsumerRunningInfo(GROUP, consumerId(), true)
