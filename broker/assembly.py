@@ -216,6 +216,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         store.queue_store.queues,
         counts_puts=not store.is_slave,
         clock=seams.clock,
+        has_details=config.enable_detail_stat,
     )
     bit_maps = FilterBitMaps(tables.filters, monotonic_s=seams.clock.monotonic_s)
     pulls = PullMessageProcessor(

@@ -108,6 +108,9 @@ class BrokerConfig(FilterPolicy):
       lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
+      enable_detail_stat: whether single queues have counters of stored messages, 3 KB each.
+      clear_retry_topic_when_delete_topic: whether 215 deletes the retry topics of the topic's pop
+        consumers, too.
       use_server_side_reset_offset: whether 222 resets the offsets of a group on the broker, so that
         they change without its clients, too; false: its connected clients reset themselves.
       notify_consumer_ids_changed_enable: whether groups are notified of members that join or leave.
@@ -182,6 +185,8 @@ class BrokerConfig(FilterPolicy):
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True
+    enable_detail_stat: bool = True
+    clear_retry_topic_when_delete_topic: bool = True
     use_server_side_reset_offset: bool = True
     region_id: str = "DefaultRegion"
     trace_on: bool = True

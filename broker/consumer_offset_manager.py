@@ -97,6 +97,20 @@ class ConsumerOffsetManager:
         if self._commits % VERSION_STEP == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
 
+    def clone_offset(self, source: str, target: str, topic: str) -> None:
+        """Give a group the offsets of another one in a topic, and no others there.
+
+        Nothing changes if the source has none. Source: ConsumerOffsetManager.cloneOffset.
+        """
+        offsets = self.offset_table.get(key_of(topic, source))
+        if offsets is None:
+            return
+        known = self.offset_table.get(key_of(topic, target), {})
+        for queue_id in known.keys() - offsets.keys():
+            del known[queue_id]
+        for queue_id, offset in list(offsets.items()):
+            self.commit_offset(target, topic, queue_id, offset)
+
     def count_commits(self, count: int) -> None:
         """Count commits that the C extension has put into the table, for its version."""
         steps = self._commits // VERSION_STEP

@@ -13,6 +13,7 @@ from ..remoting.channel import Processor, RunProcessor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from .assembly import BrokerParts
+from .filter_bit_maps import FilterBitMaps
 from .processors.added_properties import AddedProperties
 from .processors.broker_config import BrokerConfigProcessor
 from .processors.cleaning import CleaningProcessor
@@ -31,6 +32,7 @@ from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
 from .processors.replication import ReplicationProcessor
 from .processors.reply_message import ReplyMessageProcessor
+from .processors.rocksdb import RocksDbProcessor
 from .processors.runtime_info import RuntimeInfoProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_batch import SendBatchProcessor
@@ -188,12 +190,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             register_topics=parts.registrar.register_topics,
             on_deleted=partial(_forget_topic, parts),
             times_ms=parts.stats.topic_creations_ms,
+            config=parts.config,
         ).processors,
         GroupAdminProcessor(
             groups=tables.groups,
             offsets=tables.offsets,
             on_deleted=parts.stats.group_deleted,
             times_ms=parts.stats.group_creations_ms,
+            is_slave=store.is_slave,
         ).processors,
         StatisticsProcessor(
             store,
@@ -206,8 +210,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             consumers=clients.consumers,
         ).processors,
         CleaningProcessor(store, tables.topics).processors,
-        QueryConsumeQueueProcessor(store, clients.consumers).processors,
+        QueryConsumeQueueProcessor(
+            store,
+            clients.consumers,
+            tables.filters,
+            FilterBitMaps(tables.filters, monotonic_s=parts.seams.clock.monotonic_s),
+        ).processors,
         RuntimeInfoProcessor(parts.runtime_info).processors,
+        RocksDbProcessor().processors,
         GroupLookUpProcessor(
             store,
             broker_addr=parts.address.broker_addr,

@@ -19,6 +19,7 @@ from .admin import (
     GroupClients,
     GroupInfo,
     GroupLag,
+    MessageTrace,
     NotFoundError,
     QueueLag,
     QueueOffsets,
@@ -28,6 +29,10 @@ from .admin import (
     SubscriptionInfo,
     TopicInfo,
     TopicOnBroker,
+    TracedConsumption,
+    TracedRecall,
+    TracedSend,
+    TracedTransactionEnd,
 )
 from .client import Client
 from .connection_log import ConnectionChange, ConnectionEvent
@@ -44,6 +49,7 @@ from .core.allocation import (
 from .core.queue_requests import PullStatus
 from .core.signature import Credentials
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
+from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
@@ -107,6 +113,7 @@ __all__ = [
     "ConnectionChange",
     "ConnectionEvent",
     "ConsumeFromWhere",
+    "ConsumeOutcome",
     "ConsumerOptions",
     "Credentials",
     "Delivery",
@@ -127,6 +134,7 @@ __all__ = [
     "MessageQueue",
     "MessageRefusedError",
     "MessageSelector",
+    "MessageTrace",
     "NotFoundError",
     "Producer",
     "ProducerOptions",
@@ -159,6 +167,11 @@ __all__ = [
     "Tag",
     "TopicInfo",
     "TopicOnBroker",
+    "TracedConsumption",
+    "TracedRecall",
+    "TracedSend",
+    "TracedTransactionEnd",
+    "TracedType",
     "Transaction",
     "TransactionProducer",
     "TransactionResult",

@@ -163,7 +163,5 @@ class GroupLookUpProcessor:
         for name in sorted(names):
             if self._topics.select(name) is None or (subscribed and name not in subscribed):
                 continue
-            offsets = self._offsets.offset_table.get(key_of(name, source), {})
-            for queue_id, offset in list(offsets.items()):
-                self._offsets.commit_offset(target, name, queue_id, offset)
+            self._offsets.clone_offset(source, target, name)
         return request.answer()

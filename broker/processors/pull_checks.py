@@ -37,6 +37,7 @@ _BROKER_FORBIDDEN: Final = "1"
 _GROUP_FORBIDDEN: Final = "2"
 _TOPIC_FORBIDDEN: Final = "3"
 _BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
+_SUBSCRIPTION_FORBIDDEN: Final = "5"
 """The setting that forbids a pull. Source: remoting/protocol/ForbiddenType.java."""
 
 HOLD_MS_MAX: Final = 30 * 60 * 1000
@@ -133,6 +134,12 @@ class PullChecks:
                 ResponseCode.NO_PERMISSION,
                 f"the topic[{topic}] pulling message is forbidden",
                 {"forbiddenType": _TOPIC_FORBIDDEN},
+            )
+        if not self._groups.may_read(group, topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group}] is forbidden for topic[{topic}]",
+                {"forbiddenType": _SUBSCRIPTION_FORBIDDEN},
             )
         sys_flag, size_max = header.sys_flag, header.max_msg_bytes
         if size_max is None or size_max <= 0:

@@ -153,8 +153,8 @@ class PullMessageProcessor:
         self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
-        self._templates = _TEMPLATES
-        self._found = self._templates[_FOUND, ResponseCode.SUCCESS]
+        self._elapsed_s = store.clock.monotonic_s
+        self._found = _TEMPLATES[_FOUND, ResponseCode.SUCCESS]
         self.hold_service = PullRequestHoldService(
             self._resume,
             tags_codes_since=lambda key, offset: tags_codes_since(
@@ -228,10 +228,11 @@ class PullMessageProcessor:
         )
         if self._resets and self._answer_reset(pull):
             return
-        result = None
+        result, began_s = None, 0.0
         if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
             next_offset = end = queue_offset  # nearly always: the consumer has kept up
         else:
+            began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
             next_offset, end = result.next_begin_offset, result.max_offset
         self._offsets.commit_pull_by_key(
@@ -253,7 +254,10 @@ class PullMessageProcessor:
             if self.hold_service.hold(HeldPull(pull, self._now_s() + hold_s)):
                 self._stats.count_misses(1)
                 return
-        self._answer(pull, self._get_or_refuse(pull) if result is None else result)
+        if result is None:
+            began_s = self._elapsed_s()
+            result = self._get_or_refuse(pull)
+        self._answer(pull, result, began_s)
 
     def _answer_reset(self, pull: Pull) -> bool:
         """Send a pull to the offset that an administrator has set; return whether there is one.
@@ -321,6 +325,7 @@ class PullMessageProcessor:
         pull = held.pull
         if self._resets and self._answer_reset(pull):
             return True
+        began_s = self._elapsed_s()
         try:
             result = self._get(pull)
         except StoreError as error:
@@ -340,7 +345,7 @@ class PullMessageProcessor:
                 return False
             if self._may_wait(result.status, pull.queue_offset):
                 return False
-        self._answer(pull, result)
+        self._answer(pull, result, began_s)
         return True
 
     def _record_filter(self, pull: Pull, expression: Expression) -> RecordFilter:
@@ -382,14 +387,17 @@ class PullMessageProcessor:
             return _RETRY
         return _RETRY if code == _NOT_FOUND and self._replication.has_master else code
 
-    def _answer(self, pull: Pull, result: GetMessageResult) -> None:
+    def _answer(self, pull: Pull, result: GetMessageResult, began_s: float) -> None:
+        """Answer a pull that began to be read at `began_s` of the monotonic clock."""
         topic, group, status = pull.terms.topic, pull.terms.group, result.status
         if status is _FOUND:  # nearly always
             template = self._found
-            self._stats.count_get(pull.terms.offset_key, result.count, result.size)
+            key = pull.terms.offset_key
+            self._stats.count_get(key, result.count, result.size)
+            self._stats.note_get(key, pull.queue_id, self._elapsed_s() - began_s)
         else:
             self._stats.count_misses(1)
-            template = self._templates[status, self._code_of(status, pull.queue_offset)]
+            template = _TEMPLATES[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(
                     "PULL_OFFSET_MOVED: %s of group %s pulled %s from offset %d, which does not "

@@ -25,13 +25,14 @@ _REJECTED: Final = (
 )
 """RocketMQ's remark of all rejected requests; 4.9 answers sends to a slave with code 14."""
 
-_NO_CHANGE: Final = (
+NO_CHANGE: Final = (
     ResponseCode.SYSTEM_ERROR,
     (
         "Can't modify topic or subscription group from slave broker, please execute it from "
         "master broker."
     ),
 )
+"""The refusal of a change of topics or groups."""
 
 _REFUSED: Final = {
     _REJECTED: (
@@ -46,7 +47,7 @@ _REFUSED: Final = {
         ResponseCode.SLAVE_NOT_AVAILABLE,
         "Message store is slave mode, so end transaction is forbidden.",
     ): (RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE),
-    _NO_CHANGE: (
+    NO_CHANGE: (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
         RequestCode.DELETE_TOPIC_IN_BROKER,

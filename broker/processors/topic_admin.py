@@ -6,7 +6,7 @@ answer includes it. The wait for a name server that does not answer is a second 
 
 Java counterpart: AdminBrokerProcessor.updateAndCreateTopic, updateAndCreateTopicList, deleteTopic,
 getAllTopicConfig, getTopicConfig of 5.3.3 and 5.5. Pure.
-Not done: static topics, retry topics of pop.
+Not done: static topics.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import trio
 
 from ...common.histogram import Histogram
+from ...common.topic_names import pop_retry_topics
 from ...common.topic_validator import refuse_topic
 from ...remoting import fastjson
 from ...remoting.bodies import (
@@ -43,6 +44,7 @@ from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...remoting.steps import Steps, answer_of, json_page, with_member
 from ...store.errors import StoreIOError
 from ..attributes import MESSAGE_TYPE, parse_attributes
+from ..config import BrokerConfig
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
@@ -75,6 +77,7 @@ class TopicAdminProcessor:
         waits a short time for their answers, and does not raise.
       on_deleted: called with the name of a deleted topic.
       times_ms: counts how long it takes to save a change, milliseconds.
+      config: the broker's; read at each use, so changes take effect at once.
     """
 
     def __init__(
@@ -86,7 +89,9 @@ class TopicAdminProcessor:
         register_topics: Callable[[Iterable[str]], Awaitable[None]],
         on_deleted: Callable[[str], None],
         times_ms: Histogram,
+        config: BrokerConfig,
     ) -> None:
+        self._config = config
         self._on_deleted = on_deleted
         self._times_ms = times_ms
         self._topics = topics
@@ -173,19 +178,32 @@ class TopicAdminProcessor:
             reason = f"The topic[{topic}] is conflict with system topic."
         if reason is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
+        names = [topic]
+        if self._config.clear_retry_topic_when_delete_topic:
+            names += self._retry_topics(topic)
         if refuse_topic(topic) is None:
             try:
-                self._store.delete_topics([topic])
+                self._store.delete_topics(names)
             except StoreIOError as error:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR,
                     f"the topic[{topic}] was not deleted, or not all of it: {error}; try again",
                 ) from error
         # Before any await, because a send might recreate the topic meanwhile.
-        self._offsets.clean_offset_by_topic(topic)
-        self._on_deleted(topic)
-        self._topics.delete([topic])
+        for name in names:
+            self._offsets.clean_offset_by_topic(name)
+            self._on_deleted(name)
+        self._topics.delete(names)
         return self._saved(request.answer())
+
+    def _retry_topics(self, topic: str) -> list[str]:
+        """The retry topics of pop consumers for the messages of a topic, in their two forms."""
+        return [
+            name
+            for group in sorted(self._offsets.which_group_by_topic(topic))
+            for name in pop_retry_topics(topic, group)
+            if self._topics.select(name) is not None
+        ]
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetAllTopicConfigRequestHeader, request.ext_fields)

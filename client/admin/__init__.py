@@ -22,6 +22,13 @@ from .results import (
     TopicInfo,
     TopicOnBroker,
 )
+from .traces import (
+    MessageTrace,
+    TracedConsumption,
+    TracedRecall,
+    TracedSend,
+    TracedTransactionEnd,
+)
 
 __all__ = [
     "Admin",
@@ -35,6 +42,7 @@ __all__ = [
     "GroupClients",
     "GroupInfo",
     "GroupLag",
+    "MessageTrace",
     "NotFoundError",
     "QueueLag",
     "QueueOffsets",
@@ -44,4 +52,8 @@ __all__ = [
     "SubscriptionInfo",
     "TopicInfo",
     "TopicOnBroker",
+    "TracedConsumption",
+    "TracedRecall",
+    "TracedSend",
+    "TracedTransactionEnd",
 ]

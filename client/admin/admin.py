@@ -23,6 +23,7 @@ from .groups import GroupVerbs
 from .messages import MessageVerbs
 from .offsets import OffsetVerbs
 from .topics import TopicVerbs
+from .traces import TraceVerbs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +74,8 @@ class Admin(Openable):
         broker_verbs = BrokerVerbs(brokers)
         offsets = OffsetVerbs(brokers, topics, groups, clients, broker_verbs)
         messages = MessageVerbs(brokers, topics)
-        parts = (topics, groups, clients, offsets, messages, broker_verbs, FilterVerbs(brokers))
+        traces, filters = TraceVerbs(messages), FilterVerbs(brokers)
+        parts = (topics, groups, clients, offsets, messages, traces, broker_verbs, filters)
         self._parts: Final = {type(part).__name__: part for part in parts}
 
     @property
@@ -132,6 +134,7 @@ class Admin(Openable):
     messages_by_key: Final = forwarded(MessageVerbs.messages_by_key)
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
+    message_trace: Final = forwarded(TraceVerbs.message_trace)
 
     # Brokers
 

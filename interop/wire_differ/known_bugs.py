@@ -187,13 +187,6 @@ _PULLING = (
         source="store/DefaultMessageStore.java queryMessage",
     ),
     KnownBug(
-        requests=("12: by tag",),
-        paths=_ANSWER,
-        codes=((3, 0), (3, 22)),
-        row="the index has no entry by tag",
-        source="store/index/IndexService.java buildIndex",
-    ),
-    KnownBug(
         requests=("33: inside a message",),
         paths=_ANSWER,
         row="12 or 33 that meets a damaged message is SYSTEM_ERROR",
@@ -223,6 +216,13 @@ _ADMINISTERING = (
         row="352 for an unknown group creates nothing",
         source="broker/subscription/SubscriptionGroupManager.java findSubscriptionGroupConfig",
         since="5.0",
+    ),
+    KnownBug(
+        requests=("315: stored messages of a queue",),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row="the counters of 315 are found by looking at the queues",
+        source="broker/processor/SendMessageProcessor.java handlePutMessageResult",
     ),
     KnownBug(
         requests=("21: a version that is no JSON", "201: a version that is no JSON"),

@@ -63,6 +63,8 @@ from .consumer import (
 from .consumer_admin import (
     CloneGroupOffsetRequestHeader,
     ConsumeMessageDirectlyRequestHeader,
+    ExportRocksDBConfigToJsonRequestHeader,
+    GetConsumerStatusRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
@@ -72,6 +74,7 @@ from .consumer_admin import (
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
     ResetQueueOffsetRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
 from .filter_server import (
@@ -138,6 +141,7 @@ __all__ = [
     "DeleteTopicFromNamesrvRequestHeader",
     "DeleteTopicRequestHeader",
     "EndTransactionRequestHeader",
+    "ExportRocksDBConfigToJsonRequestHeader",
     "GetAllConsumerOffsetRequestHeader",
     "GetAllConsumerOffsetResponseHeader",
     "GetAllSubscriptionGroupRequestHeader",
@@ -151,6 +155,7 @@ __all__ = [
     "GetConsumerConnectionListRequestHeader",
     "GetConsumerListByGroupRequestHeader",
     "GetConsumerRunningInfoRequestHeader",
+    "GetConsumerStatusRequestHeader",
     "GetEarliestMsgStoretimeRequestHeader",
     "GetEarliestMsgStoretimeResponseHeader",
     "GetKVConfigRequestHeader",
@@ -214,6 +219,7 @@ __all__ = [
     "UnregisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
     "UpdateConsumerOffsetRequestHeader",
+    "UpdateGroupForbiddenRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
     "ViewMessageRequestHeader",
     "WipeWritePermOfBrokerRequestHeader",

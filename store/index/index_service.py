@@ -1,6 +1,6 @@
-"""The hash index of all messages, by KEYS and by UNIQ_KEY.
+"""The hash index of all messages, by KEYS, UNIQ_KEY and TAGS.
 
-Java counterpart: store/index/IndexService.java of 5.3.3. The store passes the items of each commit
+Java counterpart: store/index/IndexService.java of 5.5.0. The store passes the items of each commit
 to `add`, which is cheap; entries are built in bounded slices (`work`) between the broker's other
 work, or from the log where the backlog is too large to keep.
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix, index_key_hash
 from ...native import Extension, extension
+from ...remoting.steps import Steps
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..clock import Clock
 from ..disk.os_disk import Disk
@@ -398,8 +399,8 @@ class IndexService:
 
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> QueryOffsets:
-        """Physical offsets of messages with a key, newest first.
+    ) -> Steps[QueryOffsets]:
+        """Steps that find the physical offsets of messages with a key, newest first.
 
         Hashes may collide: the caller has to compare the messages (Apache's broker does not).
 
@@ -412,12 +413,12 @@ class IndexService:
         if not self.files:
             return QueryOffsets(found, 0, 0)
         key_hash = index_key_hash(f"{topic}#{key}")
-        for file in reversed(self.files):
+        newest = self.files[-1]
+        for file in reversed(list(self.files)):
             if file.is_time_matched(begin_ms, end_ms):
-                file.select(key_hash, found, count_max, begin_ms, end_ms)
+                yield from file.select(key_hash, found, count_max, begin_ms, end_ms)
             if file.begin_timestamp_ms < begin_ms or len(found) >= count_max:
                 break
-        newest = self.files[-1]
         return QueryOffsets(found, newest.end_timestamp_ms, newest.end_physical_offset)
 
     def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:

@@ -70,3 +70,13 @@ async def test_a_slave_serves_what_changes_no_message(code: int) -> None:
         answer = await (await broker.connect()).ask(code, {"topic": "T", "queueId": 0}, b"{}")
         assert (answer.code, answer.remark) not in REFUSED.values()
         assert answer.code != 3
+
+
+async def test_a_slave_tells_what_is_forbidden_and_does_not_change_it() -> None:
+    fields = {"group": "CG", "topic": "T"}
+    async with embedded_broker(**SLAVE) as broker:
+        client = await broker.connect()
+        answer = await client.ask(353, fields | {"readable": "false"})
+        assert (answer.code, answer.remark) == NO_CHANGE
+        answer = await client.ask(353, fields)
+        assert (answer.code, b'"readable":true' in answer.body) == (0, True)

@@ -197,3 +197,28 @@ async def test_runtime_information(autojump_clock):
         assert table["brokerActive"] == "true"
         assert {"timerReadBehind", "EndTransactionQueueSize"} <= table.keys()
         assert {"queryThreadPoolQueueHeadWaitTimeMills"} <= table.keys()
+
+
+async def test_a_clone_replaces_all_offsets_of_the_group(autojump_clock):
+    async with embedded_broker() as broker:
+        admin = await broker.connect()
+        await admin.ask(SEND, send_fields(), b"x")
+        offsets = broker.controller.offsets
+        offsets.commit_offset("old", "T", 0, 1)
+        for queue_id in (0, 1):
+            offsets.commit_offset("new", "T", queue_id, 7)
+        fields = {"srcGroup": "old", "destGroup": "new", "topic": "T", "offline": "true"}
+        assert (await admin.ask(CLONE, fields)).code == 0
+        assert offsets.offset_table["T@new"] == {0: 1}
+        assert (await admin.ask(CLONE, fields | {"srcGroup": "none"})).code == 0
+        assert offsets.offset_table["T@new"] == {0: 1}
+
+
+async def test_what_a_single_pull_brings_is_not_the_subscription_of_its_group(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(), b"x")
+        pulled = await client.ask(11, pull_fields(subscription="A", sysFlag=4))
+        assert pulled.code in (0, 20)
+        answer = await client.ask(SUBSCRIPTION, {"group": "CG", "topic": "T"})
+    assert json.loads(answer.body) == {"group": "CG", "topic": "T"}
