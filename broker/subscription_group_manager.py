@@ -132,13 +132,13 @@ class SubscriptionGroupManager:
             return None
         if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
             logger.error(
-                "group %s is not created: there are %d groups, which is the limit. Delete groups "
-                "that are not used",
-                group, GROUP_COUNT_MAX,
-            )  # fmt: skip
+                "group %(group)s is not created: there are %(limit)d groups, which is the "
+                "limit. Delete groups that are not used",
+                {"group": group, "limit": GROUP_COUNT_MAX},
+            )
             return None
         created = SubscriptionGroupConfig(group_name=group)
-        logger.info("create new group: %s", created)
+        logger.info("create new group: %(settings)s", {"settings": created})
         self.subscription_group_table[group] = created
         self._unsaved.add(group)
         self._changed()
@@ -189,7 +189,7 @@ class SubscriptionGroupManager:
             )
         different = {name: group for name, group in changed.items() if group != table.get(name)}
         if different:
-            logger.info("update groups: %s", list(different.values()))
+            logger.info("update groups: %(groups)s", {"groups": list(different.values())})
             table.update(different)
             self._changed()
         return list(changed.values())
@@ -204,7 +204,7 @@ class SubscriptionGroupManager:
             if is_forbidden:
                 self._changed()
             return False
-        logger.info("delete group: %s", group)
+        logger.info("delete group: %(group)s", {"group": group})
         self._unsaved.discard(group)
         self._changed()
         return True
@@ -246,7 +246,8 @@ class SubscriptionGroupManager:
         else:
             del self.forbidden_table[group]
         logger.info(
-            "group %s may %s topic %s", group, "read" if readable else "no longer read", topic
+            "group %(group)s may %(readable)s topic %(topic)s",
+            {"group": group, "readable": "read" if readable else "no longer read", "topic": topic},
         )
         known = self.subscription_group_table.get(group)
         if known is not None:  # a new value: checks of pulls that rely on the old one are repeated
@@ -314,7 +315,8 @@ class SubscriptionGroupManager:
             return False
         self._replace(master, MASTERS_TABLE)
         logger.info(
-            "groups copied from the master: %d groups now", len(self.subscription_group_table)
+            "groups copied from the master: %(groups)d groups now",
+            {"groups": len(self.subscription_group_table)},
         )
         self.file.changed()
         return True

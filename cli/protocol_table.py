@@ -62,8 +62,6 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
         RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
-        RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that can change at run time",
-        RequestCode.GET_ROUTEINFO_BY_TOPIC: "`clusterTest`: routes of another environment",
     }
 )
 """Unsupported parts of served requests; the processors' modules list them, too."""

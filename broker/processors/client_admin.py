@@ -207,7 +207,10 @@ class ClientAdminProcessor:
         """
         header = decode(GetConsumerStatusRequestHeader, request.ext_fields)
         group, wanted = header.group, (header.client_addr or "").strip()
-        logger.info("%s asks for the offsets of %s", channel.remote_address, header)
+        logger.info(
+            "%(peer)s asks for the offsets of %(request)s",
+            {"peer": channel.remote_address, "request": header},
+        )
         info = self._consumers.get_consumer_group_info(group)
         clients = [] if info is None else list(info.channel_info_table.values())
         if not clients:
@@ -237,9 +240,10 @@ class ClientAdminProcessor:
                     body.consumer_table[client.client_id] = table
             except RemotingError as error:
                 logger.warning(
-                    "the offsets of client %s of group %s are left out, it did not tell them: %s",
-                    client.client_id, group, error,
-                )  # fmt: skip
+                    "the offsets of client %(client_id)s of group %(group)s are left out, it "
+                    "did not tell them: %(error)s",
+                    {"client_id": client.client_id, "group": group, "error": error},
+                )
 
         async def call() -> RemotingCommand:
             async with trio.open_nursery() as nursery:
@@ -252,7 +256,10 @@ class ClientAdminProcessor:
     def _reset_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
         """Set a group's offsets here, or have its clients do it and commit them."""
         header = decode(ResetQueueOffsetRequestHeader, request.ext_fields)
-        logger.info("%s resets the offsets of %s", channel.remote_address, header)
+        logger.info(
+            "%(peer)s resets the offsets of %(request)s",
+            {"peer": channel.remote_address, "request": header},
+        )
         if self._config.use_server_side_reset_offset:
             return self._reset_here(request, header)
         return self._reset_by_clients(request, header)

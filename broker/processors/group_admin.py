@@ -96,7 +96,10 @@ class GroupAdminProcessor:
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         group = read_body(request, SubscriptionGroupConfig.from_request)
-        logger.info("%s creates or changes group %r", channel.remote_address, group.group_name)
+        logger.info(
+            "%(peer)s creates or changes group %(group)r",
+            {"peer": channel.remote_address, "group": group.group_name},
+        )
         self._groups.update([group])
         return self._saved(request.answer())
 
@@ -106,7 +109,10 @@ class GroupAdminProcessor:
             SubscriptionGroupList.from_request,
             lambda body: check_list(body.group_config_list),
         ).group_config_list
-        logger.info("%s creates or changes %d groups", channel.remote_address, len(groups))
+        logger.info(
+            "%(peer)s creates or changes %(groups)d groups",
+            {"peer": channel.remote_address, "groups": len(groups)},
+        )
         self._groups.update(groups)
         return self._saved(request.answer())
 
@@ -145,7 +151,10 @@ class GroupAdminProcessor:
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
-        logger.info("%s deletes group %r", channel.remote_address, header.group_name)
+        logger.info(
+            "%(peer)s deletes group %(group)r",
+            {"peer": channel.remote_address, "group": header.group_name},
+        )
         if not may_commit_offset(header.group_name):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(header.group_name))
         if header.clean_offset or header.remove_offset:
@@ -172,9 +181,14 @@ class GroupAdminProcessor:
             if self._is_slave:
                 raise RequestRefused(*NO_CHANGE)
             logger.info(
-                "%s sets whether group %r may read topic %r: %s",
-                channel.remote_address, group, topic, readable,
-            )  # fmt: skip
+                "%(peer)s sets whether group %(group)r may read topic %(topic)r: %(readable)s",
+                {
+                    "peer": channel.remote_address,
+                    "group": group,
+                    "topic": topic,
+                    "readable": readable,
+                },
+            )
             self._groups.set_readable(group, topic, readable=readable)
         may_read = self._groups.may_read(group, topic)
         body = GroupForbidden(topic=topic, group=group, readable=may_read).to_body()

@@ -95,7 +95,11 @@ class PullChecks:
         self._group_table = groups.subscription_group_table
         self._consumer_table = consumers.consumer_table
         self._filters = filters
-        self._readable = bool(config.broker_permission & PERM_READ)
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Use brokerPermission as it is now; pulls that were checked before are checked again."""
+        self._readable = bool(self._config.broker_permission & PERM_READ)
         self._token = object()
 
     def check(self, header: PullMessageRequestHeader) -> CheckedPulls:
@@ -204,9 +208,9 @@ class PullChecks:
         found = compile_filter(expression_type, subscription)
         if isinstance(found, str):
             logger.warning(
-                "the expression of a pull of %s by group %s is wrong: %s",
-                header.topic, header.consumer_group, found,
-            )  # fmt: skip
+                "the expression of a pull of %(topic)s by group %(group)s is wrong: %(reason)s",
+                {"topic": header.topic, "group": header.consumer_group, "reason": found},
+            )
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {found}",

@@ -166,5 +166,8 @@ def newest_that_fit(records: list[memoryview], size_max: int) -> list[memoryview
 
 
 def _refusal(channel: Channel, what: str, error: StoreError) -> RequestRefused:
-    logger.error("%s: %s failed: %s", channel.remote_address, what, error)
+    logger.error(
+        "%(peer)s: %(what)s failed: %(error)s",
+        {"peer": channel.remote_address, "what": what, "error": error},
+    )
     return RequestRefused(ResponseCode.SYSTEM_ERROR, str(error))

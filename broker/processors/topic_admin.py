@@ -136,7 +136,10 @@ class TopicAdminProcessor:
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(CreateTopicRequestHeader, request.ext_fields)
-        logger.info("%s creates or changes topic %r", channel.remote_address, header.topic)
+        logger.info(
+            "%(peer)s creates or changes topic %(topic)r",
+            {"peer": channel.remote_address, "topic": header.topic},
+        )
         topic = TopicConfig(
             topic_name=header.topic,
             read_queue_nums=header.read_queue_nums,
@@ -156,7 +159,10 @@ class TopicAdminProcessor:
             CreateTopicListRequestBody.from_request,
             lambda body: check_list(body.topic_config_list),
         ).topic_config_list
-        logger.info("%s creates or changes %d topics", channel.remote_address, len(topics))
+        logger.info(
+            "%(peer)s creates or changes %(topics)d topics",
+            {"peer": channel.remote_address, "topics": len(topics)},
+        )
         for topic in topics:
             self._refuse(topic)
         return self._updated(request, topics)
@@ -170,7 +176,9 @@ class TopicAdminProcessor:
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         topic = decode(DeleteTopicRequestHeader, request.ext_fields).topic
-        logger.info("%s deletes topic %r", channel.remote_address, topic)
+        logger.info(
+            "%(peer)s deletes topic %(topic)r", {"peer": channel.remote_address, "topic": topic}
+        )
         reason = None
         if not topic.strip():
             reason = "The specified topic is blank."

@@ -80,9 +80,14 @@ _SENDS = ("10: *", "310: *", "320: *", "324: *", "325: *", "370: *")
 
 _ON_THE_NAME_SERVER = (
     KnownBug(
-        requests=("318: a key that nobody knows", "318: a key that must not be changed"),
+        requests=(
+            "318: a key that nobody knows",
+            "318: a key that must not be changed",
+            "318: a value that is no number",
+            "318: a right key and a wrong one",
+        ),
         paths=_REMARK,
-        codes=((16, 0),),
+        codes=((1, 0), (16, 0)),
         row="PUT_KV_CONFIG and UPDATE_NAMESRV_CONFIG answer SYSTEM_ERROR",
         source="namesrv/processor/DefaultRequestProcessor.java updateConfig",
     ),
@@ -93,9 +98,36 @@ _ON_THE_NAME_SERVER = (
         row="GET_NAMESRV_CONFIG tells the keys that trocket supports",
         source="namesrv/processor/DefaultRequestProcessor.java getConfig",
     ),
+    KnownBug(
+        requests=("319: *",),
+        paths=("body.*",),
+        theirs_absent=True,
+        row="GET_NAMESRV_CONFIG tells the keys that trocket supports",
+        source="namesrv/processor/DefaultRequestProcessor.java getConfig",
+    ),
 )
 
 _CONFIGURATION = (
+    KnownBug(
+        requests=(
+            "25: a key that * does not have",
+            "25: a key that has no effect",
+            "25: a key that is read at the start",
+            "25: a value *",
+            "25: a right key and a wrong one",
+        ),
+        paths=_REMARK,
+        codes=((1, 0), (16, 0)),
+        row="UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG refuse a key",
+        source="remoting/Configuration.java mergeIfExist, MixAll.java properties2Object",
+    ),
+    KnownBug(
+        requests=("25: a path *",),
+        paths=_REMARK,
+        codes=((16, 0), (16, 16)),
+        row="no request may change a path",
+        source="AdminBrokerProcessor.java initConfigBlackList",
+    ),
     KnownBug(
         requests=("26: *",),
         paths=("body.*",),

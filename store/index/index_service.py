@@ -186,7 +186,10 @@ class IndexService:
             self._resumed = resumed
             self._finish_resuming()
         if catch_up is not None and read_only:
-            logger.warning("queries by key miss messages from offset %d of the log on", catch_up)
+            logger.warning(
+                "queries by key miss messages from offset %(log_offset)d of the log on",
+                {"log_offset": catch_up},
+            )
         elif catch_up is not None:
             self.catch_up_from(catch_up)
 
@@ -280,9 +283,9 @@ class IndexService:
         if not missing:
             return
         logger.warning(
-            "%s was removed while the broker runs: all index files are rebuilt from the log; "
-            "queries by key miss messages until that is done",
-            missing[0].path if names else self.folder,
+            "%(path)s was removed while the broker runs: all index files are rebuilt from the "
+            "log; queries by key miss messages until that is done",
+            {"path": missing[0].path if names else self.folder},
         )
         for file in self.files:
             self._disk.unlink(file.path)
@@ -365,12 +368,16 @@ class IndexService:
         if any(file.has_failed_sync for file in self.files):
             self.is_broken = True
             self._backlog.clear()
-            logger.error("the index is not extended until restart, an fsync failed: %s", error)
+            logger.error(
+                "the index is not extended until restart, an fsync failed: %(error)s",
+                {"error": error},
+            )
             return
         if not self._is_failing:
             logger.error(
-                "the index cannot be written, queries by key miss new messages until it can: %s",
-                error,
+                "the index cannot be written, queries by key miss new messages until it can: "
+                "%(error)s",
+                {"error": error},
             )
         self._is_failing = True
         self._paused_until_s = self._clock.monotonic_s() + RETRY_S

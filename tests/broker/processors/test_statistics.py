@@ -15,7 +15,7 @@ from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
 SEND, PULL, HEARTBEAT, COMMIT, OFFSET = 310, 11, 34, 15, 14
 TOPIC_STATS, CONSUME_STATS, TIME_SPAN, VIEW, ALL_CONSUME_STATS = 202, 208, 303, 315, 317
 SYSTEM_TOPICS, CORRECTION, CLONE, PRODUCERS, TOPICS_OF, SUBSCRIPTION = 305, 308, 314, 328, 343, 345
-RUNTIME, DELETE_TOPIC, DELETE_GROUP, MAKE_GROUP = 28, 215, 207, 200
+RUNTIME, DELETE_TOPIC, DELETE_GROUP, MAKE_GROUP, MAKE_TOPICS = 28, 215, 207, 200, 18
 
 
 async def two_messages(broker):
@@ -77,6 +77,37 @@ async def test_the_progress_of_a_group(autojump_clock):
         assert by_queue(of_group[0]["offsetTable"])[0]["consumerOffset"] == 1
         tree = await ask(client, ALL_CONSUME_STATS, {"isOrder": "true"})
         assert {"CG": []} in tree["consumeStatsList"]
+
+
+async def test_the_progress_of_a_group_of_many_topics_lets_other_requests_through(autojump_clock):
+    topics = [f"T{number:03}" for number in range(250)]
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        configs = [{"topicName": name, "readQueueNums": 16} for name in topics]
+        body = json.dumps({"topicConfigList": configs}).encode()
+        assert (await client.ask(MAKE_TOPICS, {}, body)).code == 0
+        assert (await client.ask(MAKE_GROUP, {}, b'{"groupName":"CG"}')).code == 0
+        for name in topics:
+            fields = {"consumerGroup": "CG", "topic": name, "queueId": 1, "commitOffset": 0}
+            assert (await client.ask(COMMIT, fields)).code == 0
+        other = await broker.connect()
+        answers = 0
+
+        async def ask_on(until: trio.CancelScope) -> None:
+            nonlocal answers
+            with until:
+                while True:
+                    assert (await other.ask(TOPICS_OF, {"group": "nobody"})).code == 0
+                    answers += 1
+
+        async with trio.open_nursery() as nursery:
+            until = trio.CancelScope()
+            nursery.start_soon(ask_on, until)
+            tree = await ask(client, CONSUME_STATS, {"consumerGroup": "CG"})
+            until.cancel()
+        assert sorted(dict(key)["topic"] for key in tree["offsetTable"]) == sorted(topics * 16)
+        # 4,000 queues are forty steps, and an answer takes about five turns of the loop.
+        assert answers >= 5
 
 
 async def test_the_progress_of_a_group_in_times(autojump_clock):
@@ -174,6 +205,19 @@ async def test_all_connected_producers(autojump_clock):
         assert (found["clientId"], found["language"]) == ("c@1", "PYTHON")
         assert found["remoteIP"].startswith("/")
         assert found["lastUpdateTimestamp"] == START_MS
+
+
+async def test_connected_producers_of_many_groups_come_in_one_answer(autojump_clock):
+    groups = sorted(f"PG{number}" for number in range(1200))
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        assert json.loads((await client.ask(PRODUCERS, {})).body) == {"data": {}}
+        members = [ProducerData(group_name=group) for group in groups]
+        beat = HeartbeatData(client_id="c@1", producer_data_set=members)
+        assert (await client.ask(HEARTBEAT, {}, beat.to_body())).code == 0
+        table = json.loads((await client.ask(PRODUCERS, {})).body)["data"]
+        assert sorted(table) == groups
+        assert {len(found) for found in table.values()} == {1}
 
 
 async def test_runtime_information(autojump_clock):
