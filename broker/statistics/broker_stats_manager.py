@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from ...common.histogram import Histogram
@@ -202,44 +203,44 @@ class BrokerStatsManager:
 
         Raises: StoreError: the sizes of stored messages cannot be read.
         """
-        self._collect_gets()
+        yield from self._collect_gets()
         if not self._counts_puts:
             return
-        grown = yield from self._growth.look()
-        self._collect_queues(grown)
-        topics: dict[str, tuple[int, int]] = {}
-        for (topic, _), (count, size) in grown.items():
-            before, size_before = topics.get(topic, (0, 0))
-            topics[topic] = before + count, size_before + size
-        for topic, (count, size) in topics.items():
-            self.add(StatsName.TOPIC_PUT_NUMS, topic, count, count)
-            self.add(StatsName.TOPIC_PUT_SIZE, topic, size, count)
-            self.add(StatsName.BROKER_PUT_NUMS, self._cluster, count, count)
-            if not is_system_topic(topic):
-                name = StatsName.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC
-                self.add(name, self._cluster, count, count)
-            self.totals.put_messages += count
-            self.totals.put_size += size
-
-    def _collect_queues(self, grown: Mapping[tuple[str, int], tuple[int, int]]) -> None:
-        """Count new messages by queue."""
-        mean_ms = self._write_s * 1000 / self._written if self._written else 0.0
+        write_ms = self._write_s * 1000 / self._written if self._written else 0.0
         self._write_s, self._written = 0.0, 0
-        at = KEY_SEPARATOR
-        for (topic, queue_id), (count, size) in grown.items():
-            latency = round(mean_ms * count)
-            self.add(StatsName.TOPIC_PUT_LATENCY, f"{queue_id}{at}{topic}", latency, count)
-            if self._has_details:
-                self.add(StatsName.QUEUE_PUT_NUMS, f"{topic}{at}{queue_id}", count, count)
-                self.add(StatsName.QUEUE_PUT_SIZE, f"{topic}{at}{queue_id}", size, count)
+        yield from self._growth.look(partial(self._count_puts, write_ms))
 
-    def _collect_gets(self) -> None:
+    def _count_puts(
+        self, write_ms: float, topic: str, queue_id: int, count: int, size: int
+    ) -> None:
+        """Count the new messages of a queue, each of which took `write_ms` on average to write."""
+        at = KEY_SEPARATOR
+        latency_ms = round(write_ms * count)
+        self.add(StatsName.TOPIC_PUT_LATENCY, f"{queue_id}{at}{topic}", latency_ms, count)
+        if self._has_details:
+            self.add(StatsName.QUEUE_PUT_NUMS, f"{topic}{at}{queue_id}", count, count)
+            self.add(StatsName.QUEUE_PUT_SIZE, f"{topic}{at}{queue_id}", size, count)
+        self.add(StatsName.TOPIC_PUT_NUMS, topic, count, count)
+        self.add(StatsName.TOPIC_PUT_SIZE, topic, size, count)
+        self.add(StatsName.BROKER_PUT_NUMS, self._cluster, count, count)
+        if not is_system_topic(topic):
+            name = StatsName.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC
+            self.add(name, self._cluster, count, count)
+        self.totals.put_messages += count
+        self.totals.put_size += size
+
+    def _collect_gets(self) -> Steps[None]:
+        # Both tables begin anew before the first step, after which others may count on.
         get_times, self._get_times = self._get_times, {}
-        for (key, queue_id), (elapsed_s, answers) in get_times.items():
+        gets, self._gets = self._gets, {}
+        for number, ((key, queue_id), (elapsed_s, answers)) in enumerate(get_times.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield
             name = f"{queue_id}{KEY_SEPARATOR}{key}" if self._has_details else key
             self.add(StatsName.GROUP_GET_LATENCY, name, round(elapsed_s * 1000), int(answers))
-        gets, self._gets = self._gets, {}
-        for key, count in gets.items():
+        for number, (key, count) in enumerate(gets.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield
             self.add(StatsName.GROUP_GET_NUMS, key, count.messages, count.answers)
             self.add(StatsName.GROUP_GET_SIZE, key, count.size, count.answers)
             self.add(StatsName.BROKER_GET_NUMS, self._cluster, count.messages, count.answers)

@@ -12,13 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from ...common.histogram import Histogram
-from ...remoting.steps import Steps
+from ...remoting.steps import STEP_ITEMS, Steps
 
 UNITS_PER_STEP: Final = 65_536
 """Units whose sizes one step adds up, some 2 ms."""
 
 UNITS_PER_SORTED_STEP: Final = 8_192
 """Units of one step that puts sizes into buckets, which takes some 3 ms."""
+
+QUEUES_PER_STEP: Final = 5_000
+"""Queues of one step, which takes some 3 ms if they have no new messages."""
 
 _UNIT_SIZE: Final = 20
 _WORDS: Final = _UNIT_SIZE // 4
@@ -38,6 +41,13 @@ class Queue(Protocol):
 
     def read(self, queue_offset: int, count_max: int) -> bytes:
         """Units of 20 bytes from an offset on."""
+
+
+class Note(Protocol):
+    """Takes what one queue has got."""
+
+    def __call__(self, topic: str, queue_id: int, count: int, size: int, /) -> None:
+        """Take `count` messages of `size` bytes together."""
 
 
 class QueueGrowth:
@@ -61,31 +71,36 @@ class QueueGrowth:
         """Take the messages that are there now for known."""
         self._ends = {key: queue.max_offset for key, queue in self._queues.items()}
 
-    def counts(self) -> dict[str, int]:
-        """The number of new messages by topic, without taking them for known."""
-        found: dict[str, int] = {}
-        for key, queue in self._queues.items():
-            new = queue.max_offset - self._begin(key, queue)
-            if new > 0:
-                found[key[0]] = found.get(key[0], 0) + new
-        return found
+    def look(self, note: Note) -> Steps[None]:
+        """Steps that find the new messages of each queue, and take them for known.
 
-    def look(self) -> Steps[dict[tuple[str, int], tuple[int, int]]]:
-        """Steps that return the new messages and their bytes by queue, and take them for known.
+        Several looks may be under way; each message is found by one of them.
 
-        Raises: StoreError: a file cannot be read; the messages of that queue are found next time.
+        Args:
+          note: called for each queue with new messages.
+        Raises: StoreError: a file cannot be read. The messages of that queue and of those behind it
+          are found next time.
         """
-        found: dict[tuple[str, int], tuple[int, int]] = {}
-        for key, queue in list(self._queues.items()):
+        grown = 0
+        for number, (key, queue) in enumerate(list(self._queues.items()), 1):
+            if number % QUEUES_PER_STEP == 0:
+                yield
             begin, end = self._begin(key, queue), queue.max_offset
             if begin >= end:
                 continue
-            size = yield from self._size_of(key[0], queue, begin, end)
-            self._ends[key] = end
-            found[key] = end - begin, size
+            self._ends[key] = end  # before the steps, between which another look may begin
+            size = None
+            try:
+                size = yield from self._size_of(key[0], queue, begin, end)
+            finally:
+                if size is None:
+                    self._ends[key] = begin
+            note(*key, end - begin, size)
+            grown += 1
+            if grown % STEP_ITEMS == 0:
+                yield
         if len(self._ends) > len(self._queues):
             self._ends = {key: end for key, end in self._ends.items() if key in self._queues}
-        return found
 
     def _size_of(self, topic: str, queue: Queue, begin: int, end: int) -> Steps[int]:
         """Steps that add up the sizes of a queue's messages."""

@@ -7,10 +7,12 @@ import struct
 import pytest
 
 from trocket.broker.statistics.broker_stats_manager import BrokerStatsManager, StatsName
+from trocket.broker.statistics.queue_growth import QUEUES_PER_STEP, UNITS_PER_STEP
 from trocket.broker.statistics.stats_item import DAY, HOUR, MINUTE, SAMPLE_INTERVAL_MS
 from trocket.broker.statistics.totals import PutTimes
 from trocket.remoting.steps import at_once
 from trocket.store.clock import ManualClock
+from trocket.store.errors import StoreError
 
 PUTS, PUT_SIZE = StatsName.TOPIC_PUT_NUMS, StatsName.TOPIC_PUT_SIZE
 GETS, GET_SIZE = StatsName.GROUP_GET_NUMS, StatsName.GROUP_GET_SIZE
@@ -33,6 +35,32 @@ class Queue:
     def read(self, queue_offset: int, count_max: int) -> bytes:
         end = min(queue_offset + count_max, (queue_offset // 5 + 1) * 5)
         return b"".join(self.units[queue_offset:end])
+
+
+class LongQueue(Queue):
+    """So many messages that their sizes are added up in several steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 3 * UNITS_PER_STEP
+
+    @property
+    def max_offset(self) -> int:
+        return self.count
+
+    def read(self, queue_offset: int, count_max: int) -> bytes:
+        return struct.pack(">qiq", 0, 100, -1) * count_max
+
+
+class FailingQueue(Queue):
+    """A queue whose file cannot be read."""
+
+    is_broken = True
+
+    def read(self, queue_offset: int, count_max: int) -> bytes:
+        if self.is_broken:
+            raise StoreError("a bad sector")
+        return super().read(queue_offset, count_max)
 
 
 class Broker:
@@ -75,6 +103,35 @@ def test_stored_messages_are_found_in_the_queues_with_their_sizes() -> None:
     assert broker.growth(StatsName.BROKER_PUT_NUMS, "C")[0] == 13
     assert broker.stats.tps_topic_put_nums("T") == 1.3
     assert (broker.stats.totals.put_messages, broker.stats.totals.put_size) == (13, size)
+
+
+def test_two_collections_at_a_time_count_each_message_once() -> None:
+    broker = Broker()
+    broker.queues["T", 1] = queue = LongQueue()
+    first = broker.stats.collect()
+    next(first)  # within the first queue
+    queue.count += 1
+    at_once(broker.stats.collect())  # a reader of metrics, while a sample is taken
+    at_once(first)
+    assert broker.stats.items(PUTS)["T"].value == queue.count
+
+
+def test_a_queue_that_cannot_be_read_is_counted_later_and_the_others_once() -> None:
+    broker = Broker()
+    broker.queues["T", 1] = failing = FailingQueue()
+    for queue in broker.queues.values():
+        queue.put(100)
+    with pytest.raises(StoreError):
+        at_once(broker.stats.collect())
+    failing.is_broken = False
+    at_once(broker.stats.collect())
+    assert broker.stats.items(PUTS)["T"].value == 2
+
+
+def test_many_queues_are_looked_at_in_steps() -> None:
+    broker = Broker()
+    broker.queues.update({("T", number): Queue() for number in range(2 * QUEUES_PER_STEP)})
+    assert sum(1 for _ in broker.stats.collect()) == 2
 
 
 def test_a_counter_is_there_before_the_first_sample() -> None:
