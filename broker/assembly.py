@@ -46,7 +46,9 @@ from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_s
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
 from .notifier import Notifier
+from .peer_brokers import PeerBrokers
 from .processors.pull_message import PullMessageProcessor
+from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
@@ -61,6 +63,7 @@ from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
+from .topic_queue_mapping_manager import TopicQueueMappingManager
 from .transaction_service import TransactionService
 
 _failures = FailureLog(logging.getLogger(__name__))
@@ -114,6 +117,7 @@ class Tables:
 
     files: StateFiles
     topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsetManager
@@ -151,6 +155,7 @@ class BrokerParts:
       keeper: starts and restarts filter servers.
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
+      static: rewrites requests for static topics.
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
       runtime_info: what the broker tells of itself.
@@ -168,6 +173,7 @@ class BrokerParts:
     keeper: FilterServerKeeper
     replication: MasterSide | SlaveSide
     registrar: Registrar
+    static: StaticTopicProcessor
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
     runtime_info: RuntimeInfo
@@ -208,9 +214,11 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         config,
         seams.client,
         tables.topics,
-        partial(_identity, config, address, clients.filter_servers),
+        partial(_identity, config, address, clients.filter_servers, tables.mappings),
         replication.on_master,
     )
+    peers = PeerBrokers(config, seams.client)
+    static = StaticTopicProcessor(config, tables.mappings, peers, now_s=trio.current_time)
     stats = BrokerStatsManager(
         config.broker_cluster_name,
         store.queue_store.queues,
@@ -230,6 +238,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         bit_maps=bit_maps,
         replication=replication,
         stats=stats,
+        static=static,
     )
     runtime_info = RuntimeInfo(
         config,
@@ -241,7 +250,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, pulls, stats, runtime_info,
+        keeper, replication, registrar, static, pulls, stats, runtime_info,
     )  # fmt: skip
     _connect(parts, bit_maps)
     return parts
@@ -256,6 +265,9 @@ def _tables(foundation: Foundation) -> Tables:
     return Tables(
         files,
         TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
+        TopicQueueMappingManager(
+            config.broker_name, clock=clock, save=files.save, save_later=later
+        ),
         SubscriptionGroupManager(config, clock=clock, save=files.save, save_later=later),
         ConsumerOffsetManager(clock=clock, save=files.save),
         DelayOffsetManager(
@@ -334,6 +346,7 @@ def _replication(
         seams.client,
         ha,
         topics=tables.topics,
+        mappings=tables.mappings,
         groups=tables.groups,
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
@@ -343,10 +356,17 @@ def _replication(
 
 
 def _identity(
-    config: BrokerConfig, address: BrokerAddress, filter_servers: FilterServerManager
+    config: BrokerConfig,
+    address: BrokerAddress,
+    filter_servers: FilterServerManager,
+    mappings: TopicQueueMappingManager,
 ) -> BrokerIdentity:
     return BrokerIdentity(
-        config, address.broker_addr, address.ha_server_addr(), filter_servers.addresses
+        config,
+        address.broker_addr,
+        address.ha_server_addr(),
+        filter_servers.addresses,
+        mappings.topic_queue_mapping_table,
     )
 
 
@@ -355,6 +375,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     config, store, deliveries = parts.config, parts.store, parts.deliveries
     parts.new_messages.subscribe(
         parts.pulls.hold_service.notify_messages,
+        parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
     )
@@ -380,6 +401,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.keeper.wake()
 
     parts.tables.topics.on_change = on_topics_changed
+    parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
     parts.clients.filter_servers.on_change = on_filter_servers_changed
 
 

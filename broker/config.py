@@ -87,6 +87,7 @@ class BrokerConfig(FilterPolicy):
       auto_create_subscription_group: whether an unknown consumer group may consume.
       trace_topic_enable, msg_trace_topic_name: whether the trace topic exists, and its name.
       flush_consumer_offset_interval: between writes of consumer offsets to disk.
+      forward_timeout: for an answer of another broker of a static topic.
       long_polling_enable: whether pulls that find nothing wait.
       short_polling_time_mills: how long they wait where long polling is off.
       enable_property_filter: whether consumers may filter by SQL92 expressions over properties.
@@ -179,6 +180,7 @@ class BrokerConfig(FilterPolicy):
     filter_data_clean_time_span: int = setting(86_400_000, minimum=0)
     filter_support_retry: bool = False
     filter_server_nums: int = setting(0, minimum=0, maximum=FILTER_SERVERS_MAX)
+    forward_timeout: int = setting(3_000, minimum=1)
     long_polling_enable: bool = True
     short_polling_time_mills: int = setting(1_000, minimum=0)
     notify_consumer_ids_changed_enable: bool = True

@@ -224,6 +224,7 @@ class BrokerController:
         tables = TableLoader(
             self.parts.tables.files,
             topics=self.topics,
+            mappings=self.parts.tables.mappings,
             groups=self.groups,
             offsets=self.offsets,
             delay_offsets=self.delay_offsets,
@@ -272,7 +273,8 @@ class BrokerController:
             saver.start_lazy(
                 services, filters.file, SAVE_FILTERS_INTERVAL_S, before_save=filters.clean
             )
-            saver.start_eager(services, self.topics.file, self.groups.file)
+            mappings = self.parts.tables.mappings
+            saver.start_eager(services, self.topics.file, mappings.file, self.groups.file)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(

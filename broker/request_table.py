@@ -81,7 +81,12 @@ def request_table(parts: BrokerParts) -> Serving:
     )
     puts = TurnPuts(store, parts.deliveries.puts, turn, parts.deliveries.transactions)
     topics = SendTopics(
-        config, parts.tables.topics, puts.kinds, parts.seams.random, parts.registrar.when_registered
+        config,
+        parts.tables.topics,
+        puts.kinds,
+        parts.seams.random,
+        parts.registrar.when_registered,
+        parts.tables.mappings,
     )
     tables = [*_storing(parts, puts, topics, added), *_reading(parts), *_administering(parts)]
     if store.is_slave:
@@ -113,9 +118,16 @@ def _storing(
 
     return [
         SendMessageProcessor(
-            config, store, puts, send_topics, added, groups=groups, is_ordered=is_ordered
+            config,
+            store,
+            puts,
+            send_topics,
+            added,
+            groups=groups,
+            is_ordered=is_ordered,
+            static=parts.static,
         ).processors,
-        SendBatchProcessor(store, puts.turn, send_topics, added).processors,
+        SendBatchProcessor(store, puts.turn, send_topics, added, parts.static).processors,
         SendBackProcessor(
             config,
             store,
@@ -153,14 +165,16 @@ def _reading(parts: BrokerParts) -> list[Table]:
             register_topics=parts.registrar.register_topics,
             filters=parts.sql_filters,
         ).processors,
-        ConsumerManageProcessor(
-            consumers=clients.consumers,
-            offsets=tables.offsets,
-            groups=tables.groups,
-            topics=tables.topics,
-            store=parts.store,
-        ).processors,
-        QueueOffsetProcessor(parts.store).processors,
+        parts.static.wrap(
+            ConsumerManageProcessor(
+                consumers=clients.consumers,
+                offsets=tables.offsets,
+                groups=tables.groups,
+                topics=tables.topics,
+                store=parts.store,
+            ).processors
+        ),
+        parts.static.wrap(QueueOffsetProcessor(parts.store).processors),
         QueryMessageProcessor(parts.store).processors,
         LockProcessor(clients.locks, clock=clock).processors,
         FilterServerProcessor(parts.config, clients.filter_servers, clock=clock).processors,
@@ -183,6 +197,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
         ).processors,
         TopicAdminProcessor(
             topics=tables.topics,
+            mappings=tables.mappings,
             offsets=tables.offsets,
             store=store,
             register_topics=parts.registrar.register_topics,
@@ -201,6 +216,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             broker_name=parts.config.broker_name,
             broker_addr=parts.address.broker_addr,
             topics=tables.topics,
+            static_topics=tables.mappings.topic_queue_mapping_table,
             groups=tables.groups,
             offsets=tables.offsets,
             consumers=clients.consumers,

@@ -9,7 +9,7 @@ them with the name servers.
 
 Java counterpart: broker/topic/TopicConfigManager.java of 5.3.3. Pure, but for the `save` it is
 given. A `TopicConfig` is never changed in place, always replaced.
-Not done: static topics (queue mappings), rocksdb.
+Not done: rocksdb. `topic_queue_mapping_manager.py` has the queue mappings of static topics.
 """
 
 from __future__ import annotations
@@ -291,12 +291,15 @@ class TopicConfigManager:
             self.file.wait_for(f"topic[{topic}]", lambda: topic not in self._staged)
         return self.topic_config_table[topic]
 
-    def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
+    def update(
+        self, topics: Iterable[TopicConfig], *, may_be_empty: bool = False
+    ) -> list[TopicConfig]:
         """Create or change topics for an administrator; it takes effect once it is saved.
 
         Args:
           topics: the new settings, but `attributes` are changes (`+key`, `-key`), as requests
             carry them. The caller checks the names.
+          may_be_empty: a topic may have no queue: a static one whose queues are on other brokers.
         Returns: the topics after the change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
           TOPIC_COUNT_MAX topics; none of the topics is changed then.
@@ -306,7 +309,7 @@ class TopicConfigManager:
         changed: dict[str, TopicConfig] = {}
         for topic in topics:
             name = topic.topic_name
-            _refuse_numbers(topic)
+            _refuse_numbers(topic, may_be_empty=may_be_empty)
             old = changed.get(name) or table.get(name)
             attributes = alter_attributes(
                 {} if old is None else old.attributes,
@@ -345,6 +348,15 @@ class TopicConfigManager:
             logger.info("ordered topics of the name server: %s", [t.topic_name for t in changed])
             self._put(changed)
         return changed
+
+    def mapping_changed(self, topics: Iterable[str]) -> None:
+        """Give the table a new version, because the queue mappings of topics have changed.
+
+        A name server reads mappings only with a new version. The topics become new objects, so that
+        what was checked for earlier pulls of them is checked again.
+        """
+        table = self.topic_config_table
+        self._put([msgspec.structs.replace(table[name]) for name in topics if name in table])
 
     def delete(self, topics: Iterable[str]) -> list[str]:
         """Delete topics.
@@ -535,8 +547,10 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
     ]
 
 
-def _refuse_numbers(topic: TopicConfig) -> None:
+def _refuse_numbers(topic: TopicConfig, *, may_be_empty: bool) -> None:
     """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ accepts any number here."""
+    if may_be_empty and not topic.read_queue_nums:
+        topic = msgspec.structs.replace(topic, read_queue_nums=1)
     fault = out_of_range(topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

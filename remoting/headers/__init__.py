@@ -7,6 +7,7 @@ for the rules.
 from __future__ import annotations
 
 from .admin import (
+    CreateStaticTopicRequestHeader,
     CreateTopicListRequestHeader,
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -131,6 +132,7 @@ __all__ = [
     "ConsumeMessageDirectlyRequestHeader",
     "ConsumerGroupRequestHeader",
     "ConsumerSendMsgBackRequestHeader",
+    "CreateStaticTopicRequestHeader",
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
     "DeleteKVConfigRequestHeader",
