@@ -174,7 +174,9 @@ def _reading(parts: BrokerParts) -> list[Table]:
                 store=parts.store,
             ).processors
         ),
-        parts.static.wrap(QueueOffsetProcessor(parts.store).processors),
+        parts.static.wrap(
+            QueueOffsetProcessor(parts.store, parts.store.queue_store.batch_topics).processors
+        ),
         QueryMessageProcessor(parts.store).processors,
         LockProcessor(clients.locks, clock=clock).processors,
         FilterServerProcessor(parts.config, clients.filter_servers, clock=clock).processors,

@@ -187,7 +187,7 @@ class Broker:
                 filters=self.filters if self.config.enable_property_filter else None,
             ),
             ConsumerManageProcessor(consumers=self.consumers, store=self.store, **tables),
-            QueueOffsetProcessor(self.store),
+            QueueOffsetProcessor(self.store, batch_topics=()),
             LockProcessor(self.locks, clock=self.clock),
             TopicAdminProcessor(
                 topics=self.topics,
