@@ -37,6 +37,10 @@ class Admin(Member[AsyncAdmin]):
     create_topic: Final = forwarded(AsyncAdmin.create_topic)
     delete_topic: Final = forwarded(AsyncAdmin.delete_topic)
 
+    static_topic: Final = forwarded(AsyncAdmin.static_topic)
+    create_static_topic: Final = forwarded(AsyncAdmin.create_static_topic)
+    move_static_topic: Final = forwarded(AsyncAdmin.move_static_topic)
+
     # Groups
 
     groups: Final = forwarded(AsyncAdmin.groups)

@@ -164,7 +164,7 @@ class TransactionProducer(Producer):
         )
         try:
             await self._client.send_oneway(
-                self._client.master_address(result.queue.broker_name),
+                self._client.master_of(result.queue),
                 RequestCode.END_TRANSACTION,
                 header,
             )

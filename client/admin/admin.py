@@ -22,6 +22,7 @@ from .filters import FilterVerbs
 from .groups import GroupVerbs
 from .messages import MessageVerbs
 from .offsets import OffsetVerbs
+from .static_topics import StaticTopicVerbs
 from .topics import TopicVerbs
 
 P = ParamSpec("P")
@@ -73,7 +74,16 @@ class Admin(Openable):
         broker_verbs = BrokerVerbs(brokers)
         offsets = OffsetVerbs(brokers, topics, groups, clients, broker_verbs)
         messages = MessageVerbs(brokers, topics)
-        parts = (topics, groups, clients, offsets, messages, broker_verbs, FilterVerbs(brokers))
+        parts = (
+            topics,
+            StaticTopicVerbs(brokers),
+            groups,
+            clients,
+            offsets,
+            messages,
+            broker_verbs,
+            FilterVerbs(brokers),
+        )
         self._parts: Final = {type(part).__name__: part for part in parts}
 
     @property
@@ -105,6 +115,10 @@ class Admin(Openable):
     topic: Final = forwarded(TopicVerbs.topic)
     create_topic: Final = forwarded(TopicVerbs.create_topic)
     delete_topic: Final = forwarded(TopicVerbs.delete_topic)
+
+    static_topic: Final = forwarded(StaticTopicVerbs.static_topic)
+    create_static_topic: Final = forwarded(StaticTopicVerbs.create_static_topic)
+    move_static_topic: Final = forwarded(StaticTopicVerbs.move_static_topic)
 
     # Groups
 
