@@ -1,8 +1,8 @@
 """mqadmin's commands as data: the arguments of each, and the request codes it needs.
 
-Of the 89 commands of 5.5.0, the 67 that concern a plain single broker. Left out are those for
-containers and controllers, epochs and the master's flush offset, cold data, RocksDB, static and
-compacted topics, and copyUser and copyAcl, which need two brokers.
+Of the 89 commands of 5.5.0, the 69 that concern a plain single broker. Left out are those for
+containers and controllers, epochs and the master's flush offset, cold data, RocksDB, compacted
+topics, and copyUser and copyAcl, which need two brokers.
 
 Source: RocketMQ 5.3.3 tools/command/MQAdminStartup.java and the commands' options; the requests of
 each were traced through DefaultMQAdminExtImpl and MQClientAPIImpl.
@@ -126,6 +126,10 @@ MESSAGES = (
 CHANGES = (
     Command("updateTopic -b {broker} -t {topic}New -r 3 -w 3 -p 6", (17,)),
     Command("updateTopicList -b {broker} -f {topics_file}", (18,), since=NEW),
+    Command(
+        "updateStaticTopic -t {topic}Static -qn 2 -b {broker_name}", (106, 351, 513), since=NEW
+    ),
+    Command("remappingStaticTopic -t {topic}Static -b {broker_name}", (106, 351, 513), since=NEW),
     Command("updateTopicPerm -b {broker} -t {topic}New -p 4", (17, 105)),
     Command("updateOrderConf -t {topic}New -m put -v {broker_name}:3", (100, 101)),
     Command("updateSubGroup -b {broker} -g {group}New -q 2 -r 5", (200,)),

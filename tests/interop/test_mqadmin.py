@@ -35,9 +35,9 @@ See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.
 # ---- without Java ------------------------------------------------------------------------
 
 
-def test_there_are_67_commands_each_once() -> None:
+def test_there_are_69_commands_each_once() -> None:
     names = [command.name for command in COMMANDS]
-    assert len(names) == len(set(names)) == 67
+    assert len(names) == len(set(names)) == 69
     assert 40 < len(commands_of("4.9.7")) < 60
     assert all(command.codes for command in COMMANDS)
 
@@ -91,7 +91,7 @@ def test_an_external_cluster_is_left_alone(tmp_path: Path) -> None:
     reported: list[Cell] = []
     job.play(job.owed, tmp_path, reported.append)
     assert {(cell.verdict, cell.detail) for cell in reported} == {(Verdict.SKIPPED, NOT_OURS)}
-    assert len(reported) == 67
+    assert len(reported) == 69
 
 
 # ---- with Java ---------------------------------------------------------------------------
