@@ -63,6 +63,7 @@ from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
+from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
 from .transaction_service import TransactionService
 
@@ -156,6 +157,7 @@ class BrokerParts:
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
       static: rewrites requests for static topics.
+      mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
       runtime_info: what the broker tells of itself.
@@ -174,6 +176,7 @@ class BrokerParts:
     replication: MasterSide | SlaveSide
     registrar: Registrar
     static: StaticTopicProcessor
+    mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
     runtime_info: RuntimeInfo
@@ -219,6 +222,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     )
     peers = PeerBrokers(config, seams.client)
     static = StaticTopicProcessor(config, tables.mappings, peers, now_s=trio.current_time)
+    cleaner = TopicQueueMappingCleanService(tables.mappings, store, peers)
     stats = BrokerStatsManager(
         config.broker_cluster_name,
         store.queue_store.queues,
@@ -250,7 +254,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, pulls, stats, runtime_info,
+        keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
     )  # fmt: skip
     _connect(parts, bit_maps)
     return parts

@@ -40,6 +40,7 @@ from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
 from .table_saver import TableSaver
+from .topic_queue_mapping_clean import CLEAN_INTERVAL_S
 
 logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
@@ -299,6 +300,11 @@ class BrokerController:
         await services.start("the delivery of delayed messages", self.schedule.run)
         await services.start("the checks of transactions", self.transactions.run)
         services.start_soon("the saving of transactions", self.transactions.save)
+        services.every(
+            "the cleaning of queue mappings",
+            CLEAN_INTERVAL_S,
+            self.parts.mapping_cleaner.clean_when_due,
+        )
         if self.store.config.timer_wheel_enable:
             services.start_soon("the delivery of timer messages", self.timers.run)
             services.start_soon("the saving of timers", self.timers.save)

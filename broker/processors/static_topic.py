@@ -521,7 +521,8 @@ def _rewritten(
     fields = {**dict(answer.ext_fields), **logic.fields()}
     if not is_local:
         fields["suggestWhichBrokerId"] = "0"  # the other broker's ids mean nothing here
-    return request.answer(logic.code, answer.remark, fields, answer.body)
+    remark = answer.remark if logic.code == ResponseCode.SUCCESS else None  # as RocketMQ
+    return request.answer(logic.code, remark, fields, answer.body)
 
 
 def _offset_of(answer: RemotingCommand) -> int:

@@ -165,7 +165,7 @@ class TopicAdminProcessor:
         self._mappings.check(detail, queue_count=queue_count, force=force)
         self._topics.update([topic], may_be_empty=True)
         self._mappings.update(detail, force=force)
-        return self._saved(request.answer(), [header.topic])
+        return self._saved(request.answer(remark=NOT_SET), [header.topic])
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         topics = read_body(

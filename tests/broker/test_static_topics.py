@@ -478,3 +478,53 @@ async def test_a_batch_goes_to_a_logic_queue():
         assert answer.code == 0, answer.remark
         assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == ("1", "0")
         assert [body for _, body in await consume(made.b, queue_id=1)] == [b"1", b"2"]
+
+
+async def test_items_without_messages_are_cleaned():
+    async with group() as network:
+        made = await two(network)
+        await made.move()
+        await send(made.b, b"new")
+        table = made.nodes["b"].running.parts.tables.mappings.topic_queue_mapping_table
+        cleaner = made.nodes["b"].running.parts.mapping_cleaner
+        assert len(table[TOPIC].hosted_queues[0]) == 2
+        await cleaner.clean()
+        assert table[TOPIC].hosted_queues == {0: [item("b", 1, NEXT, 1)], 1: [item("b")]}
+        assert await offset_of(made.b, MIN) == NEXT
+        assert await consume(made.b) == [(NEXT, b"new")]
+
+
+async def test_items_with_messages_or_of_a_broker_that_is_gone_are_kept():
+    async with group() as network:
+        made = await two(network)
+        await send(made.a, b"old")
+        await made.move()
+        table = made.nodes["b"].running.parts.tables.mappings.topic_queue_mapping_table
+        cleaner = made.nodes["b"].running.parts.mapping_cleaner
+        before = table[TOPIC]
+        await cleaner.clean()
+        assert table[TOPIC] is before
+        await made.nodes["a"].kill()
+        await cleaner.clean()
+        assert table[TOPIC] is before
+
+
+async def test_a_queue_that_moved_on_is_forgotten_by_the_broker_before_the_last():
+    async with group() as network:
+        made = await two(network)
+        await made.move()
+        third = await network.master(broker_name="c")
+        client = await third.connect()
+        moved = [item("a"), item("b", 1, NEXT, 1), item("c", 2, 2 * NEXT)]
+        epoch = EPOCH + 2
+        for each, mapping, queues in (
+            (client, detail("c", {0: moved}, epoch=epoch), 1),
+            (made.b, detail("b", {0: moved, 1: [item("b")]}, epoch=epoch), 2),
+            (made.a, detail("a", {}, epoch=epoch), 1),
+        ):
+            answer = await put(each, mapping, queues)
+            assert answer.code == 0, answer.remark
+        table = made.nodes["a"].running.parts.tables.mappings.topic_queue_mapping_table
+        assert list(table[TOPIC].hosted_queues) == [0]
+        await made.nodes["a"].running.parts.mapping_cleaner.clean()
+        assert table[TOPIC].hosted_queues == {}
