@@ -197,7 +197,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     """
     # From the store upwards: each part gets those before it as arguments. What would be a circle
     # (new messages wake pulls, closed connections leave groups) is connected last, by `_connect`.
-    address = BrokerAddress(config, store_config)
+    address, peers = BrokerAddress(config, store_config), PeerBrokers(config, seams.client)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
     foundation = Foundation(config, seams, address, store)
     tables = _tables(foundation)
@@ -220,7 +220,6 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         partial(_identity, config, address, clients.filter_servers, tables.mappings),
         replication.on_master,
     )
-    peers = PeerBrokers(config, seams.client)
     static = StaticTopicProcessor(config, tables.mappings, peers, now_s=trio.current_time)
     cleaner = TopicQueueMappingCleanService(tables.mappings, store, peers)
     stats = BrokerStatsManager(

@@ -4,7 +4,8 @@ In an hour of deleteWhen, when log files are deleted:
 
 - the oldest item of a logic queue that this broker leads, if its physical queue has no message any
   more, here or at its broker;
-- a logic queue that was moved away, once its leader has moved it again: nobody is sent here then.
+- a logic queue that was moved away, once its leader has moved it again: no client asks this broker
+  then.
 
 Without it, requests for old offsets would be sent to brokers for ever that have nothing.
 

@@ -528,3 +528,47 @@ async def test_a_queue_that_moved_on_is_forgotten_by_the_broker_before_the_last(
         assert list(table[TOPIC].hosted_queues) == [0]
         await made.nodes["a"].running.parts.mapping_cleaner.clean()
         assert table[TOPIC].hosted_queues == {}
+
+
+async def test_a_pull_of_a_logic_queue_commits_no_offset():
+    async with group() as network:
+        made = await two(network)
+        await send(made.a, b"1")
+        await made.move()
+        answer = await pull(made.b, NEXT, sysFlag=1 | 4, commitOffset=NEXT)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        for node in made.nodes.values():
+            assert not node.running.offsets.offset_table.get(f"{TOPIC}@CG")
+
+
+async def test_pulls_of_a_topic_that_becomes_static_are_rewritten_from_then_on():
+    async with group() as network:
+        made = Two(network, await network.master(broker_name="a"), network.node(broker_name="b"))
+        made.clients["a"] = await made.nodes["a"].connect()
+        await send(made.a, b"1")
+        for _ in range(3):
+            assert "offsetDelta" not in (await pull(made.a, 0)).ext_fields
+        config = made.nodes["a"].running.topics.select(TOPIC)
+        queues = config.write_queue_nums
+        assert (await put(made.a, detail("a", {0: [item("a")]}), queues)).code == 0
+        assert (await pull(made.a, 0)).ext_fields["offsetDelta"] == "0"
+        assert await consume(made.a) == [(0, b"1")]
+
+
+async def test_brokers_that_name_each_other_do_not_forward_in_circles():
+    async with group() as network:
+        made = await two(network)
+        epoch = EPOCH + 1
+        for name, other, client in (("a", "b", made.a), ("b", "a", made.b)):
+            items = {0: [item(other), item(name, 1, NEXT, 1)]}
+            if name == "b":
+                items[1] = [item("b", queue_id=2)]
+            answer = await put(client, detail(name, items, epoch=epoch), 3, force="true")
+            assert answer.code == 0, answer.remark
+        began_s = trio.current_time()
+        for client in made.clients.values():
+            answer = await pull(client, 0)
+            assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert answer.ext_fields["nextBeginOffset"] == str(NEXT)
+            assert await offset_of(client, MIN) == 0
+        assert trio.current_time() - began_s < 1
