@@ -17,8 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from .base import Body, Int32, Int64
+from .base import Body
 from .data_version import DataVersion
+from .fields import MappingInt, MappingLong
 from .topic import TopicConfig
 
 GLOBAL_SCOPE: Final = "__global__"
@@ -42,14 +43,14 @@ class LogicQueueMappingItem(Body):
       time_of_start, time_of_end: unused, -1.
     """
 
-    gen: Int32 = 0
-    queue_id: Int32 = 0
+    gen: MappingInt = 0
+    queue_id: MappingInt = 0
     bname: str = ""
-    logic_offset: Int64 = 0
-    start_offset: Int64 = 0
-    end_offset: Int64 = UNDECIDED
-    time_of_start: Int64 = -1
-    time_of_end: Int64 = -1
+    logic_offset: MappingLong = 0
+    start_offset: MappingLong = 0
+    end_offset: MappingLong = UNDECIDED
+    time_of_start: MappingLong = -1
+    time_of_end: MappingLong = -1
 
     @property
     def is_decided(self) -> bool:
@@ -103,11 +104,11 @@ class TopicQueueMappingInfo(Body):
 
     topic: str = ""
     scope: str = GLOBAL_SCOPE
-    total_queues: Int32 = 0
+    total_queues: MappingInt = 0
     bname: str = ""
-    epoch: Int64 = 0
+    epoch: MappingLong = 0
     dirty: bool = False
-    curr_id_map: dict[int, Int32] = msgspec.field(default_factory=dict)
+    curr_id_map: dict[MappingInt, MappingInt] = msgspec.field(default_factory=dict)
 
 
 class TopicQueueMappingDetail(TopicQueueMappingInfo):
@@ -119,7 +120,9 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
       hosted_queues: items by logic queue id, oldest first.
     """
 
-    hosted_queues: dict[int, list[LogicQueueMappingItem]] = msgspec.field(default_factory=dict)
+    hosted_queues: dict[MappingInt, list[LogicQueueMappingItem]] = msgspec.field(
+        default_factory=dict
+    )
 
     def leads(self, queue_id: int) -> bool:
         """Whether this broker is the leader of a logic queue."""
