@@ -67,6 +67,7 @@ class Admin(Member[AsyncAdmin]):
     messages_by_key: Final = forwarded(AsyncAdmin.messages_by_key)
     messages_by_time: Final = forwarded(AsyncAdmin.messages_by_time)
     dead_letters: Final = forwarded(AsyncAdmin.dead_letters)
+    message_trace: Final = forwarded(AsyncAdmin.message_trace)
 
     # Brokers
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ..client.client import Client as AsyncClient
 from ..client.errors import ClosedError, ConfigurationError
 from ..client.options import ClientOptions
+from ..client.participant import Participant
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers.base import Header
 from .blocking_object import BlockingObject, InnerT
@@ -171,6 +172,18 @@ class Member(BlockingObject[InnerT]):
         if self._shared is not None:
             self._shared.check_open()
         return super().open()
+
+
+ParticipantT = TypeVar("ParticipantT", bound=Participant)
+
+
+class TracedMember(Member[ParticipantT]):
+    """Base of the blocking producers and consumers, which can report to the trace topic."""
+
+    @property
+    def dropped_trace_count(self) -> int:
+        """Number of trace records that were dropped, so that timelines have gaps; see `trace`."""
+        return self._inner.dropped_trace_count
 
 
 class _OwnClient(Client):

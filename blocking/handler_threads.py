@@ -93,7 +93,7 @@ class HandlerThreads:
         for message in late:
             error = HandlerTimeoutError(message.message_id, self._timeout_s)
             logger.error("%s; the message will be redelivered", error)
-            message._retry_soon()
+            message._retry_soon(error)
         return True
 
     def _wake_watcher(self) -> None:
@@ -127,6 +127,7 @@ class HandlerThreads:
         with self._condition:
             self._busy[number] = message, time.monotonic()
         delay_level: int | None = None
+        cause: Exception | None = None
         try:
             result = self._handler(message)
             if inspect.iscoroutine(result):
@@ -134,9 +135,9 @@ class HandlerThreads:
                 raise ConfigurationError("the handler is async; pass a plain function")
         except RetryLater as retry:
             delay_level = retry.delay_level
-        except Exception:
+        except Exception as error:
             logger.exception("the handler failed for %s; it will be redelivered", message)
-            delay_level = 0
+            delay_level, cause = 0, error
         with self._condition:
             del self._busy[number]
             is_late = number in self._late
@@ -147,4 +148,4 @@ class HandlerThreads:
         elif delay_level is None:
             message.ack()
         else:
-            message.retry(delay_level)
+            message.retry(delay_level, cause=cause)

@@ -13,7 +13,7 @@ from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, SendResult
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
-from .client import Client, Member
+from .client import Client, TracedMember
 from .delivery import Delivery, SendBuffer
 from .forwarded import forwarded
 from .loop_object import ExitInfo, LoopObject
@@ -23,7 +23,7 @@ from .send_queue import QueuedSend, SendQueue
 logger = logging.getLogger(__name__)
 
 
-class Producer(Member[AsyncProducer]):
+class Producer(TracedMember[AsyncProducer]):
     """Sends messages; the blocking `trocket.client.Producer`.
 
     Use: `with Producer("rocketmq://127.0.0.1:9876", group="g") as producer:`. Leaving the block

@@ -9,11 +9,11 @@ from ..client.core.subscription import MessageSelector
 from ..client.message import MessageQueue
 from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
 from ..client.pull_consumer import PullConsumerOptions
-from .client import Client, Member
+from .client import Client, TracedMember
 from .forwarded import forwarded
 
 
-class PullConsumer(Member[AsyncPullConsumer]):
+class PullConsumer(TracedMember[AsyncPullConsumer]):
     """Consumes queues that the program chooses; the blocking `trocket.client.PullConsumer`.
 
     Use::

@@ -13,7 +13,7 @@ from ..client.push_consumer import PushConsumer as AsyncPushConsumer
 from ..client.push_options import CONCURRENCY, PushConsumerOptions
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from ..remoting.bodies import SubscriptionData
-from .client import Client, Member
+from .client import Client, TracedMember
 from .forwarded import forwarded
 from .handler_threads import HandlerThreads
 from .loop_object import ExitInfo, LoopObject
@@ -25,7 +25,7 @@ CONCURRENCY_MAX: Final = 1024
 """Largest number of handler threads of one consumer."""
 
 
-class PushConsumer(Member[AsyncPushConsumer]):
+class PushConsumer(TracedMember[AsyncPushConsumer]):
     """Consumes as a member of a group; the blocking `trocket.client.PushConsumer`.
 
     Use::
@@ -254,7 +254,7 @@ class _Fetcher:
         self._inner = inner
         self._loop_object = loop_object
         # `before_consume` is called at the fetch: with interceptors, do not fetch ahead.
-        self._count_max = 1 if inner.client.interceptors else FETCH_MAX
+        self._count_max = 1 if inner.delivery_queue.interceptors else FETCH_MAX
         self.buffer: MessageBuffer[PushedMessage] = MessageBuffer(self._fetch_soon, _is_wanted)
 
     def _fetch_soon(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from ..client.errors import ClosedError
@@ -60,7 +61,7 @@ class PushedMessage(ReceivedMessage):
         if self._settle():
             self._loop_object.post(self._inner.ack)
 
-    def retry(self, delay_level: int = 0) -> None:
+    def retry(self, delay_level: int = 0, *, cause: Exception | None = None) -> None:
         """Have the message redelivered: by the retry topic, or, if orderly, by its own queue.
 
         It has no effect on a message that is settled already.
@@ -68,21 +69,22 @@ class PushedMessage(ReceivedMessage):
         Args:
           delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
             retry; -1 to send it to the dead-letter queue instead.
+          cause: why, for interceptors and the message trace; None: the program wants it later.
 
         Raises: ForkedError: the consumer was opened in the parent of this process.
         """
         if not self._settle():
             return
         try:
-            self._loop_object.call(self._inner.retry, delay_level)
+            self._loop_object.call(self._inner.retry, delay_level, cause=cause)
         except ClosedError:
             # It is redelivered all the same, as it was not acknowledged.
             return
 
-    def _retry_soon(self) -> None:
+    def _retry_soon(self, cause: Exception) -> None:
         """Do the same as `retry`, without waiting for the broker's answer."""
         if self._settle():
-            self._loop_object.post(self._retry_in_loop)
+            self._loop_object.post(self._retry_in_loop, cause)
 
     @contextmanager
     def process(self, *, delay_level: int = 0) -> Iterator[Self]:
@@ -98,8 +100,8 @@ class PushedMessage(ReceivedMessage):
             yield self
         except RetryLater as retry:
             self.retry(retry.delay_level)
-        except Exception:
-            self.retry(delay_level)
+        except Exception as error:
+            self.retry(delay_level, cause=error)
             raise
         else:
             self.ack()
@@ -111,8 +113,8 @@ class PushedMessage(ReceivedMessage):
         self._is_settled = True
         return True
 
-    def _retry_in_loop(self) -> None:
-        self._loop_object.spawn(self._inner.retry)
+    def _retry_in_loop(self, cause: Exception) -> None:
+        self._loop_object.spawn(partial(self._inner.retry, cause=cause))
 
 
 Handler: TypeAlias = Callable[[PushedMessage], None]

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "send": _Command("send", "Example: trocket send Orders 'hello' --tag new --key 42"),
     "consume": _Command("consume", "Example: trocket consume Orders --from 2h --json | jq .body"),
     "message": _Command("message", "Example: trocket message --topic Orders --key 42"),
+    "trace": _Command("trace", "Example: trocket trace 7F0000010A3C18B4AAC21B7D5C5D0000"),
     "dlq": _Command("app"),
     "topic": _Command("app"),
     "group": _Command("app"),

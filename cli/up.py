@@ -310,7 +310,11 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     )
     broker, store, broker_warnings = read_broker_config(
         process.read_entries(options.config_file),
-        BrokerConfig(bind_address=loopback, metrics_exporter_type=MetricsExporterType.PROM),
+        BrokerConfig(
+            bind_address=loopback,
+            metrics_exporter_type=MetricsExporterType.PROM,
+            trace_topic_enable=True,
+        ),
         _store_defaults(options, str(home / folder)),
         path=options.config_file or "",
     )

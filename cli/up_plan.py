@@ -167,6 +167,7 @@ def plan(
             **_addresses_and_folders(broker, store, name, index),
             **_supported(file),
         }
+        keys.setdefault("traceTopicEnable", "true")
         role = _role(shape, keys, broker_id, file.path)
         if shape.slaves:
             keys.setdefault("slaveReadEnable", "true")

@@ -19,6 +19,7 @@ from .admin import (
     GroupClients,
     GroupInfo,
     GroupLag,
+    MessageTrace,
     NotFoundError,
     QueueLag,
     QueueOffsets,
@@ -29,6 +30,10 @@ from .admin import (
     SubscriptionInfo,
     TopicInfo,
     TopicOnBroker,
+    TracedConsumption,
+    TracedRecall,
+    TracedSend,
+    TracedTransactionEnd,
 )
 from .client import Client
 from .connection_log import ConnectionChange, ConnectionEvent
@@ -45,6 +50,7 @@ from .core.allocation import (
 from .core.queue_requests import PullStatus
 from .core.signature import Credentials
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
+from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
@@ -108,6 +114,7 @@ __all__ = [
     "ConnectionChange",
     "ConnectionEvent",
     "ConsumeFromWhere",
+    "ConsumeOutcome",
     "ConsumerOptions",
     "Credentials",
     "Delivery",
@@ -128,6 +135,7 @@ __all__ = [
     "MessageQueue",
     "MessageRefusedError",
     "MessageSelector",
+    "MessageTrace",
     "NotFoundError",
     "Producer",
     "ProducerOptions",
@@ -161,6 +169,11 @@ __all__ = [
     "Tag",
     "TopicInfo",
     "TopicOnBroker",
+    "TracedConsumption",
+    "TracedRecall",
+    "TracedSend",
+    "TracedTransactionEnd",
+    "TracedType",
     "Transaction",
     "TransactionProducer",
     "TransactionResult",

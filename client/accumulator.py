@@ -18,10 +18,10 @@ import anyio
 from ..remoting.bodies import MessageQueue
 from ..remoting.message_batch import BATCH_COUNT_MAX
 from .client import Client
+from .core.outgoing import BatchEntry
 from .core.sending import Sending
 from .errors import ClientError, ClosedError
 from .message import Message, SendResult, is_delayed
-from .packer import BatchEntry
 from .sender import Finish, OnEnd, Sender
 
 

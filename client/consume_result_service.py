@@ -23,7 +23,7 @@ from . import clock
 from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP
 from .errors import ClientError, ClosedError
-from .interceptor import call_after_consume
+from .interceptor import Interceptor, call_after_consume
 from .producer import Producer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
@@ -46,6 +46,7 @@ class ConsumeResultService:
       config: configuration of the consumer.
       offsets: updated when messages are settled.
       hand_out: called with messages that are ready for delivery.
+      interceptors: they see each message that is settled.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class ConsumeResultService:
         config: PushConsumerConfig,
         offsets: OffsetStore,
         hand_out: Callable[[Sequence[PushedMessage]], None],
+        interceptors: Sequence[Interceptor],
     ) -> None:
         self._client = client
+        self._interceptors = interceptors
         self._group = group
         self._config = config
         self._offsets = offsets
@@ -80,8 +83,8 @@ class ConsumeResultService:
 
     def ack(self, message: PushedMessage, assigned: AssignedQueue) -> None:
         """Acknowledge a message, so that the group's offset can move past it."""
-        if self._client.interceptors:
-            call_after_consume(self._client.interceptors, message, None)
+        if self._interceptors:
+            call_after_consume(self._interceptors, message, None)
         if assigned.process_queue.is_dropped:
             return
         if self._config.is_orderly:
@@ -90,7 +93,12 @@ class ConsumeResultService:
             self._remove(message, assigned)
 
     async def retry(
-        self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
+        self,
+        message: PushedMessage,
+        ext: MessageExt,
+        assigned: AssignedQueue,
+        delay_level: int,
+        cause: Exception | None,
     ) -> None:
         """Have a message redelivered: by the retry topic, or, if orderly, after a pause.
 
@@ -98,9 +106,9 @@ class ConsumeResultService:
           message: the message as it was delivered.
           ext: the decoded record of the message.
           assigned: the queue that it came from.
-          delay_level: see `PushedMessage.retry`.
+          delay_level, cause: see `PushedMessage.retry`.
         """
-        call_after_consume(self._client.interceptors, message, RetryLater(delay_level))
+        call_after_consume(self._interceptors, message, cause or RetryLater(delay_level))
         if assigned.is_dropped:
             return
         if self._config.is_orderly:

@@ -32,12 +32,15 @@ class ConsumerOptions(ClientOptions, total=False):
         default 1,000.
       suspend_s: seconds that a broker holds a pull while there are no messages; default 15 for
         push consumers, 20 for pull consumers.
+      trace: report each consumption to the trace topic, for `Admin.message_trace`, mqadmin and the
+        Dashboard: True for RMQ_SYS_TRACE_TOPIC, or the name of another topic; default False.
     """
 
     consume_from_where: ConsumeFromWhere
     pull_batch_size: int
     pull_threshold_for_queue: int
     suspend_s: float
+    trace: bool | str
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,3 +54,4 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     pull_batch_size: int = PULL_BATCH_SIZE
     pull_threshold_for_queue: int = PULL_THRESHOLD_FOR_QUEUE
+    trace: bool | str = False

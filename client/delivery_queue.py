@@ -16,7 +16,7 @@ from ..remoting.bodies import MessageQueue
 from .client import Client
 from .core.rate_limit import RateLimit
 from .errors import ConfigurationError
-from .interceptor import call_before_consume
+from .interceptor import Interceptor, call_before_consume
 from .pushed_message import PushedMessage
 
 
@@ -26,12 +26,19 @@ class DeliveryQueue:
     Lifecycle: `open` in the event loop before messages are put or taken, then `stop`.
 
     Args:
-      client: the consumer's; its interceptors see each message that is taken.
+      client: the consumer's.
       rate_limit: messages per second; None: no limit.
+      interceptors: see the attribute.
+
+    Attributes:
+      interceptors: they see each message that is taken: the client's, and that of a trace.
     """
 
-    def __init__(self, client: Client, rate_limit: float | None) -> None:
+    def __init__(
+        self, client: Client, rate_limit: float | None, interceptors: Sequence[Interceptor]
+    ) -> None:
         self._client = client
+        self.interceptors: Sequence[Interceptor] = interceptors
         self._rate_limit = rate_limit
         self._limit: RateLimit | None = None
         self._ready: deque[PushedMessage] = deque()
@@ -74,8 +81,8 @@ class DeliveryQueue:
                 if limit is not None and not limit.take(self._client.now_s()):
                     self._ready.appendleft(message)
                     return None
-                if self._client.interceptors:
-                    call_before_consume(self._client.interceptors, message)
+                if self.interceptors:
+                    call_before_consume(self.interceptors, message)
                 return message
         return None
 

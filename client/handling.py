@@ -30,13 +30,13 @@ async def handle(handler: Handler, message: PushedMessage, timeout_s: float) -> 
                 await outcome
     except RetryLater as retry:
         await message.retry(retry.delay_level)
-    except Exception:
+    except Exception as error:
         logger.exception("the handler failed for %s; it will be redelivered", message)
-        await message.retry()
+        await message.retry(cause=error)
     else:
         if scope.cancelled_caught:
             late = HandlerTimeoutError(message.message_id, timeout_s)
             logger.error("%s; the message will be redelivered", late)
-            await message.retry()
+            await message.retry(cause=late)
         else:
             message.ack()

@@ -60,6 +60,9 @@ _PAUSE: Final = _Kind(
 )
 _BOOL: Final = _Kind("give True or False", lambda value: isinstance(value, bool))
 _TEXT: Final = _Kind("give a str", lambda value: isinstance(value, str))
+_TRACE: Final = _Kind(
+    "give True, False or the name of a trace topic", lambda value: isinstance(value, bool | str)
+)
 _FUNCTION: Final = _Kind("give a function", callable)
 
 _KINDS: Final[Mapping[str, _Kind]] = {
@@ -103,6 +106,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "linger_s": _PAUSE,
     "batch_size_max": _count(1),
     "batch_count_max": _count(1),
+    "trace": _TRACE,
     # ConsumerOptions, PushConsumerOptions, PullConsumerOptions
     "consume_from_where": _member(ConsumeFromWhere),
     "pull_batch_size": _count(1),

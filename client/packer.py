@@ -6,7 +6,6 @@ Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; Me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from ..common import message_properties as names
 from ..common.topic_names import AUTO_CREATE_TOPIC
@@ -15,29 +14,13 @@ from ..remoting.errors import LocalProtocolError, MissingPackageError
 from ..remoting.message_batch import encode_entry
 from ..remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from .client import Client
-from .core.outgoing import Outgoing
+from .core.outgoing import BatchEntry, Outgoing
 from .core.send_header import SendPayload, SendTemplate
 from .core.topics import check_body, check_properties_size, check_send_topic
 from .errors import ConfigurationError, MessageRefusedError
 from .message import Message, is_bare, wire_properties
 from .message_check import check_delay_level
 from .send_options import ProducerConfig
-
-
-class BatchEntry(NamedTuple):
-    """A message that is prepared for a batch.
-
-    Attributes:
-      message: the message that the program gave.
-      message_id: its unique key.
-      size: size of the body, in bytes.
-      encoded: the message as it stands in a batch's body.
-    """
-
-    message: Message
-    message_id: str
-    size: int
-    encoded: bytes
 
 
 class Packer:
@@ -158,7 +141,7 @@ class Packer:
             _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
         )
         ids = ",".join([entry.message_id for entry in entries])
-        return Outgoing(first, topic, ids, template, payload)
+        return Outgoing(first, topic, ids, template, payload, entries)
 
     def again(
         self,

@@ -13,6 +13,7 @@ from .errors import ConfigurationError
 from .members import GroupMember
 from .options import ClientOptions
 from .task_host import Openable
+from .tracing import TraceDispatcher
 
 T = TypeVar("T")
 
@@ -21,7 +22,8 @@ class Participant(Openable):
     """Base of producers and consumers: opens the client if it is not shared, joins and leaves it.
 
     Lifecycle: one `async with` block, or `open` and `close`. A subclass sets `_member` in its
-    constructor, and overrides `_before_joining`, `_after_joining` and `_leave` as needed.
+    constructor, and `_traces` if it is traced. It overrides `_before_joining`, `_after_joining` and
+    `_leave` as needed.
 
     Args:
       client: a URL, or an open Client to share with other objects.
@@ -45,6 +47,12 @@ class Participant(Openable):
         self._client = own_client(client, options)
         self._group = self._client.with_namespace(configured(check, group))
         self._stack = AsyncExitStack()
+        self._traces: TraceDispatcher | None = None
+
+    @property
+    def dropped_trace_count(self) -> int:
+        """Number of trace records that were dropped, so that timelines have gaps; see `trace`."""
+        return 0 if self._traces is None else self._traces.dropped_count
 
     @property
     def client(self) -> Client:
@@ -58,6 +66,8 @@ class Participant(Openable):
             await self._before_joining()
             await self._client.add_member(self._member)
             stack.push_async_callback(self._leave)
+            if self._traces is not None:
+                self._traces.open()
             await self._after_joining()
             self._stack = stack.pop_all()
         return self
@@ -84,6 +94,8 @@ class Participant(Openable):
 
     async def _leave(self) -> None:
         """Called before the client is closed; also removes this member from it."""
+        if self._traces is not None:
+            await self._traces.close()
         await self._client.remove_member(self._member)
 
 

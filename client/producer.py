@@ -15,22 +15,25 @@ from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.headers import RecallMessageRequestHeader
 from ..remoting.recall_handle import RecallHandle
 from ..remoting.request_codes import RequestCode
+from ..remoting.response_codes import ResponseCode
 from .accumulator import ProduceAccumulator
 from .client import Client
+from .connection import request_name
+from .core.outgoing import BatchEntry
 from .core.sending import Selector, Sending
 from .core.topics import check_producer_group
 from .dead_letters import revive
 from .delivery import Delivery, SendBuffer
-from .errors import ClientError, ConfigurationError, UndeliveredError
+from .errors import ClientError, ConfigurationError, UndeliveredError, server_error
 from .interceptor import call_after_send
 from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
 from .options import split_options
-from .packer import BatchEntry
 from .participant import Participant, configured, own_client
 from .request_reply import RequestReply
 from .send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
 from .sender import Finish, OnEnd, Sender
+from .tracing import producer_trace
 
 __all__ = [
     "DEFAULT_GROUP",
@@ -68,7 +71,10 @@ class Producer(Participant):
     ) -> None:
         config, client_options = split_options(ProducerConfig, options)
         super().__init__(client, client_options, group, check_producer_group)
-        self._sender = Sender(self._client, self._group, config)
+        self._trace = producer_trace(self._client, self._group, config.trace)
+        self._traces = self._trace.dispatcher if self._trace else None
+        on_sent = self._trace.on_sent if self._trace else None
+        self._sender = Sender(self._client, self._group, config, on_sent)
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._accumulator = (
             ProduceAccumulator(self._client, self._sender) if config.linger_s else None
@@ -357,11 +363,16 @@ class Producer(Participant):
             producer_group=self._group, topic=full, recall_handle=recall_handle
         )
         try:
-            broker_name = RecallHandle.from_text(recall_handle).broker_name
+            handle = RecallHandle.from_text(recall_handle)
         except ValueError as error:
             raise ConfigurationError(f"not a recall handle: {error}") from None
-        address = self._client.master_address(broker_name)
-        answer = await self._client.request(address, RequestCode.RECALL_MESSAGE, header)
+        address = self._client.master_address(handle.broker_name)
+        code = RequestCode.RECALL_MESSAGE
+        answer = await self._client.call(address, self._client.command(code, header))
+        if self._trace is not None:
+            self._trace.on_recalled(topic, handle, answer)
+        if answer.code != ResponseCode.SUCCESS:
+            raise server_error(answer.code, answer.remark, address, request_name(code))
         return answer.ext_fields.get("msgId", "")
 
     async def queues(self, topic: str) -> list[MessageQueue]:

@@ -44,6 +44,7 @@ from .pulling import (
     search_offset,
 )
 from .sql_check import sql_refusal
+from .tracing import consumer_trace
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +148,8 @@ class PullConsumer(Participant):
     ) -> None:
         self._config, client_options = split_options(PullConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
+        self._trace = consumer_trace(self._client, self._group, self._config.trace)
+        self._traces = self._trace.dispatcher if self._trace else None
         self._offsets = RemoteOffsetStore(self._client, self._group)
         self._assigned: dict[MessageQueue, _Assigned] = {}
         self._subscriptions: dict[str, SubscriptionData] = {}
@@ -398,6 +401,8 @@ class PullConsumer(Participant):
                     self._arrival = anyio.Event()
                 await self._arrival.wait()
                 taken = self._take(count_max)
+        if self._trace is not None:
+            self._trace.on_polled(taken)
         return taken
 
     def _take(self, count_max: int) -> list[ReceivedMessage]:

@@ -80,6 +80,7 @@ from .rebalance import Rebalance
 from .reports import Handler
 from .sql_check import check_sql_subscriptions, explain_failed_pull
 from .task_group import TaskGroup
+from .tracing import consumer_trace
 
 __all__ = [
     "CONCURRENCY",
@@ -143,7 +144,12 @@ class PushConsumer(Participant):
             if self._is_clustering
             else LocalOffsetStore(self._config.offset_path)
         )
-        self._ready = DeliveryQueue(self._client, self._config.rate_limit)
+        interceptors = self._client.interceptors
+        trace = consumer_trace(self._client, self._group, self._config.trace)
+        if trace is not None:
+            self._traces = trace.dispatcher
+            interceptors = (*interceptors, trace)
+        self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors)
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
@@ -158,7 +164,12 @@ class PushConsumer(Participant):
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
-            self._client, self._group, self._config, self._offsets, self._ready.put
+            self._client,
+            self._group,
+            self._config,
+            self._offsets,
+            self._ready.put,
+            interceptors,
         )
         self._pushed = PushedMessages(self._client.without_namespace, self._results)
         self._member = GroupMember(

@@ -34,7 +34,12 @@ class ConsumeResults(Protocol):
         """Acknowledge a message."""
 
     async def retry(
-        self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
+        self,
+        message: PushedMessage,
+        ext: MessageExt,
+        assigned: AssignedQueue,
+        delay_level: int,
+        cause: Exception | None,
     ) -> None:
         """Have a message redelivered; `ext` is its decoded record."""
 
@@ -94,7 +99,7 @@ class PushedMessage(ReceivedMessage):
             self._is_settled = True
             self._results.ack(self, self._assigned)
 
-    async def retry(self, delay_level: int = 0) -> None:
+    async def retry(self, delay_level: int = 0, *, cause: Exception | None = None) -> None:
         """Have the message redelivered: by the retry topic, or, if orderly, by its own queue.
 
         It has no effect on a message that is settled already.
@@ -102,10 +107,11 @@ class PushedMessage(ReceivedMessage):
         Args:
           delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
             retry; -1 to send it to the dead-letter queue instead.
+          cause: why, for interceptors and the message trace; None: the program wants it later.
         """
         if not self._is_settled:
             self._is_settled = True
-            await self._results.retry(self, self._ext, self._assigned, delay_level)
+            await self._results.retry(self, self._ext, self._assigned, delay_level, cause)
 
     @property
     def is_revoked(self) -> bool:
@@ -135,8 +141,8 @@ class PushedMessage(ReceivedMessage):
             yield self
         except RetryLater as retry:
             await self.retry(retry.delay_level)
-        except Exception:
-            await self.retry(delay_level)
+        except Exception as error:
+            await self.retry(delay_level, cause=error)
             raise
         else:
             self.ack()

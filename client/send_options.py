@@ -62,6 +62,9 @@ class ProducerOptions(ClientOptions, total=False):
       batch_size_max: bytes of bodies and properties at which such a batch is sent at once; default
         32 KiB.
       batch_count_max: number of its messages at which it is sent at once; default 1,024.
+      trace: report each confirmed send, each end of a transaction and each recall to the trace
+        topic, for `Admin.message_trace`, mqadmin and the Dashboard: True for RMQ_SYS_TRACE_TOPIC,
+        or the name of another topic; default False.
     """
 
     retry_times: int | None
@@ -80,6 +83,7 @@ class ProducerOptions(ClientOptions, total=False):
     linger_s: float
     batch_size_max: int
     batch_count_max: int
+    trace: bool | str
 
 
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,3 +105,4 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float = 0.0
     batch_size_max: int = BATCH_SIZE_MAX
     batch_count_max: int = BATCH_COUNT_MAX
+    trace: bool | str = False

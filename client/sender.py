@@ -37,6 +37,9 @@ OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
 Finish: TypeAlias = Callable[[Sending, OnEnd], Coroutine[Any, Any, None]]
 """Makes the remaining tries."""
 
+OnSent: TypeAlias = Callable[[Sending, SendResult, RemotingCommand], None]
+"""Called in the loop with a send that a broker confirmed, and its answer; must not raise."""
+
 Spawn: TypeAlias = Callable[[Finish, Sending, OnEnd], None]
 """Runs `Finish` with its arguments in the background; may raise a ClientError."""
 
@@ -48,6 +51,7 @@ class Sender:
       client: open while something is sent.
       group: with namespace.
       config: the producer's.
+      on_sent: called for each confirmed send; None: nothing is called.
 
     Attributes:
       config: the producer's.
@@ -56,8 +60,15 @@ class Sender:
     Raises: ConfigurationError: a package is missing for the compression that is configured.
     """
 
-    def __init__(self, client: Client, group: str, config: ProducerConfig) -> None:
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        config: ProducerConfig,
+        on_sent: OnSent | None = None,
+    ) -> None:
         self._client = client
+        self._on_sent = on_sent
         self.config: ProducerConfig = config
         self._policy = SendPolicy(
             RETRY_TIMES if config.retry_times is None else config.retry_times,
@@ -72,7 +83,7 @@ class Sender:
         # Asked once, because a pipelined send takes only a few microseconds.
         self._is_logged = logger.isEnabledFor(logging.DEBUG)
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
-        self._take_answer = self._on_answer
+        self._take_answer = self._on_answer if on_sent is None else self._on_traced_answer
 
     def sending(
         self,
@@ -136,7 +147,8 @@ class Sender:
                 await anyio.sleep(sending.pause_s(now_s))
                 now_s = client.now_s()
             left_s = sending.begin(now_s)
-            is_over = sending.take(await self._try(sending, left_s), client.now_s())
+            answer = await self._try(sending, left_s)
+            is_over = sending.take(answer, client.now_s())
             if self._is_logged:
                 _log_try(sending, client.now_s())
             if sending.failure is not None:
@@ -146,6 +158,8 @@ class Sender:
         if sending.result is None:
             assert sending.error is not None  # it is over
             raise sending.error
+        if self._on_sent is not None and isinstance(answer, RemotingCommand):
+            self._on_sent(sending, sending.result, answer)
         return sending.result
 
     async def _try(self, sending: Sending, timeout_s: float) -> RemotingCommand | ClientError:
@@ -259,6 +273,19 @@ class Sender:
             on_end(None, error)
         else:
             on_end(sending.result, sending.error)
+
+    def _on_traced_answer(
+        self,
+        sending: Sending,
+        spawn: Spawn,
+        on_end: OnEnd,
+        answer: RemotingCommand | ClientError,
+    ) -> None:
+        """`_on_answer` of a Sender with `on_sent`: the others have no check for each message."""
+        self._on_answer(sending, spawn, on_end, answer)
+        result = sending.result
+        if self._on_sent and result is not None and isinstance(answer, RemotingCommand):
+            self._on_sent(sending, result, answer)
 
     async def finish(self, sending: Sending, on_end: OnEnd) -> None:
         """Make the remaining tries, and call `on_end` with the outcome."""

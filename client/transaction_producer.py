@@ -26,7 +26,6 @@ from .message import (
     Message,
     MessageQueue,
     ReceivedMessage,
-    SendResult,
     SendStatus,
     is_delayed,
 )
@@ -146,11 +145,12 @@ class TransactionProducer(Producer):
     async def _end_half(self, half: HalfMessage, state: TransactionState) -> None:
         # Shielded from cancellation, so that no transaction stays open needlessly.
         with anyio.CancelScope(shield=True):
-            await self._end(half.result, half.topic, state)
+            await self._end(half, state)
         call_after_send(self._client.interceptors, half.message, half.result, None)
 
-    async def _end(self, result: SendResult, topic: str, state: TransactionState) -> None:
+    async def _end(self, half: HalfMessage, state: TransactionState) -> None:
         """Send END_TRANSACTION. It is oneway: if it gets lost, the broker asks for the outcome."""
+        result, topic = half.result, half.topic
         offset_id = decode_offset_id(result.offset_message_id)
         header = EndTransactionRequestHeader(
             producer_group=self._group,
@@ -163,17 +163,17 @@ class TransactionProducer(Producer):
             broker_name=result.queue.broker_name,
         )
         try:
-            await self._client.send_oneway(
-                self._client.master_of(result.queue),
-                RequestCode.END_TRANSACTION,
-                header,
-            )
+            address = self._client.master_of(result.queue)
+            await self._client.send_oneway(address, RequestCode.END_TRANSACTION, header)
         except ClientError as error:
             logger.warning(
                 "the outcome of transaction %s was not sent, so the broker will ask for it: %s",
                 result.message_id,
                 error,
             )
+            return
+        if self._trace is not None:
+            self._trace.on_ended(half.message, result, address, state)
 
     async def _on_check(self, connection: Connection, command: RemotingCommand) -> None:
         """Process CHECK_TRANSACTION_STATE. Source: DefaultMQProducerImpl.checkTransactionState."""
@@ -205,6 +205,8 @@ class TransactionProducer(Producer):
         connection.send_oneway(
             encode(self._client.command(RequestCode.END_TRANSACTION, header, is_oneway=True))
         )
+        if self._trace is not None:
+            self._trace.on_checked(message, header.transaction_id, connection.address, state)
 
 
 async def _outcome(given: TransactionState | Awaitable[TransactionState]) -> TransactionState:

@@ -23,6 +23,13 @@ from .results import (
     TopicInfo,
     TopicOnBroker,
 )
+from .traces import (
+    MessageTrace,
+    TracedConsumption,
+    TracedRecall,
+    TracedSend,
+    TracedTransactionEnd,
+)
 
 __all__ = [
     "Admin",
@@ -36,6 +43,7 @@ __all__ = [
     "GroupClients",
     "GroupInfo",
     "GroupLag",
+    "MessageTrace",
     "NotFoundError",
     "QueueLag",
     "QueueOffsets",
@@ -46,4 +54,8 @@ __all__ = [
     "SubscriptionInfo",
     "TopicInfo",
     "TopicOnBroker",
+    "TracedConsumption",
+    "TracedRecall",
+    "TracedSend",
+    "TracedTransactionEnd",
 ]

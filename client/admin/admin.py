@@ -24,6 +24,7 @@ from .messages import MessageVerbs
 from .offsets import OffsetVerbs
 from .static_topics import StaticTopicVerbs
 from .topics import TopicVerbs
+from .traces import TraceVerbs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,16 +75,11 @@ class Admin(Openable):
         broker_verbs = BrokerVerbs(brokers)
         offsets = OffsetVerbs(brokers, topics, groups, clients, broker_verbs)
         messages = MessageVerbs(brokers, topics)
+        traces, filters = TraceVerbs(messages), FilterVerbs(brokers)
+        statics = StaticTopicVerbs(brokers)
         parts = (
-            topics,
-            StaticTopicVerbs(brokers),
-            groups,
-            clients,
-            offsets,
-            messages,
-            broker_verbs,
-            FilterVerbs(brokers),
-        )
+            topics, statics, groups, clients, offsets, messages, traces, broker_verbs, filters,
+        )  # fmt: skip
         self._parts: Final = {type(part).__name__: part for part in parts}
 
     @property
@@ -146,6 +142,7 @@ class Admin(Openable):
     messages_by_key: Final = forwarded(MessageVerbs.messages_by_key)
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
+    message_trace: Final = forwarded(TraceVerbs.message_trace)
 
     # Brokers
 

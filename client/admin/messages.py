@@ -66,7 +66,7 @@ class MessageVerbs:
         message_id = message_id.strip()
         if not message_id or message_id.split() != [message_id]:
             raise ConfigurationError(f"{message_id!r} is not the id of a message")
-        place = _place(message_id)
+        place = place_of(message_id)
         if place is not None:
             return await self._message_at(message_id, place, topic)
         topics = await self._topics.topics() if topic is None else [topic]
@@ -239,7 +239,7 @@ class MessageVerbs:
         return ReceivedMessage(ext, queue, self._brokers.short(ext.topic))
 
 
-def _place(message_id: str) -> OffsetId | None:
+def place_of(message_id: str) -> OffsetId | None:
     """Where a broker's id points; None: it is a producer's.
 
     Both may be 32 hex digits. Where the one has 4 bytes for a port, the other has its process's

@@ -5,8 +5,8 @@ Java counterpart: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,22 @@ STORED: Final[Mapping[int, SendStatus]] = {
 """Response codes after which the message is in the master's log, and their SendStatus."""
 
 
+class BatchEntry(NamedTuple):
+    """A message that is prepared for a batch.
+
+    Attributes:
+      message: the message that the program gave.
+      message_id: its unique key.
+      size: size of the body, in bytes.
+      encoded: the message as it stands in a batch's body.
+    """
+
+    message: Message
+    message_id: str
+    size: int
+    encoded: bytes
+
+
 class Outgoing(msgspec.Struct, gc=False):
     """A message or a batch, ready to be sent to any queue of its topic.
 
@@ -36,6 +52,7 @@ class Outgoing(msgspec.Struct, gc=False):
       message_id: its unique key; for a batch, all unique keys joined by commas.
       template: encodes the request.
       payload: the encoded message.
+      entries: the messages of a batch of several.
     """
 
     message: Message
@@ -43,6 +60,7 @@ class Outgoing(msgspec.Struct, gc=False):
     message_id: str
     template: SendTemplate
     payload: SendPayload
+    entries: Sequence[BatchEntry] = ()
 
     def encode(self, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
         """Encode the whole request.

@@ -276,6 +276,11 @@ class Sending:
             left_s = self.try_timeout_s
         return left_s if left_s > TRY_TIME_MIN_S else TRY_TIME_MIN_S
 
+    @property
+    def try_start_s(self) -> float:
+        """When the last try began."""
+        return self._begin_s
+
     # Step 3
 
     def take(self, answer: RemotingCommand | ClientError, now_s: float) -> bool:

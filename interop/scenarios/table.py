@@ -24,7 +24,6 @@ CPP = "cpp-python-0.4.4"
 """The C++ client by its Python wheel, rocketmq 0.4.4."""
 CLIENTS = (*ALL, JAVA_42, CPP)
 WITH_JAVA_42 = (*ALL, JAVA_42)
-OFFICIAL = (*JAVA, GO)
 
 APACHE_4 = "apache-4.9.7"
 APACHES_4 = (APACHE_4, "apache-4.8.0", "apache-4.2.0")
@@ -379,7 +378,6 @@ ASKING = (
     Scenario(
         "trace",
         {"kinds": ["Pub", "SubAfter", "SubBefore"], "found_by_id": True},
-        clients=OFFICIAL,
         # Observed, cause unknown: some trace records of this client are missing.
         not_on=tuple(f"{JAVA_5} on {broker}" for broker in APACHES_4),
     ),

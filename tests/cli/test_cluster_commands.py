@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from trocket import ConsumeFromWhere, Message
+from trocket.blocking import Producer, PushConsumer
 from trocket.testing import Broker
 
 from .conftest import Command, Run
@@ -194,6 +196,46 @@ def test_messages_by_key_by_time_and_dead_ones(run: Run, topic: str) -> None:
     assert f"topic:       {topic}\n" in whole
     assert "  KEYS = k\n" in whole
     assert whole.endswith("\none\n")
+
+
+@pytest.mark.slow
+def test_the_timeline_of_a_message(run: Run, broker: Broker, topic: str) -> None:
+    own = f"{topic}_trace"
+    assert run("topic", "create", own, "--queues", "1").status == 0
+    missing = run("trace", "7F00000124A551B6EF5F6C42A3AC0000")
+    assert missing.status == 1
+    assert "no broker has the trace topic RMQ_SYS_TRACE_TOPIC: set traceTopicEnable" in missing.err
+    with Producer(broker.url, group="shop", trace=own) as producer:
+        sent = producer.send(Message(topic, "one", tags="t", keys="k"))
+        producer.send(Message(own, b"?\x02", keys=sent.message_id))  # it cannot be read
+    with PushConsumer(
+        broker.url,
+        group=f"g_{topic}",
+        subscriptions={topic: "*"},
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        trace=own,
+    ) as consumer:
+        consumer.receive().ack()
+    words = ("trace", sent.message_id, "--trace-topic", own)
+    found = run(*words, "--json")
+    while found.status != 0 or not found.json["consumptions"]:  # until the index has them
+        found = run(*words, "--json")
+    tree = found.json
+    assert found.err == f"trocket: 1 records in {own} cannot be read\n"
+    assert tree["messageId"] == sent.message_id
+    (send,) = tree["sends"]
+    assert (send["group"], send["kind"], send["isSuccess"]) == ("shop", "NORMAL", True)
+    (consumption,) = tree["consumptions"]
+    assert (consumption["group"], consumption["outcome"]) == (f"g_{topic}", "SUCCESS")
+    shown = run(*words)
+    rows = [[row[1], row[2], row[3], row[5], row[6]] for row in shown.rows]
+    details = f"{topic} on {broker.broker_address}, 3 bytes, tags=t, keys=k"
+    assert rows == [
+        ["send", "shop", "127.0.0.1", "stored", details],
+        ["consume", f"g_{topic}", "127.0.0.1", "success", ""],
+    ]
+    run("topic", "delete", own, "--yes")
+    run("group", "delete", f"g_{topic}", "--yes")
 
 
 # Offsets, lag, cluster

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from trocket import Message, native
-from trocket.blocking import Producer
+from trocket.blocking import Admin, Producer
 from trocket.cli.main import main
 from trocket.remoting.message_id import decode_offset_id
 
@@ -208,6 +208,12 @@ def test_a_file_switches_metrics_off(start: Start, home: Path, tmp_path: Path) -
     conf = tmp_path / "broker.conf"
     conf.write_text("metricsExporterType=DISABLE\n")
     assert up(start, home, "--json", "-c", str(conf)).ready()["metrics"] == ""
+
+
+def test_there_is_a_topic_for_message_traces(start: Start, home: Path) -> None:
+    facts = up(start, home, "--json").ready()
+    with Admin(facts["namesrv"]) as admin:
+        assert admin.topic("RMQ_SYS_TRACE_TOPIC").brokers[0].write_queues == 1
 
 
 def test_a_data_folder_that_cannot_be_made_is_one_line(start: Start, tmp_path: Path) -> None:

@@ -58,6 +58,12 @@ def test_the_cluster_of_two_masters_and_two_slaves() -> None:
         assert store.store_path_root_dir == member.store
 
 
+def test_message_traces_have_a_topic_unless_a_file_switches_it_off() -> None:
+    assert {configured(m)[0].trace_topic_enable for m in planned()} == {True}
+    off = file("traceTopicEnable=false\n")
+    assert {configured(m)[0].trace_topic_enable for m in planned(common=off)} == {False}
+
+
 def test_more_slaves_move_no_master() -> None:
     few, many = planned(Shape(2, 0, False)), planned(Shape(2, 3, False))
     assert [m.keys["listenPort"] for m in few] == [m.keys["listenPort"] for m in many[:2]]

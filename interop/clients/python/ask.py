@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from trocket import ReplyTimeoutError
+from trocket import NotFoundError, ReplyTimeoutError
 
 from .stage import Play, Stage
 
@@ -75,8 +75,39 @@ async def request_unanswered(stage: Stage) -> None:
         stage.facts["timed_out"] = True
 
 
+async def trace(stage: Stage) -> None:
+    """The kinds of the trace records of one message, and its timeline."""
+    traced = await stage.listen(stage.consumer(trace=True))
+    producer = await stage.enter(stage.door.producer(stage.namesrv, group=stage.topic, trace=True))
+    records = await stage.listen(
+        stage.consumer(f"{stage.topic}_reader", subscriptions={"RMQ_SYS_TRACE_TOPIC": "*"})
+    )
+    sent = (await producer.send(stage.message("traced", "Tag", "key"))).message_id
+    await traced.wait(1)
+    all_ = await records.wait(lambda items: len(kinds(items, sent)) >= 3)
+    stage.facts["kinds"] = kinds(all_, sent)
+    admin = await stage.enter(stage.door.admin(stage.namesrv))
+
+    async def ends() -> list[str]:
+        try:
+            timeline = await admin.message_trace(sent)
+        except NotFoundError:
+            return []  # not indexed yet
+        consumed = [each.group for each in timeline.consumptions if each.is_success]
+        return [timeline.sends[0].topic, *consumed] if timeline.sends else []
+
+    stage.facts["found_by_id"] = await found(ends, 2) == [stage.topic] * 2
+
+
+def kinds(messages: list[Any], message_id: str) -> list[str]:
+    """A record begins with its kind; fields end with \\1, records with \\2."""
+    lines = [line for message in messages for line in message.text.split("\x02")]
+    return sorted({line.partition("\x01")[0] for line in lines if message_id in line})
+
+
 ALL: dict[str, Play] = {
     "query": query,
     "request_reply": request_reply,
     "request_unanswered": request_unanswered,
+    "trace": trace,
 }

@@ -14,7 +14,7 @@ from trocket.client import (
     PushConsumer,
     RouteNotFoundError,
 )
-from trocket.client.admin.messages import _place
+from trocket.client.admin.messages import place_of
 
 from .conftest import Do, is_there, send, until
 
@@ -96,9 +96,9 @@ def test_a_brokers_id_of_nothing_or_of_another_topic_is_not_found(do_once: Do) -
 
 
 def test_offset_ids_and_unique_ids_are_distinguished() -> None:
-    assert _place("7F0000010000916B000000000000028E") is not None
-    assert _place("7F00000118D214C415FD6C3B37F00003") is None
-    assert _place("anything") is None
+    assert place_of("7F0000010000916B000000000000028E") is not None
+    assert place_of("7F00000118D214C415FD6C3B37F00003") is None
+    assert place_of("anything") is None
 
 
 def test_dead_letters_are_those_of_the_groups_own_topic(do_once: Do) -> None:
