@@ -9,9 +9,13 @@ import os
 from functools import partial
 from typing import NamedTuple
 
+import trio
+
 from ..remoting.channel import Processor, RunProcessor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
+from ..store.message_store import MessageStore
+from ..store.offsets import PhysicalOffset
 from .assembly import BrokerParts
 from .processors.added_properties import AddedProperties
 from .processors.broker_config import BrokerConfigProcessor
@@ -205,6 +209,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             register_topics=parts.registrar.register_topics,
             on_deleted=partial(_forget_topic, parts),
             times_ms=parts.stats.topic_creations_ms,
+            until_visible=partial(_until_visible, store),
         ).processors,
         GroupAdminProcessor(
             groups=tables.groups,
@@ -245,6 +250,15 @@ def _administering(parts: BrokerParts) -> list[Table]:
             clock=parts.seams.clock,
         ).processors,
     ]
+
+
+async def _until_visible(store: MessageStore) -> None:
+    """Wait until all messages that are stored now are on disk and slaves, as configured."""
+    end = store.max_physical_offset
+    if end > 0 and store.answers_later:
+        done = trio.Event()
+        store.when_replicated(PhysicalOffset(end - 1), lambda status: done.set())
+        await done.wait()
 
 
 def _forget_topic(parts: BrokerParts, topic: str) -> None:

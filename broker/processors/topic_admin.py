@@ -80,6 +80,7 @@ class TopicAdminProcessor:
         waits a short time for their answers, and does not raise.
       on_deleted: called with the name of a deleted topic.
       times_ms: counts how long it takes to save a change, milliseconds.
+      until_visible: returns when consumers can see all messages that are stored now.
     """
 
     def __init__(
@@ -92,7 +93,9 @@ class TopicAdminProcessor:
         register_topics: Callable[[Iterable[str]], Awaitable[None]],
         on_deleted: Callable[[str], None],
         times_ms: Histogram,
+        until_visible: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
+        self._until_visible = until_visible
         self._on_deleted = on_deleted
         self._times_ms = times_ms
         self._topics = topics
@@ -109,18 +112,24 @@ class TopicAdminProcessor:
             RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self._update_static,
         }
 
-    def _saved(self, answer: RemotingCommand, topics: Iterable[str] = ()) -> Deferred:
+    def _saved(
+        self, answer: RemotingCommand, topics: Iterable[str] = (), *, is_static: bool = False
+    ) -> Deferred:
         """The answer once the topics are saved and the name servers know them.
 
         Args:
           answer: the answer.
           topics: registered even if they did not change: a name server may have lost them.
+          is_static: also wait until consumers can see the messages so far. A tool that moves a
+            queue asks for its end next, and what comes later would be skipped.
         """
 
         async def run() -> RemotingCommand:
             began_s = trio.current_time()
             await until_saved(self._topics.file)
             await until_saved(self._mappings.file)
+            if is_static:
+                await self._until_visible()
             self._times_ms.add((trio.current_time() - began_s) * 1000)
             await self._register_topics(topics)
             return answer
@@ -165,7 +174,7 @@ class TopicAdminProcessor:
         self._mappings.check(detail, queue_count=queue_count, force=force)
         self._topics.update([topic], may_be_empty=True)
         self._mappings.update(detail, force=force)
-        return self._saved(request.answer(remark=NOT_SET), [header.topic])
+        return self._saved(request.answer(remark=NOT_SET), [header.topic], is_static=True)
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         topics = read_body(

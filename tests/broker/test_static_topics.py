@@ -19,6 +19,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import Message, MessageExt
 from trocket.remoting.message_codec import decode_messages, encode_batch
 from trocket.remoting.response_codes import ResponseCode
+from trocket.store.config import FlushDiskType
 
 from .embedded import Client, pull_fields, send_fields
 from .group import Group, Node, group
@@ -572,3 +573,19 @@ async def test_brokers_that_name_each_other_do_not_forward_in_circles():
             assert answer.ext_fields["nextBeginOffset"] == str(NEXT)
             assert await offset_of(client, MIN) == 0
         assert trio.current_time() - began_s < 1
+
+
+async def test_a_change_is_answered_when_the_messages_before_it_are_visible():
+    async with group() as network:
+        a = await network.master(broker_name="a", flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        made = Two(network, a, network.node(broker_name="b"))
+        made.clients["a"] = await a.connect()
+        assert (await put(made.a, detail("a", {0: [item("a")]}))).code == 0
+        other = await a.connect()
+        fields = {name: str(value) for name, value in send_fields(TOPIC, 0).items()}
+        opaques = [await made.a.send(RemotingCommand(SEND, fields, b"x")) for _ in range(50)]
+        gone = {0: [item("a"), item("b", 1, -1)]}
+        assert (await put(other, detail("a", gone, epoch=EPOCH + 1))).code == 0
+        end = a.running.store.max_offset(TOPIC, 0)
+        answers = [await made.a.answer(opaque) for opaque in opaques]
+        assert [answer.code for answer in answers].count(0) == end > 0
