@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,12 +80,12 @@ class Readings:
 
 
 @contextmanager
-def read_meanwhile(url: str, readings: Readings) -> Iterator[None]:
-    """Read every READ_INTERVAL_S until the block ends."""
+def read_meanwhile(url: str, readings: Readings, interval_s: float) -> Iterator[None]:
+    """Read at an interval until the block ends."""
     done = threading.Event()
 
     def run() -> None:
-        while not done.wait(READ_INTERVAL_S):
+        while not done.wait(interval_s):
             readings.read(url)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -108,19 +109,22 @@ def compare_sends(folder: Path, seconds: float, rounds: int, case: list[str] | N
     )
     without = TrocketCluster(folder / "off", options=("-c", str(off)))
     readings = Readings()
+    interval_s = min(READ_INTERVAL_S, seconds / 2)  # so that each case is read
     template = requests_of("sends", ROCKETMQ_TYPE)
 
     def run(cluster: Cluster, one: Case) -> CaseResult:
         with ExitStack() as stack:
             if cluster is with_metrics:
-                stack.enter_context(read_meanwhile(metrics_url(port), readings))
+                stack.enter_context(read_meanwhile(metrics_url(port), readings, interval_s))
             return measure(cluster, one, template, warm_up_s=1.0, seconds=seconds)
 
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
     with kit.running(with_metrics), kit.running(without):
         pin_to_cores(with_metrics.pids[0], without.pids[0])
         pairs = compare((with_metrics, without), run, rounds, cases)
-    Console().print(report_ratios(pairs, f"metrics read every 5 s / none, {rounds} rounds"))
+    Console().print(
+        report_ratios(pairs, f"metrics read every {interval_s:g} s / none, {rounds} rounds")
+    )
     median_ms = statistics.median(readings.seconds) * 1000
     Console().print(f"{len(readings.seconds)} readings, median {median_ms:.1f} ms")
 
@@ -147,7 +151,7 @@ async def load(address: str, count: int, messages_per_s: float, stop_s: float) -
         if answer.code:
             raise RuntimeError(f"{code.name}: {answer.remark}")
 
-    async def heartbeats() -> None:
+    async def heartbeats(*, task_status: trio.TaskStatus[None]) -> None:
         groups = [
             ConsumerData(
                 group_name=f"Group{number}",
@@ -156,9 +160,11 @@ async def load(address: str, count: int, messages_per_s: float, stop_s: float) -
             for number in range(count)
         ]
         body = HeartbeatData(client_id="bench@1", consumer_data_set=groups).to_body()
+        await call(RequestCode.HEART_BEAT, {}, body)
+        task_status.started()  # the groups are there, so their offsets can be committed
         while True:
-            await call(RequestCode.HEART_BEAT, {}, body)
             await trio.sleep(HEARTBEAT_S)
+            await call(RequestCode.HEART_BEAT, {}, body)
 
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
@@ -168,9 +174,9 @@ async def load(address: str, count: int, messages_per_s: float, stop_s: float) -
         ]
         body = CreateTopicListRequestBody(topic_config_list=topics).to_body()
         await call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body)
-        nursery.start_soon(heartbeats)
+        await nursery.start(heartbeats)
+        began_s = trio.current_time()
         while trio.current_time() < stop_s:
-            due_s = trio.current_time() + 1 / messages_per_s
             number = sent % count
             queue_id = sent // count % QUEUES
             fields = send_fields("PG", f"Topic{number}", queue_id)
@@ -180,7 +186,7 @@ async def load(address: str, count: int, messages_per_s: float, stop_s: float) -
                 offset = {"queueId": queue_id, "commitOffset": sent // count // QUEUES}
                 await call(RequestCode.UPDATE_CONSUMER_OFFSET, {**where, **offset})
             sent += 1
-            await trio.sleep_until(due_s)
+            await trio.sleep_until(began_s + sent / messages_per_s)
         nursery.cancel_scope.cancel()
     return sent
 
@@ -190,27 +196,24 @@ def soak(folder: Path, seconds: float, count: int, messages_per_s: float, as_jso
     port = free_port()
     cluster = TrocketCluster(folder, options=("--metrics-port", str(port)))
     readings, memory_mb = Readings(), []
-    sent: list[int] = []
-    with kit.running(cluster):
+    with kit.running(cluster), ThreadPoolExecutor(1) as pool:
 
-        def run() -> None:
-            async def main() -> None:
-                stop_s = trio.current_time() + seconds
-                sent.append(await load(cluster.broker_address, count, messages_per_s, stop_s))
+        async def main() -> int:
+            stop_s = trio.current_time() + seconds
+            return await load(cluster.broker_address, count, messages_per_s, stop_s)
 
-            trio.run(main)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        steps = range(int(seconds / SOAK_INTERVAL_S))
+        loading = pool.submit(trio.run, main)
+        steps = range(max(int(seconds / SOAK_INTERVAL_S), 1))
         for _ in track(steps, console=Console(stderr=True), description="reading"):
-            thread.join(SOAK_INTERVAL_S)
+            wait([loading], SOAK_INTERVAL_S)
+            if loading.done() and loading.exception() is not None:
+                break  # raised below
             readings.read(metrics_url(port))
             memory_mb.append(kit.resident_mb(cluster.pids[0]))
-        thread.join()
+        sent = loading.result()
     facts = {
         "topics and groups": count,
-        "sends": sum(sent),
+        "sends a second": round(sent / seconds),
         "readings": len(readings.seconds),
         "samples text, MB": round(readings.sizes[-1] / 1e6, 2),
         "reading, median ms": round(statistics.median(readings.seconds) * 1000, 1),

@@ -36,6 +36,15 @@ class Admin(Member[AsyncAdmin]):
     topic: Final = forwarded(AsyncAdmin.topic)
     create_topic: Final = forwarded(AsyncAdmin.create_topic)
     delete_topic: Final = forwarded(AsyncAdmin.delete_topic)
+    update_topic_perm: Final = forwarded(AsyncAdmin.update_topic_perm)
+    order_conf: Final = forwarded(AsyncAdmin.order_conf)
+    put_order_conf: Final = forwarded(AsyncAdmin.put_order_conf)
+    delete_order_conf: Final = forwarded(AsyncAdmin.delete_order_conf)
+    topic_stats: Final = forwarded(AsyncAdmin.topic_stats)
+    topic_offsets: Final = forwarded(AsyncAdmin.topic_offsets)
+    topic_groups: Final = forwarded(AsyncAdmin.topic_groups)
+    system_topics: Final = forwarded(AsyncAdmin.system_topics)
+    queue_units: Final = forwarded(AsyncAdmin.queue_units)
 
     static_topic: Final = forwarded(AsyncAdmin.static_topic)
     create_static_topic: Final = forwarded(AsyncAdmin.create_static_topic)
@@ -47,6 +56,10 @@ class Admin(Member[AsyncAdmin]):
     group: Final = forwarded(AsyncAdmin.group)
     create_group: Final = forwarded(AsyncAdmin.create_group)
     delete_group: Final = forwarded(AsyncAdmin.delete_group)
+    progress: Final = forwarded(AsyncAdmin.progress)
+    all_progress: Final = forwarded(AsyncAdmin.all_progress)
+    group_topics: Final = forwarded(AsyncAdmin.group_topics)
+    subscription: Final = forwarded(AsyncAdmin.subscription)
 
     # Clients
 
@@ -54,12 +67,17 @@ class Admin(Member[AsyncAdmin]):
     producers: Final = forwarded(AsyncAdmin.producers)
     running_info: Final = forwarded(AsyncAdmin.running_info)
     consume_directly: Final = forwarded(AsyncAdmin.consume_directly)
+    all_producers: Final = forwarded(AsyncAdmin.all_producers)
 
     # Offsets
 
     offsets: Final = forwarded(AsyncAdmin.offsets)
     lag: Final = forwarded(AsyncAdmin.lag)
     reset_offset: Final = forwarded(AsyncAdmin.reset_offset)
+    consume_spans: Final = forwarded(AsyncAdmin.consume_spans)
+    clone_offsets: Final = forwarded(AsyncAdmin.clone_offsets)
+    clone_offsets_on_brokers: Final = forwarded(AsyncAdmin.clone_offsets_on_brokers)
+    correction_offsets: Final = forwarded(AsyncAdmin.correction_offsets)
 
     # Messages
 
@@ -67,6 +85,7 @@ class Admin(Member[AsyncAdmin]):
     messages_by_key: Final = forwarded(AsyncAdmin.messages_by_key)
     messages_by_time: Final = forwarded(AsyncAdmin.messages_by_time)
     dead_letters: Final = forwarded(AsyncAdmin.dead_letters)
+    message_track: Final = forwarded(AsyncAdmin.message_track)
     message_trace: Final = forwarded(AsyncAdmin.message_trace)
 
     # Brokers
@@ -75,6 +94,29 @@ class Admin(Member[AsyncAdmin]):
     broker_runtime_info: Final = forwarded(AsyncAdmin.broker_runtime_info)
     broker_config: Final = forwarded(AsyncAdmin.broker_config)
     update_broker_config: Final = forwarded(AsyncAdmin.update_broker_config)
+    broker_stats: Final = forwarded(AsyncAdmin.broker_stats)
+    all_broker_stats: Final = forwarded(AsyncAdmin.all_broker_stats)
+    broker_consume_stats: Final = forwarded(AsyncAdmin.broker_consume_stats)
+    broker_topics: Final = forwarded(AsyncAdmin.broker_topics)
+    counter: Final = forwarded(AsyncAdmin.counter)
+    ha_status: Final = forwarded(AsyncAdmin.ha_status)
+    clean_expired_consume_queues: Final = forwarded(AsyncAdmin.clean_expired_consume_queues)
+    clean_unused_topics: Final = forwarded(AsyncAdmin.clean_unused_topics)
+    delete_expired_commit_log: Final = forwarded(AsyncAdmin.delete_expired_commit_log)
+    wipe_write_perm: Final = forwarded(AsyncAdmin.wipe_write_perm)
+    add_write_perm: Final = forwarded(AsyncAdmin.add_write_perm)
+
+    # Name servers
+
+    kv_configs: Final = forwarded(AsyncAdmin.kv_configs)
+    kv_config: Final = forwarded(AsyncAdmin.kv_config)
+    put_kv_config: Final = forwarded(AsyncAdmin.put_kv_config)
+    delete_kv_config: Final = forwarded(AsyncAdmin.delete_kv_config)
+
+    # Name servers
+
+    name_server_config: Final = forwarded(AsyncAdmin.name_server_config)
+    update_name_server_config: Final = forwarded(AsyncAdmin.update_name_server_config)
 
     # Class filters
 

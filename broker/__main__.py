@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
 from ..common.config import ConfigError
+from ..common.log_levels import apply_levels, parse_levels
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from .config import (
@@ -69,9 +71,12 @@ def run(options: Namespace) -> int:
         important = frozenset(key for key, fact in known_keys().items() if fact.important)
         process.print_configuration([broker, store], None if options.print_all else important)
         return process.EXIT_OK
+    # Absolute, so that it does not depend on the working directory.
+    path = "" if options.from_stdin or not path else str(Path(path).absolute())
     process.log_to_stderr(options.log_level, options.log_format, warnings)
+    apply_levels(broker.log_level, parse_levels(broker.log_levels))
     return process.serve(
-        lambda stop: _run(broker, store, stop, from_stdin=options.from_stdin),
+        lambda stop: _run(broker, store, stop, options, path),
         program=PROGRAM.name,
         expected=(StoreError,),
     )
@@ -100,7 +105,11 @@ def _configured(
 
 
 async def _run(
-    broker: BrokerConfig, store: MessageStoreConfig, stop: trio.CancelScope, *, from_stdin: bool
+    broker: BrokerConfig,
+    store: MessageStoreConfig,
+    stop: trio.CancelScope,
+    options: Namespace,
+    path: str,
 ) -> None:
     import trio
 
@@ -108,10 +117,16 @@ async def _run(
     from ..store.disk.os_disk import OsDisk
     from .controller import BrokerController
 
-    controller = BrokerController(broker, store, clock=SystemClock(), disk=OsDisk())
+    controller = BrokerController(
+        broker,
+        store,
+        clock=SystemClock(),
+        disk=OsDisk(),
+        config_path=path,
+    )
     with stop:
         async with trio.open_nursery() as nursery:
-            if from_stdin:
+            if options.from_stdin:
                 nursery.start_soon(process.stop_at_end_of_stdin, stop)
             await nursery.start(controller.run)
             process.settle()

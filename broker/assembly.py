@@ -21,6 +21,8 @@ from random import Random
 
 import trio
 
+from ..common.live_config import LiveConfig
+from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
@@ -36,7 +38,8 @@ from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .broker_address import BrokerAddress
-from .config import BrokerConfig
+from .client_channel_info import ClientChannel
+from .config import BrokerConfig, check_values, known_keys
 from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, skip_notification
 from .consumer_offset_manager import ConsumerOffsetManager
@@ -85,6 +88,7 @@ class Seams:
       open_process: starts a filter server.
       ha_connect: connects a slave to its master's haListenPort.
       native: the C extension; None: pure Python.
+      config_path: the file of the configuration; "": there is none.
     """
 
     clock: Clock
@@ -95,6 +99,7 @@ class Seams:
     open_process: OpenProcess = open_filter_server
     ha_connect: Connect = connect_tcp
     native: Extension | None = extension
+    config_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,7 @@ class BrokerParts:
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
       runtime_info: what the broker tells of itself.
+      live: changes `config` and the store's while the broker runs.
     """
 
     config: BrokerConfig
@@ -180,6 +186,7 @@ class BrokerParts:
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
     runtime_info: RuntimeInfo
+    live: LiveConfig
 
     @property
     def sql_filters(self) -> ConsumerFilterManager | None:
@@ -213,13 +220,8 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         config, address.port, clients.filter_servers, open_process=seams.open_process
     )
     replication = _replication(foundation, tables, deliveries)
-    registrar = Registrar(
-        config,
-        seams.client,
-        tables.topics,
-        partial(_identity, config, address, clients.filter_servers, tables.mappings),
-        replication.on_master,
-    )
+    identity = partial(_identity, config, address, clients.filter_servers, tables.mappings)
+    registrar = Registrar(config, seams.client, tables.topics, identity, replication.on_master)
     static = StaticTopicProcessor(config, tables.mappings, peers, now_s=trio.current_time)
     cleaner = TopicQueueMappingCleanService(tables.mappings, store, peers)
     stats = BrokerStatsManager(
@@ -227,6 +229,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         store.queue_store.queues,
         counts_puts=not store.is_slave,
         clock=seams.clock,
+        has_details=config.enable_detail_stat,
     )
     bit_maps = FilterBitMaps(tables.filters, monotonic_s=seams.clock.monotonic_s)
     pulls = PullMessageProcessor(
@@ -254,8 +257,10 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
+        LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
     )  # fmt: skip
     _connect(parts, bit_maps)
+    _follow_settings(parts)
     return parts
 
 
@@ -290,11 +295,15 @@ def _tables(foundation: Foundation) -> Tables:
 
 def _clients(config: BrokerConfig, tables: Tables) -> Clients:
     expired_s = config.channel_expired_timeout / 1000
-    notifies = config.notify_consumer_ids_changed_enable
+
+    def notify(group: str, channels: Sequence[ClientChannel]) -> None:
+        enabled = config.notify_consumer_ids_changed_enable
+        (notify_consumer_ids_changed if enabled else skip_notification)(group, channels)
+
     return Clients(
         ProducerManager(expired_s=expired_s),
         ConsumerManager(
-            notify=notify_consumer_ids_changed if notifies else skip_notification,
+            notify=notify,
             expired_s=expired_s,
             on_group_gone=tables.filters.unregister,
         ),
@@ -406,6 +415,54 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     parts.tables.topics.on_change = on_topics_changed
     parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
     parts.clients.filter_servers.on_change = on_filter_servers_changed
+
+
+def _follow_settings(parts: BrokerParts) -> None:
+    """Have parts that derive something from a key do it again when the key changes."""
+    config, live = parts.config, parts.live
+
+    def on_permission() -> None:
+        parts.pulls.settings_changed()
+        parts.tables.topics.permission_changed()
+
+    def on_message_size() -> None:
+        parts.store.writer.burst.body_size_max = parts.store.config.max_message_size
+
+    def on_expiry() -> None:
+        expired_s = config.channel_expired_timeout / 1000
+        parts.clients.producers.expired_s = parts.clients.consumers.expired_s = expired_s
+        parts.tables.filters.kept_dead_ms = config.filter_data_clean_time_span
+
+    def on_log_levels() -> None:
+        apply_levels(config.log_level, parse_levels(config.log_levels))
+
+    live.subscribe(on_permission, "brokerPermission")
+    live.subscribe(
+        parts.pulls.settings_changed,
+        "litePullMessageEnable",
+        "longPollingEnable",
+        "slaveReadEnable",
+    )
+    live.subscribe(on_message_size, "maxMessageSize")
+    if not parts.store.is_slave:  # a slave's topics are its master's
+        live.subscribe(
+            parts.tables.topics.settings_changed,
+            "autoCreateTopicEnable",
+            "brokerTopicEnable",
+            "clusterTopicEnable",
+            "defaultTopicQueueNums",
+            "traceTopicEnable",
+        )
+    live.subscribe(
+        parts.registrar.changed,
+        "compressedRegister",
+        "enableSplitRegistration",
+        "forceRegister",
+        "registerNameServerPeriod",
+        "splitRegistrationSize",
+    )
+    live.subscribe(on_expiry, "channelExpiredTimeout", "filterDataCleanTimeSpan")
+    live.subscribe(on_log_levels, "logLevel", "logLevels")
 
 
 def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:

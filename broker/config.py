@@ -12,11 +12,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import Any
 
-from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.config import ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
+from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
@@ -28,6 +30,9 @@ MASTER_ID = 0
 
 PORT_MAX = 65_535
 
+OTLP_PACKAGES = ("grpc", "opentelemetry.proto")
+"""What the extra `otlp` installs."""
+
 HA_PORT_STEP = 1
 """haListenPort is listenPort + 1 unless the file says otherwise."""
 
@@ -38,9 +43,9 @@ Source: RocketMQ BrokerStartup."""
 SYNC_REPLICAS_MIN = 2
 """The smallest inSyncReplicas that a SYNC_MASTER may configure: the master and a slave."""
 
-_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
-
 _LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
+"""gRPC's names of headers; those that end in -bin have values in bytes."""
 
 _REFUSED = {
     "aclEnable": "access control is not supported: everyone who reaches the port has access",
@@ -59,6 +64,10 @@ class MetricsExporterType(Enum):
     OTLP_GRPC = "OTLP_GRPC"
     PROM = "PROM"
     LOG = "LOG"
+
+
+PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
+"""The ways in which a broker sends its metrics by itself."""
 
 
 @dataclass(slots=True)
@@ -109,6 +118,9 @@ class BrokerConfig(FilterPolicy):
       lite_pull_message_enable: whether lite pull consumers of 5.x may pull.
       recall_message_enable: whether timer messages may be taken back (RECALL_MESSAGE).
       store_reply_message_enable: whether replies to requests are stored, too.
+      enable_detail_stat: whether single queues have counters of stored messages, 3 KB each.
+      clear_retry_topic_when_delete_topic: whether 215 deletes the retry topics of the topic's pop
+        consumers, too.
       use_server_side_reset_offset: whether 222 resets the offsets of a group on the broker, so that
         they change without its clients, too; false: its connected clients reset themselves.
       notify_consumer_ids_changed_enable: whether groups are notified of members that join or leave.
@@ -132,6 +144,15 @@ class BrokerConfig(FilterPolicy):
       metrics_prom_exporter_port, metrics_prom_exporter_host: where HTTP serves `/metrics` and
         `/health`; port 0: a free one; host "": bind_address (RocketMQ: brokerIP1).
       metrics_label: further labels of all metrics, `name:value,name:value`.
+      metrics_grpc_exporter_target: the collector that OTLP_GRPC sends to, `host:port` (by TLS) or
+        `http://host:port` (without).
+      metrics_grpc_exporter_header: headers for it, such as a token's, `name:value,name:value`.
+      metric_grpc_exporter_time_out_in_mills: for one request to the collector.
+      metric_grpc_exporter_interval_in_mills: between two times that OTLP_GRPC sends the metrics.
+      metric_logging_exporter_interval_in_mills: between two times that LOG logs the metrics.
+      metrics_in_delta: send and log what counters have gained since the last time, and label all
+        metrics aggregation=delta.
+      metrics_export_batch_max_data_points: samples of one request to the collector.
       metrics_otel_cardinality_limit: samples that one metric may have; further ones are left out.
       enable_stats_metrics, enable_remoting_metrics, enable_request_metrics,
         enable_connection_metrics, enable_lag_and_dlq_metrics, enable_transaction_metrics,
@@ -143,6 +164,9 @@ class BrokerConfig(FilterPolicy):
         incomplete frames, held pulls, unread answers and subscriptions
         (`remoting/memory_budget.py`); None: a quarter of the memory, at most 1 GiB. RocketMQ has
         the limits of its JVM.
+      log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
+        `--log-level`.
+      log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
       slave_sync_interval: not a key of RocketMQ. Between two requests of a slave for its master's
         topics, groups and offsets. RocketMQ: 10,000 in 4.9, 60,000 in 5.x.
     """
@@ -155,64 +179,77 @@ class BrokerConfig(FilterPolicy):
     listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX)
     bind_address: str = "0.0.0.0"
     namesrv_addr: str = ""
-    broker_permission: int = setting(6, minimum=0, maximum=7)
-    default_topic_queue_nums: int = setting(8, minimum=1, maximum=65_535)
-    auto_create_topic_enable: bool = True
-    cluster_topic_enable: bool = True
-    broker_topic_enable: bool = True
-    auto_create_subscription_group: bool = True
-    trace_topic_enable: bool = False
+    broker_permission: int = setting(6, minimum=0, maximum=7, live=True)
+    default_topic_queue_nums: int = setting(8, minimum=1, maximum=65_535, live=True)
+    auto_create_topic_enable: bool = setting(True, live=True)
+    cluster_topic_enable: bool = setting(True, live=True)
+    broker_topic_enable: bool = setting(True, live=True)
+    auto_create_subscription_group: bool = setting(True, live=True)
+    trace_topic_enable: bool = setting(False, live=True)
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
-    flush_consumer_offset_interval: int = setting(5_000, minimum=1)
+    flush_consumer_offset_interval: int = setting(5_000, minimum=1, live=True)
     delay_offset_update_version_step: int = setting(200, minimum=1)
-    transaction_time_out: int = setting(6_000, minimum=1)
-    transaction_check_max: int = setting(15, minimum=1)
-    transaction_check_interval: int = setting(30_000, minimum=1)
-    reject_transaction_message: bool = False
-    send_thread_pool_queue_capacity: int = setting(10_000, minimum=1)
-    lite_pull_message_enable: bool = True
-    recall_message_enable: bool = False
-    store_reply_message_enable: bool = True
+    transaction_time_out: int = setting(6_000, minimum=1, live=True)
+    transaction_check_max: int = setting(15, minimum=1, live=True)
+    transaction_check_interval: int = setting(30_000, minimum=1, live=True)
+    reject_transaction_message: bool = setting(False, live=True)
+    send_thread_pool_queue_capacity: int = setting(10_000, minimum=1, live=True)
+    lite_pull_message_enable: bool = setting(True, live=True)
+    recall_message_enable: bool = setting(False, live=True)
+    store_reply_message_enable: bool = setting(True, live=True)
     enable_property_filter: bool = False
     enable_calc_filter_bit_map: bool = False
     expect_consumer_num_use_filter: int = setting(32, minimum=1, maximum=25_000)
     max_error_rate_of_bloom_filter: int = setting(20, minimum=1, maximum=99)
-    filter_data_clean_time_span: int = setting(86_400_000, minimum=0)
-    filter_support_retry: bool = False
-    filter_server_nums: int = setting(0, minimum=0, maximum=FILTER_SERVERS_MAX)
-    forward_timeout: int = setting(3_000, minimum=1)
-    long_polling_enable: bool = True
-    short_polling_time_mills: int = setting(1_000, minimum=0)
-    notify_consumer_ids_changed_enable: bool = True
-    use_server_side_reset_offset: bool = True
-    region_id: str = "DefaultRegion"
-    trace_on: bool = True
-    register_broker_timeout_mills: int = setting(24_000, minimum=1)
-    register_name_server_period: int = setting(30_000, minimum=1)
-    force_register: bool = True
-    enable_split_registration: bool = False
-    split_registration_size: int = setting(800, minimum=10)
-    compressed_register: bool = False
-    reject_pull_consumer_enable: bool = False
+    filter_data_clean_time_span: int = setting(86_400_000, minimum=0, live=True)
+    filter_support_retry: bool = setting(False, live=True)
+    filter_server_nums: int = setting(
+        0, minimum=0, maximum=FILTER_SERVERS_MAX, guarded="starts processes"
+    )
+    forward_timeout: int = setting(3_000, minimum=1, live=True)
+    long_polling_enable: bool = setting(True, live=True)
+    short_polling_time_mills: int = setting(1_000, minimum=0, live=True)
+    notify_consumer_ids_changed_enable: bool = setting(True, live=True)
+    enable_detail_stat: bool = True
+    clear_retry_topic_when_delete_topic: bool = setting(True, live=True)
+    use_server_side_reset_offset: bool = setting(True, live=True)
+    region_id: str = setting("DefaultRegion", live=True)
+    trace_on: bool = setting(True, live=True)
+    register_broker_timeout_mills: int = setting(24_000, minimum=1, live=True)
+    register_name_server_period: int = setting(30_000, minimum=1, live=True)
+    force_register: bool = setting(True, live=True)
+    enable_split_registration: bool = setting(False, live=True)
+    split_registration_size: int = setting(800, minimum=10, live=True)
+    compressed_register: bool = setting(False, live=True)
+    reject_pull_consumer_enable: bool = setting(False, live=True)
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
-    channel_expired_timeout: int = setting(120_000, minimum=1)
-    slave_read_enable: bool = False
-    slave_sync_interval: int = setting(10_000, minimum=100)
+    channel_expired_timeout: int = setting(120_000, minimum=1, live=True)
+    slave_read_enable: bool = setting(False, live=True)
+    slave_sync_interval: int = setting(10_000, minimum=100, live=True)
     metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
     metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
     metrics_prom_exporter_host: str = ""
     metrics_label: str = ""
-    metrics_otel_cardinality_limit: int = setting(50_000, minimum=1)
-    enable_stats_metrics: bool = True
-    enable_remoting_metrics: bool = True
-    enable_request_metrics: bool = True
-    enable_connection_metrics: bool = True
-    enable_lag_and_dlq_metrics: bool = True
-    enable_transaction_metrics: bool = True
-    enable_message_store_metrics: bool = True
+    metrics_grpc_exporter_target: str = ""
+    metrics_grpc_exporter_header: str = ""
+    metric_grpc_exporter_time_out_in_mills: int = setting(3_000, minimum=1)
+    metric_grpc_exporter_interval_in_mills: int = setting(60_000, minimum=100)
+    metric_logging_exporter_interval_in_mills: int = setting(10_000, minimum=100)
+    metrics_in_delta: bool = False
+    metrics_export_batch_max_data_points: int = setting(1_000, minimum=1)
+    metrics_otel_cardinality_limit: int = setting(50_000, minimum=1, live=True)
+    enable_stats_metrics: bool = setting(True, live=True)
+    enable_remoting_metrics: bool = setting(True, live=True)
+    enable_request_metrics: bool = setting(True, live=True)
+    enable_connection_metrics: bool = setting(True, live=True)
+    enable_lag_and_dlq_metrics: bool = setting(True, live=True)
+    enable_transaction_metrics: bool = setting(True, live=True)
+    enable_message_store_metrics: bool = setting(True, live=True)
     metrics_of_exporter: bool = True
-    metrics_per_queue: bool = False
+    metrics_per_queue: bool = setting(False, live=True)
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
+    log_levels: str = setting("", live=True)
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
@@ -230,15 +267,36 @@ class BrokerConfig(FilterPolicy):
             "node_type": "broker",
             "node_id": self.broker_name,
         }
-        for pair in filter(None, map(str.strip, self.metrics_label.split(","))):
-            name, colon, value = map(str.strip, pair.partition(":"))
-            if not colon or not _LABEL_NAME.fullmatch(name) or name in labels:
+        if self.metrics_in_delta:
+            labels["aggregation"] = "delta"
+        for name, value in _pairs(self.metrics_label):
+            if value is None or not _LABEL_NAME.fullmatch(name) or name in labels:
                 raise ConfigError(
-                    f"metricsLabel: {pair!r} is not name:value with a new name of letters, digits "
+                    f"metricsLabel: {name!r} is not name:value with a new name of letters, digits "
                     "and _; several look like zone:a,rack:b"
                 )
             labels[name] = value
         return labels
+
+    @property
+    def metrics_headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers for the collector of metrics.
+
+        Raises: ConfigError: metricsGrpcExporterHeader is not as it should be. Its text has no
+          values, which may be secret.
+        """
+        headers: list[tuple[str, str]] = []
+        for name, value in _pairs(self.metrics_grpc_exporter_header):
+            name = name.lower()  # as HTTP/2 has them
+            is_text = value is not None and value.isascii() and value.isprintable()
+            if value is None or not is_text or not _HEADER_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"metricsGrpcExporterHeader: header {len(headers) + 1} is not name:value in "
+                    "ASCII with a name of letters, digits, -, _ and .; several look like "
+                    "authorization:token,x-a:b"
+                )
+            headers.append((name, value))
+        return tuple(headers)
 
     @property
     def register_period_s(self) -> float:
@@ -291,13 +349,22 @@ def read_broker_config(
         needs = "does nothing without enablePropertyFilter and enableConsumeQueueExt"
         warnings.append(f"{path}{': ' if path else ''}enableCalcFilterBitMap {needs}")
     warnings += [f"{path}{': ' if path else ''}{text}" for text in _idle_filters(broker)]
-    _check_retention(store, path)
     try:
-        broker.metrics_labels  # noqa: B018 - only the check
+        check_values(broker, store)
     except ConfigError as error:
         raise ConfigError(error.reason, path=path) from error
     check_namesrv_addresses(broker.namesrv_addresses, path=path)
     return broker, store, warnings
+
+
+def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
+    """Check texts with a form of their own, and numbers that depend on others.
+
+    Raises: ConfigError: at the start, or at a change while the broker runs.
+    """
+    _check_retention(store)
+    parse_levels(broker.log_levels)
+    _check_metrics(broker)
 
 
 def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
@@ -334,7 +401,7 @@ def _check_replication(
             )
     if not store.ha_listen_port and broker.listen_port + HA_PORT_STEP > PORT_MAX:
         raise ConfigError("haListenPort is listenPort + 1, which is no port: set it", path=path)
-    if store.ha_master_address and not _is_address(store.ha_master_address):
+    if store.ha_master_address and not is_address(store.ha_master_address):
         raise ConfigError(
             f"haMasterAddress={store.ha_master_address} is not host:port of the master's "
             "haListenPort",
@@ -377,34 +444,63 @@ def _idle_filters(broker: BrokerConfig) -> Iterator[str]:
         yield "clientUploadFilterClassEnable=false does nothing without filterClassRepertoryUrl"
 
 
-def _check_retention(store: MessageStoreConfig, path: str) -> None:
+def _pairs(text: str) -> Iterator[tuple[str, str | None]]:
+    """The names and values of `name:value,name:value`; None: there is no colon."""
+    for pair in filter(None, map(str.strip, text.split(","))):
+        name, colon, value = map(str.strip, pair.partition(":"))
+        yield name, value if colon else None
+
+
+def _check_metrics(broker: BrokerConfig) -> None:
+    """Raises ConfigError if the metrics cannot leave the broker as its keys say."""
+    broker.metrics_labels  # noqa: B018 - only the check
+    broker.metrics_headers  # noqa: B018
+    if broker.metrics_exporter_type is not MetricsExporterType.OTLP_GRPC:
+        return
+    target = broker.metrics_grpc_exporter_target.strip()
+    without_scheme = target.removeprefix("http://").removeprefix("https://").removesuffix("/")
+    if not is_address(without_scheme):
+        raise ConfigError(
+            f"metricsExporterType=OTLP_GRPC: metricsGrpcExporterTarget {target!r} is not the "
+            "address of a collector; it looks like http://127.0.0.1:4317, or host:4317 with TLS"
+        )
+    for package in OTLP_PACKAGES:
+        if not _is_installed(package):
+            raise ConfigError(
+                f"metricsExporterType=OTLP_GRPC needs the package {package}: "
+                "pip install 'trocket[otlp]'"
+            )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # not even what the package is in
+        return False
+
+
+def _check_retention(store: MessageStoreConfig) -> None:
     try:
         delete_hours(store.delete_when)
     except ValueError as error:
         reason = f"deleteWhen: {error}; hours are 0 to 23, several look like 04;16"
-        raise ConfigError(reason, path=path) from error
+        raise ConfigError(reason) from error
     least = 3 * store.mapped_file_size_commit_log
     if 0 < store.store_bytes_max < least:
         raise ConfigError(
-            f"storeBytesMax must hold three commit log files, {least} bytes; or be 0, no limit",
-            path=path,
+            f"storeBytesMax must hold three commit log files, {least} bytes; or be 0, no limit"
         )
 
 
 def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> None:
     """Raises ConfigError unless each is `host:port`. Source: RocketMQ BrokerStartup."""
     for address in addresses:
-        if not _is_address(address):
+        if not is_address(address):
             reason = (
                 f"the name server address {address!r} is not host:port; "
                 "several look like 127.0.0.1:9876;192.168.0.1:9876"
             )
             raise ConfigError(reason, path=path)
-
-
-def _is_address(text: str) -> bool:
-    match = _ADDRESS.fullmatch(text)
-    return match is not None and 0 < int(match[1]) <= PORT_MAX
 
 
 def with_machine(

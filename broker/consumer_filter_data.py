@@ -111,6 +111,15 @@ def encode_filters(topics: Mapping[str, Iterable[ConsumerFilterData]], bit_count
     return pretty({"filterDataByTopic": table})
 
 
+def filter_text(data: ConsumerFilterData | None, bit_count: int) -> str:
+    """A filter as RocketMQ shows it to administrators: an entry of the file, "null" if it is None.
+
+    Args:
+      bit_count: of the bit maps.
+    """
+    return "null" if data is None else pretty(_tree(data, bit_count)).decode()
+
+
 def _tree(data: ConsumerFilterData, bit_count: int) -> dict[str, Json]:
     positions: Any = Written((f"[{','.join(map(str, data.positions))}]".encode(),))
     return {

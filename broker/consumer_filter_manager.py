@@ -117,6 +117,7 @@ class ConsumerFilterManager:
       characters_max: see REGISTERED_CHARACTERS_MAX.
 
     Attributes:
+      kept_dead_ms: as above; it may change.
       topics: the compiled filters, including dead ones, by topic, then group; read-only.
     """
 
@@ -137,7 +138,7 @@ class ConsumerFilterManager:
         self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
         self._clock = clock
         self._newest_ms = newest_ms
-        self._kept_dead_ms = kept_dead_ms
+        self.kept_dead_ms = kept_dead_ms
         self._characters_max = characters_max
         self._characters = self._dead_count = 0
         self._groups: dict[str, dict[str, ConsumerFilterData]] = {}
@@ -185,9 +186,10 @@ class ConsumerFilterManager:
             self._put(self._compile(group, topic, one))
         if waiting:
             logger.warning(
-                "group %s has more expressions than are compiled for one heartbeat: %d wait for "
-                "the next one, the one for %s first", group, len(waiting), waiting[0],
-            )  # fmt: skip
+                "group %(group)s has more expressions than are compiled for one heartbeat: "
+                "%(filters)d wait for the next one, the one for %(topic)s first",
+                {"group": group, "filters": len(waiting), "topic": waiting[0]},
+            )
         return compiled
 
     def unregister(self, group: str) -> None:
@@ -199,7 +201,7 @@ class ConsumerFilterManager:
     def clean(self) -> None:
         """Drop filters that have been dead too long. Source: ConsumerFilterManager.clean."""
         if self._dead_count:
-            before_ms = self._clock.wall_ms() - self._kept_dead_ms
+            before_ms = self._clock.wall_ms() - self.kept_dead_ms
             for data in self._dead():
                 if data.dead_ms <= before_ms:
                     self._drop(data)
@@ -254,29 +256,33 @@ class ConsumerFilterManager:
         # The bits of messages were computed for these positions, so the filter would match none.
         if bits is None or (bits.bit_num, bits.bit_pos) != (self.bloom.bit_count, [*positions]):
             logger.info(
-                "the filter of group %s for %s has other Bloom filter bits than the configuration "
-                "gives: it is left out, and the group registers it anew", group, topic,
-            )  # fmt: skip
+                "the filter of group %(group)s for %(topic)s has other Bloom filter bits than "
+                "the configuration gives: it is left out, and the group registers it anew",
+                {"group": group, "topic": topic},
+            )
             return None
         if self._characters + len(text) > self._characters_max:
             logger.warning(
-                "the filter of group %s for %s is left out: the table is full (%d characters)",
-                group, topic, self._characters_max,
-            )  # fmt: skip
+                "the filter of group %(group)s for %(topic)s is left out: the table is full "
+                "(%(limit)d characters)",
+                {"group": group, "topic": topic, "limit": self._characters_max},
+            )
             return None
         expression = compile_filter(stored.expression_type or "", text)
         if isinstance(expression, str):
             logger.warning(
-                "the filter of group %s for %s is left out, it does not compile: %s",
-                group, topic, expression,
-            )  # fmt: skip
+                "the filter of group %(group)s for %(topic)s is left out, it does not compile: "
+                "%(expression)s",
+                {"group": group, "topic": topic, "expression": expression},
+            )
             return None
         for time_ms in (stored.born_time, stored.dead_time):
             if not 0 <= time_ms <= LATEST_MS:
                 logger.warning(
-                    "%s: a time of the filter of group %s for %s is %d: the filter is left out, "
-                    "and the group registers it anew", CONSUMER_FILTERS, group, topic, time_ms,
-                )  # fmt: skip
+                    "%(file)s: a time of the filter of group %(group)s for %(topic)s is "
+                    "%(time_ms)d: the filter is left out, and the group registers it anew",
+                    {"file": CONSUMER_FILTERS, "group": group, "topic": topic, "time_ms": time_ms},
+                )
                 return None
         # No client is connected yet, so each group counts as gone until its next heartbeat.
         dead_ms = stored.dead_time or self._clock.wall_ms() - LEFT_BEFORE_START_MS
@@ -309,12 +315,19 @@ class ConsumerFilterManager:
         found = self._compiled(subscription.expression_type, text)
         if isinstance(found, str):
             logger.error(
-                "group %s gets no messages of %s, because its expression %.*r is refused: %s",
-                group, topic, _TEXT_SHOWN_MAX, text, found,
-            )  # fmt: skip
+                "group %(group)s gets no messages of %(topic)s, because its expression "
+                "%(expression)r is refused: %(reason)s",
+                {
+                    "group": group,
+                    "topic": topic,
+                    "expression": text[:_TEXT_SHOWN_MAX],
+                    "reason": found,
+                },
+            )
             return ConsumerFilterData(group, topic, text, subscription.sub_version, None)
         logger.info(
-            "filter registered, group: %s topic: %s %.*r", group, topic, _TEXT_SHOWN_MAX, text
+            "filter registered, group: %(group)s topic: %(topic)s %(expression)r",
+            {"group": group, "topic": topic, "expression": text[:_TEXT_SHOWN_MAX]},
         )
         positions = self._positions(group, topic)
         return ConsumerFilterData(

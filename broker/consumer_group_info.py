@@ -101,15 +101,22 @@ class ConsumerGroupInfo:
         if known is None:
             self.channel_info_table[client.channel] = client
             logger.info(
-                "new consumer connected, group: %s %s %s %s",
-                self.group_name, data.consume_type, data.message_model, client,
-            )  # fmt: skip
+                "new consumer connected, group: %(group)s %(consume_type)s %(message_model)s "
+                "%(client)s",
+                {
+                    "group": self.group_name,
+                    "consume_type": data.consume_type,
+                    "message_model": data.message_model,
+                    "client": client,
+                },
+            )
             return True
         if known.client_id != client.client_id:
             logger.error(
-                "group %s: the connection of %s is now used by %s; two clients must not share one",
-                self.group_name, known, client,
-            )  # fmt: skip
+                "group %(group)s: the connection of %(before)s is now used by %(client)s; two "
+                "clients must not share one",
+                {"group": self.group_name, "before": known, "client": client},
+            )
             self.channel_info_table[client.channel] = client
         known.last_update_s = client.last_update_s
         return False
@@ -132,9 +139,15 @@ class ConsumerGroupInfo:
         table = self.subscription_table
         if len(subscriptions) > SUBSCRIPTIONS_PER_GROUP_MAX:
             logger.warning(
-                "group %s: %s subscribes to %d topics, only the first %d are used",
-                self.group_name, client, len(subscriptions), SUBSCRIPTIONS_PER_GROUP_MAX,
-            )  # fmt: skip
+                "group %(group)s: %(client)s subscribes to %(subscriptions)d topics, only the "
+                "first %(limit)d are used",
+                {
+                    "group": self.group_name,
+                    "client": client,
+                    "subscriptions": len(subscriptions),
+                    "limit": SUBSCRIPTIONS_PER_GROUP_MAX,
+                },
+            )
         # Thousands of topics in one heartbeat must not fill the log: the first ones get a line
         # each, the rest a count.
         for data in subscriptions[:SUBSCRIPTIONS_PER_GROUP_MAX]:
@@ -146,17 +159,27 @@ class ConsumerGroupInfo:
                 updated = True
                 added += 1
                 if added <= SUBSCRIPTION_LINES_MAX:
-                    logger.info("subscription added, group: %s %s", self.group_name, data)
+                    logger.info(
+                        "subscription added, group: %(group)s %(subscription)s",
+                        {"group": self.group_name, "subscription": data},
+                    )
             elif data.sub_version > old.sub_version:
                 table[data.topic] = Subscription.from_data(data)
         if added > SUBSCRIPTION_LINES_MAX:
-            logger.info("%d subscriptions added in all, group: %s", added, self.group_name)
+            logger.info(
+                "%(subscription)d subscriptions added in all, group: %(group)s",
+                {"subscription": added, "group": self.group_name},
+            )
         dropped = [table.pop(topic) for topic in list(table) if topic not in terms]
         for subscription in dropped[:SUBSCRIPTION_LINES_MAX]:
-            logger.warning("subscription dropped, group: %s %s", self.group_name, subscription)
+            logger.warning(
+                "subscription dropped, group: %(group)s %(subscription)s",
+                {"group": self.group_name, "subscription": subscription},
+            )
         if len(dropped) > SUBSCRIPTION_LINES_MAX:
             logger.warning(
-                "%d subscriptions dropped in all, group: %s", len(dropped), self.group_name
+                "%(dropped)d subscriptions dropped in all, group: %(group)s",
+                {"dropped": len(dropped), "group": self.group_name},
             )
         updated = updated or bool(dropped)
         self._sizes[client.channel] = size
@@ -178,13 +201,19 @@ class ConsumerGroupInfo:
                 if terms.get(topic) != other_terms.get(topic)
             )
             logger.warning(
-                "the clients of group %s have different subscriptions and will lose messages: "
-                "%s and %s differ in %s; give each its own group",
-                self.group_name, client, other, ", ".join(
-                    f"{topic} ({_name(terms.get(topic))} against {_name(other_terms.get(topic))})"
-                    for topic in topics[:5]
-                ),
-            )  # fmt: skip
+                "the clients of group %(group)s have different subscriptions and will lose "
+                "messages: %(client)s and %(other)s differ in %(topics)s; give each its own group",
+                {
+                    "group": self.group_name,
+                    "client": client,
+                    "other": other,
+                    "topics": ", ".join(
+                        f"{topic} ({_name(terms.get(topic))} against "
+                        f"{_name(other_terms.get(topic))})"
+                        for topic in topics[:5]
+                    ),
+                },
+            )
             return
 
     def size_of(self, channel: ClientChannel) -> int:

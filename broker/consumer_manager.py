@@ -60,6 +60,9 @@ class ConsumerManager:
       notify: called with a group and the connections of all its clients when these changed.
       expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
       on_group_gone: called with a group whose last client left.
+
+    Attributes:
+      expired_s: as above; it may change.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class ConsumerManager:
         on_group_gone: Callable[[str], None] = _ignore_group_gone,
     ) -> None:
         self._notify = notify
-        self._expired_s = expired_s
+        self.expired_s = expired_s
         self._on_group_gone = on_group_gone
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
@@ -120,9 +123,10 @@ class ConsumerManager:
         groups = self._groups_of.setdefault(client.channel, set())
         if group not in groups and len(groups) >= GROUPS_PER_CHANNEL_MAX:
             logger.warning(
-                "%s: consumer group %s is not registered, the connection already has %d groups",
-                client, group, len(groups),
-            )  # fmt: skip
+                "%(client)s: consumer group %(group)s is not registered, the connection already "
+                "has %(limit)d groups",
+                {"client": client, "group": group, "limit": len(groups)},
+            )
             return False
         self._groups[group] = info
         groups.add(group)
@@ -150,7 +154,9 @@ class ConsumerManager:
         client = self._leave(group, channel, notify=notify)
         if client is None:
             return False
-        logger.info("consumer left, group: %s %s", group, client)
+        logger.info(
+            "consumer left, group: %(group)s %(client)s", {"group": group, "client": client}
+        )
         groups = self._groups_of[channel]
         groups.discard(group)
         self._sizes[channel] -= size
@@ -187,10 +193,15 @@ class ConsumerManager:
         for number, group in enumerate(groups):
             client = self._leave(group, channel, notify=True)
             if number < LEAVING_LINES_MAX:
-                logger.info("consumer left, group: %s %s", group, client)
+                logger.info(
+                    "consumer left, group: %(group)s %(client)s", {"group": group, "client": client}
+                )
         if len(groups) > LEAVING_LINES_MAX:
             address, count = channel.remote_address, len(groups)
-            logger.info("%s closed: its consumers left %d groups in all", address, count)
+            logger.info(
+                "%(address)s closed: its consumers left %(groups)d groups in all",
+                {"address": address, "groups": count},
+            )
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:
@@ -205,10 +216,13 @@ class ConsumerManager:
             channel: client
             for info in self._groups.values()
             for channel, client in info.channel_info_table.items()
-            if now_s - client.last_update_s > self._expired_s
+            if now_s - client.last_update_s > self.expired_s
         }
         for channel, client in expired.items():
-            logger.warning("consumer %s sent no heartbeat for %g s", client, self._expired_s)
+            logger.warning(
+                "consumer %(client)s sent no heartbeat for %(expired_s)g s",
+                {"client": client, "expired_s": self.expired_s},
+            )
             self.channel_closed(channel)
-            channel.close(f"no heartbeat of a consumer for {self._expired_s:g} s")
+            channel.close(f"no heartbeat of a consumer for {self.expired_s:g} s")
         return list(expired)

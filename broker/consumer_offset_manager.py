@@ -89,13 +89,28 @@ class ConsumerOffsetManager:
         table[queue_id] = offset
         if before is not None and offset < before:
             logger.warning(
-                "the offset of %s queue %d goes back from %d to %d: the group consumes those "
-                "messages again", key, queue_id, before, offset,
-            )  # fmt: skip
+                "the offset of %(key)s queue %(queue_id)d goes back from %(before)d to "
+                "%(offset)d: the group consumes those messages again",
+                {"key": key, "queue_id": queue_id, "before": before, "offset": offset},
+            )
         self.file.is_dirty = True
         self._commits += 1
         if self._commits % VERSION_STEP == 0:
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
+
+    def clone_offset(self, source: str, target: str, topic: str) -> None:
+        """Give a group the offsets of another one in a topic, and no others there.
+
+        Nothing changes if the source has none. Source: ConsumerOffsetManager.cloneOffset.
+        """
+        offsets = self.offset_table.get(key_of(topic, source))
+        if offsets is None:
+            return
+        known = self.offset_table.get(key_of(topic, target), {})
+        for queue_id in known.keys() - offsets.keys():
+            del known[queue_id]
+        for queue_id, offset in list(offsets.items()):
+            self.commit_offset(target, topic, queue_id, offset)
 
     def count_commits(self, count: int) -> None:
         """Count commits that the C extension has put into the table, for its version."""
@@ -215,7 +230,10 @@ class ConsumerOffsetManager:
     def _remove(self, keys_of: Callable[[OffsetTable, str], list[str]], name: str) -> None:
         for table in (self.offset_table, self.pull_offset_table, self.reset_offset_table):
             for key in keys_of(table, name):
-                logger.info("the offsets of %s are dropped: %s", key, table.pop(key))
+                logger.info(
+                    "the offsets of %(key)s are dropped: %(offsets)s",
+                    {"key": key, "offsets": table.pop(key)},
+                )
                 self.file.is_dirty = True
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
@@ -243,12 +261,20 @@ class ConsumerOffsetManager:
                     end = max_offset(topic, queue_id)
                     if offset > end:
                         logger.warning(
-                            "%s: the %s of %s queue %d is %d, but the queue ends at %d: it "
-                            "goes back to %s",
-                            CONSUMER_OFFSETS, noun, key, queue_id, offset, end,
-                            "0, as all offsets of this group do" if group == TRANSACTION_GROUP
-                            else where,
-                        )  # fmt: skip
+                            "%(file)s: the %(noun)s of %(key)s queue %(queue_id)d is "
+                            "%(offset)d, but the queue ends at %(end)d: it goes back to %(used)s",
+                            {
+                                "file": CONSUMER_OFFSETS,
+                                "noun": noun,
+                                "key": key,
+                                "queue_id": queue_id,
+                                "offset": offset,
+                                "end": end,
+                                "used": "0, as all offsets of this group do"
+                                if group == TRANSACTION_GROUP
+                                else where,
+                            },
+                        )
                         offsets[queue_id] = end
                         self.file.is_dirty = self.is_corrected = True
                         forgotten |= group == TRANSACTION_GROUP

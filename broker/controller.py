@@ -32,7 +32,7 @@ from ..store.errors import StoreError
 from ..store.ha.slave import Connect, connect_tcp
 from ..store.services import run_services
 from .assembly import Seams, assemble, note_batch_topics
-from .config import BrokerConfig
+from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
@@ -76,6 +76,7 @@ class BrokerController:
       native: the C extension; None: pure Python.
       metrics_listener: a socket that answers for metrics and health; None: opened if `config` says
         so.
+      config_path: the file that `config` is from, where changed settings are saved; "": none.
 
     Attributes:
       config: as above.
@@ -103,6 +104,7 @@ class BrokerController:
         expects_slaves: bool = True,
         native: Extension | None = extension,
         metrics_listener: socket.socket | None = None,
+        config_path: str = "",
     ) -> None:
         self.config = config
         self.turn = turn or Turn()
@@ -112,7 +114,17 @@ class BrokerController:
         self._listeners, self._expects_slaves = listeners, expects_slaves
         self._metrics_listener = metrics_listener
         random = random or Random()
-        seams = Seams(clock, disk, self.turn, random, self.client, open_process, ha_connect, native)
+        seams = Seams(
+            clock,
+            disk,
+            self.turn,
+            random,
+            self.client,
+            open_process,
+            ha_connect,
+            native,
+            config_path,
+        )
         self.parts = parts = assemble(config, store_config, seams)
         self.store = parts.store
         self.topics = parts.tables.topics
@@ -263,27 +275,45 @@ class BrokerController:
             services.every("the statistics", SAMPLE_INTERVAL_MS / 1000, self._sample_statistics)
             if self._metrics_listener is not None:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
+            elif self.config.metrics_exporter_type in PUSHED:
+                services.start_soon("the metrics", self._push_metrics)
             saver = TableSaver(self.parts.tables.files, self.store)
-            offsets_s = self.config.flush_consumer_offset_interval / 1000
-            delay_offsets_s = self.store.config.flush_delay_offset_interval / 1000
-            saver.start_lazy(services, self.offsets.file, offsets_s, saver.sync_log)
+            config, store_config, filters = self.config, self.store.config, self.filters
             saver.start_lazy(
-                services, self.delay_offsets.file, delay_offsets_s, saver.sync_log_or_fail
+                services,
+                self.offsets.file,
+                lambda: config.flush_consumer_offset_interval / 1000,
+                saver.sync_log,
             )
-            filters = self.filters
             saver.start_lazy(
-                services, filters.file, SAVE_FILTERS_INTERVAL_S, before_save=filters.clean
+                services,
+                self.delay_offsets.file,
+                lambda: store_config.flush_delay_offset_interval / 1000,
+                saver.sync_log_or_fail,
+            )
+            saver.start_lazy(
+                services,
+                filters.file,
+                lambda: SAVE_FILTERS_INTERVAL_S,
+                before_save=filters.clean,
             )
             mappings = self.parts.tables.mappings
             saver.start_eager(services, self.topics.file, mappings.file, self.groups.file)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
-                "the broker %s listens on %s, in %s",
-                self.config.broker_name, self.listen_addresses, choice.description,
-            )  # fmt: skip
+                "the broker %(broker_name)s listens on %(addresses)s, in %(implementation)s",
+                {
+                    "broker_name": self.config.broker_name,
+                    "addresses": self.listen_addresses,
+                    "implementation": choice.description,
+                },
+            )
             if choice.is_stale:
-                logger.warning("the broker is slower than it could be: %s", choice.description)
+                logger.warning(
+                    "the broker is slower than it could be: %(implementation)s",
+                    {"implementation": choice.description},
+                )
             task_status.started()
             await trio.sleep_forever()
 
@@ -293,7 +323,16 @@ class BrokerController:
 
         metrics = MetricsService(self.parts, lambda: self.server)
         metrics.start()
+        self.parts.live.subscribe(metrics.start, "enableRemotingMetrics", "enableRequestMetrics")
         await metrics.run(listener)
+
+    async def _push_metrics(self) -> None:
+        """Push metrics until cancelled."""
+        from .metrics.service import MetricsService  # as above
+
+        metrics = MetricsService(self.parts, lambda: self.server)
+        metrics.start()
+        await metrics.push()
 
     async def _deliver(self, services: Supervisor) -> None:
         """Start the deliveries and the transaction checks, which only a master runs."""
@@ -325,7 +364,9 @@ class BrokerController:
             try:
                 close()
             except StoreError as error:
-                logger.error("%s could not be saved: %s", what, error)
+                logger.error(
+                    "%(what)s could not be saved: %(error)s", {"what": what, "error": error}
+                )
             except Exception as error:  # noqa: BLE001 - our bug: the others are saved
                 _failures.note(f"saving {what}", "The file on disk stays as it was", error)
         self.store.close()
@@ -345,9 +386,10 @@ class BrokerController:
             await in_steps(self.parts.stats.sample())
         except StoreError as error:
             logger.warning(
-                "the sizes of new messages cannot be read, so rates stay as they were: %s. The "
-                "next attempt follows in %d s", error, SAMPLE_INTERVAL_MS // 1000,
-            )  # fmt: skip
+                "the sizes of new messages cannot be read, so rates stay as they were: "
+                "%(error)s. The next attempt follows in %(interval_s)d s",
+                {"error": error, "interval_s": SAMPLE_INTERVAL_MS // 1000},
+            )
 
     def _persist_delay_offsets(self) -> None:
         if self.store.flusher.failure is None:

@@ -92,10 +92,17 @@ class DelayOffsetManager:
         if offset > max_offset:
             used = max_offset if waiting is None else waiting()
             logger.warning(
-                "%s: the offset of level %d is %d, but its queue ends at %d: it is set to %d, "
-                "some messages may be delivered twice, and the file is written again",
-                DELAY_OFFSETS, level, offset, max_offset, used,
-            )  # fmt: skip
+                "%(file)s: the offset of level %(delay_level)d is %(offset)d, but its queue "
+                "ends at %(max_offset)d: it is set to %(used)d, some messages may be delivered "
+                "twice, and the file is written again",
+                {
+                    "file": DELAY_OFFSETS,
+                    "delay_level": level,
+                    "offset": offset,
+                    "max_offset": max_offset,
+                    "used": used,
+                },
+            )
         self.offset_table[level] = used
         self.file.is_dirty = True
 

@@ -62,7 +62,7 @@ class DueTask:
                 logged, pause_s = "", self._retry_s
             except StoreError as error:
                 if str(error) != logged:
-                    logger.error("%s: %s", self._failing, error)
+                    logger.error("%(what)s: %(error)s", {"what": self._failing, "error": error})
                 logged = str(error)
                 left_s = self._retry_s
             except Exception as error:  # noqa: BLE001 - our bug: it is tried again

@@ -78,19 +78,25 @@ class FilterBitMaps:
                     self._bloom.hash_to(data.positions, bits)
         except Exception:  # a bug of ours: the message must be stored all the same
             logger.exception(
-                "the filters of %s could not be evaluated for a message: it is stored without a "
-                "bit map, and pulls read it", topic,
-            )  # fmt: skip
+                "the filters of %(topic)s could not be evaluated for a message: it is stored "
+                "without a bit map, and pulls read it",
+                {"topic": topic},
+            )
             self._rest_until_s = start_s + 1
             return None
         took_s = self._monotonic_s() - start_s
         if took_s > SLOW_S:
             self._rest_until_s = start_s + took_s * REST_FACTOR
             logger.warning(
-                "evaluating a message of %s for %d groups took %.0f ms; for %.1f s messages get no "
-                "bit map, and pulls read them",
-                topic, len(filters), took_s * 1000, took_s * REST_FACTOR,
-            )  # fmt: skip
+                "evaluating a message of %(topic)s for %(filters)d groups took %(took_ms).0f "
+                "ms; for %(rest_s).1f s messages get no bit map, and pulls read them",
+                {
+                    "topic": topic,
+                    "filters": len(filters),
+                    "took_ms": took_s * 1000,
+                    "rest_s": took_s * REST_FACTOR,
+                },
+            )
         return bytes(bits)
 
     def skip_test(

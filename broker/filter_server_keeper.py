@@ -255,9 +255,10 @@ class FilterServerKeeper:
             self._healthy_s = now_s
         elif now_s - self._healthy_s >= STUCK_S:
             logger.error(
-                "no filter server has registered for %g s, so all of them are restarted; their "
-                "log lines above may say why", STUCK_S,
-            )  # fmt: skip
+                "no filter server has registered for %(stuck_s)g s, so all of them are "
+                "restarted; their log lines above may say why",
+                {"stuck_s": STUCK_S},
+            )
             for scope in self._children:
                 scope.cancel()
 
@@ -267,7 +268,9 @@ class FilterServerKeeper:
             with scope:
                 await self._run_child()
         except OSError as error:
-            logger.error("a filter server could not be started, trying again: %s", error)
+            logger.error(
+                "a filter server could not be started, trying again: %(error)s", {"error": error}
+            )
         except BaseException as error:
             fatal, other = split_fatal(error)
             if other is None:
@@ -288,7 +291,7 @@ class FilterServerKeeper:
         properties = child_properties(self._config, self._port())
         with trio.CancelScope(shield=True):  # a started process must reach the code that ends it
             child = await self._open_process()
-        logger.info("filter server %d started", child.pid)
+        logger.info("filter server %(pid)d started", {"pid": child.pid})
         reading = trio.CancelScope(shield=True)  # also reads what it logs while it stops
         read_all = trio.Event()
         async with trio.open_nursery() as nursery:
@@ -296,7 +299,10 @@ class FilterServerKeeper:
             try:
                 await _send_keys(child, properties)
                 status = await child.wait()
-                logger.warning("filter server %d ended: %s", child.pid, _reason(status))
+                logger.warning(
+                    "filter server %(pid)d ended: %(reason)s",
+                    {"pid": child.pid, "reason": _reason(status)},
+                )
             finally:
                 with trio.CancelScope(shield=True):
                     await _end(child)
@@ -310,7 +316,7 @@ async def _send_keys(child: Child, properties: str) -> None:
     try:
         await child.stdin.send_all(properties.encode("ascii"))
     except trio.BrokenResourceError:  # it has ended; its log has the reason
-        logger.debug("filter server %d did not read its keys", child.pid)
+        logger.debug("filter server %(pid)d did not read its keys", {"pid": child.pid})
 
 
 async def _end(child: Child) -> None:
@@ -323,7 +329,8 @@ async def _end(child: Child) -> None:
             await child.wait()
     if child.returncode is None:
         logger.warning(
-            "filter server %d is killed: it did not stop within %g s", child.pid, STOP_GRACE_S
+            "filter server %(pid)d is killed: it did not stop within %(stop_grace_s)g s",
+            {"pid": child.pid, "stop_grace_s": STOP_GRACE_S},
         )
         child.kill()
         await child.wait()
@@ -344,7 +351,10 @@ async def _log_lines(child: Child, reading: trio.CancelScope, read_all: trio.Eve
                     count = lines.receive_data(bytes(data))
                     await trio.sleep(READ_PAUSE_S + LINE_PAUSE_S * count)
             except trio.BrokenResourceError as error:
-                logger.warning("the log of filter server %d cannot be read: %s", child.pid, error)
+                logger.warning(
+                    "the log of filter server %(pid)d cannot be read: %(error)s",
+                    {"pid": child.pid, "error": error},
+                )
     lines.receive_eof()
     read_all.set()
 
@@ -384,4 +394,8 @@ class ChildLog:
         text = _CONTROLS.sub("?", line[:LINE_SIZE_MAX].decode("utf-8", "replace"))
         level = _LEVEL.match(text)
         number = logging.getLevelNamesMapping()[level[1]] if level else logging.WARNING
-        logger.log(number, "filter server %d: %s%s", self._pid, text, cut)
+        logger.log(
+            number,
+            "filter server %(pid)d: %(text)s%(cut)s",
+            {"pid": self._pid, "text": text, "cut": cut},
+        )

@@ -97,7 +97,10 @@ class FilterServerManager:
         self._servers[channel] = FilterServerInfo(address, now_s)
         if holder is None:
             self._arrivals += 1
-            logger.info("new filter server %s on %s", address, channel.remote_address)
+            logger.info(
+                "new filter server %(filter_server)s on %(peer)s",
+                {"filter_server": address, "peer": channel.remote_address},
+            )
         if holder is None or known is not None:
             self.on_change()
 
@@ -110,9 +113,10 @@ class FilterServerManager:
         if server is None:
             return False
         logger.warning(
-            "filter server %s on %s is removed: its connection closed or it sent no registration",
-            server.address, channel.remote_address,
-        )  # fmt: skip
+            "filter server %(filter_server)s on %(peer)s is removed: its connection closed or "
+            "it sent no registration",
+            {"filter_server": server.address, "peer": channel.remote_address},
+        )
         self.on_change()
         return True
 

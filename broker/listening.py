@@ -88,9 +88,10 @@ def listen_for_slaves(
         if not may_do_without:
             raise
         logger.warning(
-            "no slave can connect to this master: %s. If it has slaves, set haListenPort to a free "
-            "port", error,
-        )  # fmt: skip
+            "no slave can connect to this master: %(error)s. If it has slaves, set haListenPort "
+            "to a free port",
+            {"error": error},
+        )
         return []
 
 
@@ -102,4 +103,8 @@ def open_metrics_listener(config: BrokerConfig) -> socket.socket | None:
     if config.metrics_exporter_type is not MetricsExporterType.PROM:
         return None
     host = config.metrics_prom_exporter_host or config.bind_address
-    return open_listener(host, config.metrics_prom_exporter_port)
+    try:
+        return open_listener(host, config.metrics_prom_exporter_port)
+    except OSError as error:
+        text = f"metrics (metricsPromExporterPort): {error.strerror}"
+        raise OSError(error.errno, text) from error

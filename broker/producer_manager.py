@@ -28,10 +28,13 @@ class ProducerManager:
 
     Args:
       expired_s: seconds without a heartbeat after which `scan_inactive` drops a client.
+
+    Attributes:
+      expired_s: as above; it may change.
     """
 
     def __init__(self, *, expired_s: float = CHANNEL_EXPIRED_S) -> None:
-        self._expired_s = expired_s
+        self.expired_s = expired_s
         self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
         self._channel_of_client: dict[str, ClientChannel] = {}
@@ -59,14 +62,18 @@ class ProducerManager:
             if not clients:
                 del self._groups[group]
             logger.warning(
-                "%s: producer group %s is not registered, the connection already has %d groups",
-                client, group, len(groups),
-            )  # fmt: skip
+                "%(client)s: producer group %(group)s is not registered, the connection already "
+                "has %(limit)d groups",
+                {"client": client, "group": group, "limit": len(groups)},
+            )
             return False
         clients[client.channel] = client
         groups.add(group)
         self._channel_of_client[client.client_id] = client.channel
-        logger.info("new producer connected, group: %s %s", group, client)
+        logger.info(
+            "new producer connected, group: %(group)s %(client)s",
+            {"group": group, "client": client},
+        )
         return True
 
     def unregister(self, group: str, channel: ClientChannel) -> bool:
@@ -76,7 +83,9 @@ class ProducerManager:
         """
         client = self._remove(group, channel)
         if client is not None:
-            logger.info("producer left, group: %s %s", group, client)
+            logger.info(
+                "producer left, group: %(group)s %(client)s", {"group": group, "client": client}
+            )
         return client is not None
 
     def _remove(self, group: str, channel: ClientChannel) -> ClientChannelInfo | None:
@@ -104,10 +113,15 @@ class ProducerManager:
         for number, group in enumerate(groups):
             client = self._remove(group, channel)
             if number < LEAVING_LINES_MAX:
-                logger.info("producer left, group: %s %s", group, client)
+                logger.info(
+                    "producer left, group: %(group)s %(client)s", {"group": group, "client": client}
+                )
         if len(groups) > LEAVING_LINES_MAX:
             address, count = channel.remote_address, len(groups)
-            logger.info("%s closed: its producers left %d groups in all", address, count)
+            logger.info(
+                "%(address)s closed: its producers left %(groups)d groups in all",
+                {"address": address, "groups": count},
+            )
         return bool(groups)
 
     def scan_inactive(self, now_s: float) -> list[ClientChannel]:
@@ -121,12 +135,15 @@ class ProducerManager:
             channel: client
             for clients in self._groups.values()
             for channel, client in clients.items()
-            if now_s - client.last_update_s > self._expired_s
+            if now_s - client.last_update_s > self.expired_s
         }
         for channel, client in expired.items():
-            logger.warning("producer %s sent no heartbeat for %g s", client, self._expired_s)
+            logger.warning(
+                "producer %(client)s sent no heartbeat for %(expired_s)g s",
+                {"client": client, "expired_s": self.expired_s},
+            )
             self.channel_closed(channel)
-            channel.close(f"no heartbeat of a producer for {self._expired_s:g} s")
+            channel.close(f"no heartbeat of a producer for {self.expired_s:g} s")
         return list(expired)
 
     def size_of(self, channel: ClientChannel) -> int:

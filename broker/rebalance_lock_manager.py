@@ -73,9 +73,10 @@ class RebalanceLockManager:
                     locks = self._groups.setdefault(group, locks)
                     if self._count >= self._locks_max:
                         logger.warning(
-                            "%s is not locked, so it is not consumed: %d locks are held, which is "
-                            "the limit", queue, self._count,
-                        )  # fmt: skip
+                            "%(queue)s is not locked, so it is not consumed: %(queues)d locks "
+                            "are held, which is the limit",
+                            {"queue": queue, "queues": self._count},
+                        )
                         continue
                 locks[queue] = _Lock(client_id, now_s)
                 self._count += 1
@@ -83,9 +84,15 @@ class RebalanceLockManager:
                 lock.renewed_s = now_s
             elif now_s - lock.renewed_s > self._expired_s:
                 logger.warning(
-                    "group %s: the lock of %s on %s expired, %s has it now",
-                    group, lock.client_id, queue, client_id,
-                )  # fmt: skip
+                    "group %(group)s: the lock of %(client_id)s on %(queue)s expired, "
+                    "%(new_client_id)s has it now",
+                    {
+                        "group": group,
+                        "client_id": lock.client_id,
+                        "queue": queue,
+                        "new_client_id": client_id,
+                    },
+                )
                 lock.client_id = client_id
                 lock.renewed_s = now_s
             else:

@@ -228,10 +228,11 @@ class Registrar:
                 await link.unregister()
             except RemotingError as error:
                 logger.warning(
-                    "name server %s: %s. The broker could not unregister there; the name server "
-                    "drops it when the connection closes, or after 2 minutes",
-                    link.address, error,
-                )  # fmt: skip
+                    "name server %(name_server)s: %(error)s. The broker could not unregister "
+                    "there; the name server drops it when the connection closes, or after 2 "
+                    "minutes",
+                    {"name_server": link.address, "error": error},
+                )
 
     def _note_master(self, address: str, master: Master | None) -> None:
         """Choose a slave's master: that of the first name server that knows one.

@@ -178,15 +178,16 @@ class RegistrationLink:
         self.is_answering = False
         logger.log(
             level,
-            "name server %s: %s. It does not learn of new topics until it answers, and requests do "
-            "not wait for it; the broker keeps trying. Check that it runs and can be reached",
-            self.address, reason,
-        )  # fmt: skip
+            "name server %(name_server)s: %(reason)s. It does not learn of new topics until it "
+            "answers, and requests do not wait for it; the broker keeps trying. Check that it "
+            "runs and can be reached",
+            {"name_server": self.address, "reason": reason},
+        )
 
     def _note_answer(self) -> None:
         if not self.is_answering:
             self.is_answering = True
-            logger.info("name server %s answers again", self.address)
+            logger.info("name server %(name_server)s answers again", {"name_server": self.address})
 
     async def unregister(self) -> None:
         """Unregister; without waiting if the name server did not answer the last time.
@@ -263,10 +264,11 @@ class RegistrationLink:
             except RequestRefused as refusal:
                 self._takes_compressed = False
                 logger.warning(
-                    "name server %s refuses a compressed registration, so it is sent uncompressed: "
-                    "%s. A name server of RocketMQ 4.9 cannot read it, and does not need it",
-                    self.address, refusal.remark,
-                )  # fmt: skip
+                    "name server %(name_server)s refuses a compressed registration, so it is "
+                    "sent uncompressed: %(reason)s. A name server of RocketMQ 4.9 cannot read "
+                    "it, and does not need it",
+                    {"name_server": self.address, "reason": refusal.remark},
+                )
         if not config.compressed_register or not self._takes_compressed:
             parts = register_requests(
                 identity, topics, version, size=part_size(config, len(topics))
@@ -296,7 +298,10 @@ class RegistrationLink:
     def _note_warning(self, text: str) -> None:
         """Log the warning of an answer once, until it changes; RocketMQ's answers have none."""
         if text and text != self._warning:
-            logger.warning("name server %s: %s", self.address, text[:WARNING_CHARACTERS_MAX])
+            logger.warning(
+                "name server %(name_server)s: %(text)s",
+                {"name_server": self.address, "text": text[:WARNING_CHARACTERS_MAX]},
+            )
         self._warning = text
 
     async def _register_topics(

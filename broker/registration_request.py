@@ -123,10 +123,11 @@ def register_requests(
                 waiting += [part[half:], part[:half]]
                 continue
             logger.error(
-                "topic %s is not registered, so clients cannot find it: its settings take %d "
-                "bytes, and the limit is %d. Remove some of its attributes",
-                part[0].topic_name, len(body), BODY_SIZE_MAX,
-            )  # fmt: skip
+                "topic %(topic)s is not registered, so clients cannot find it: its settings "
+                "take %(body_size)d bytes, and the limit is %(limit)d. Remove some of its "
+                "attributes",
+                {"topic": part[0].topic_name, "body_size": len(body), "limit": BODY_SIZE_MAX},
+            )
             body = _body(identity, (), version).to_body()
         yield _register_request(identity, body, is_compressed=False)
         part_number += 1
@@ -151,11 +152,12 @@ def compressed_requests(
         yield _register_request(identity, body, is_compressed=True)
     else:
         logger.error(
-            "%d topics are %d bytes compressed, which does not fit one registration of %d: they "
-            "are registered in parts, although compressedRegister=true. A name server with "
-            "deleteTopicWithBrokerRegistration=true loses their routes: set it to false there",
-            len(topics), len(body), COMPRESSED_BODY_SIZE_MAX,
-        )  # fmt: skip
+            "%(topics)d topics are %(body_size)d bytes compressed, which does not fit one "
+            "registration of %(limit)d: they are registered in parts, although "
+            "compressedRegister=true. A name server with deleteTopicWithBrokerRegistration=true "
+            "loses their routes: set it to false there",
+            {"topics": len(topics), "body_size": len(body), "limit": COMPRESSED_BODY_SIZE_MAX},
+        )
         yield from register_requests(
             identity, topics, data_version, size=identity.config.split_registration_size
         )

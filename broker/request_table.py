@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -16,7 +16,9 @@ from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..store.message_store import MessageStore
 from ..store.offsets import PhysicalOffset
+from ..store.state.config_changes import ConfigChanges
 from .assembly import BrokerParts
+from .filter_bit_maps import FilterBitMaps
 from .processors.added_properties import AddedProperties
 from .processors.broker_config import BrokerConfigProcessor
 from .processors.cleaning import CleaningProcessor
@@ -35,6 +37,7 @@ from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
 from .processors.replication import ReplicationProcessor
 from .processors.reply_message import ReplyMessageProcessor
+from .processors.rocksdb import RocksDbProcessor
 from .processors.runtime_info import RuntimeInfoProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.send_batch import SendBatchProcessor
@@ -48,6 +51,9 @@ from .processors.topic_admin import TopicAdminProcessor
 from .processors.turn_puts import TurnPuts
 
 Table = dict[RequestCode, Processor]
+
+_KEYS_OF_SENDS: Final = ("brokerPermission", "maxMessageSize", "regionId", "traceOn")
+"""Keys that are copied for every send."""
 
 
 class Serving(NamedTuple):
@@ -92,13 +98,41 @@ def request_table(parts: BrokerParts) -> Serving:
         parts.registrar.when_registered,
         parts.tables.mappings,
     )
-    tables = [*_storing(parts, puts, topics, added), *_reading(parts), *_administering(parts)]
-    if store.is_slave:
-        tables.append(slave_refusals(config))  # last, because it overrides the others
+    is_ordered = partial(_is_ordered, parts)
+    sends = SendMessageProcessor(
+        config,
+        store,
+        puts,
+        topics,
+        added,
+        groups=parts.tables.groups,
+        is_ordered=is_ordered,
+        static=parts.static,
+    )
+    tables = [
+        sends.processors,
+        *_storing(parts, puts, topics, added),
+        *_reading(parts),
+        *_administering(parts),
+    ]
     processors = {int(code): process for table in tables for code, process in table.items()}
+    if store.is_slave:
+        processors |= {int(code): each for code, each in slave_refusals(config, processors).items()}
+    live = parts.live
+
+    def on_added() -> None:
+        added.settings_changed()
+        turn.change_settings(added.of_answers, config.send_thread_pool_queue_capacity)
+
+    # In this order: what is copied for every send comes after what it is copied from.
+    live.subscribe(on_added, "regionId", "sendThreadPoolQueueCapacity", "traceOn")
+    live.subscribe(topics.settings_changed, "brokerPermission")
+    live.subscribe(sends.settings_changed, *_KEYS_OF_SENDS)
     runs: RunProcessor | None = None
-    if store.runs is not None and not (store.is_slave or topics.is_read_only):
-        serve = SendRunProcessor(store.runs, turn, topics, added).process_run
+    if store.runs is not None and not store.is_slave:
+        run_sends = SendRunProcessor(store.runs, turn, topics, added)
+        live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
+        serve = run_sends.process_run
         pulls = parts.pulls.runs
         runs = RunProcessor(
             serve,
@@ -108,29 +142,18 @@ def request_table(parts: BrokerParts) -> Serving:
     return Serving(processors, runs, turn)
 
 
+def _is_ordered(parts: BrokerParts, group: str) -> bool:
+    return not parts.clients.locks.is_all_expired(group, now_s=parts.seams.clock.monotonic_s())
+
+
 def _storing(
     parts: BrokerParts, puts: TurnPuts, send_topics: SendTopics, added: AddedProperties
 ) -> list[Table]:
-    """Processors that store messages."""
+    """Processors that store messages, without those of single sends."""
     config, store = parts.config, parts.store
     groups, topics = parts.tables.groups, parts.tables.topics
-    locks, clock = parts.clients.locks, parts.seams.clock
     transactions = parts.deliveries.transactions
-
-    def is_ordered(group: str) -> bool:
-        return not locks.is_all_expired(group, now_s=clock.monotonic_s())
-
     return [
-        SendMessageProcessor(
-            config,
-            store,
-            puts,
-            send_topics,
-            added,
-            groups=groups,
-            is_ordered=is_ordered,
-            static=parts.static,
-        ).processors,
         SendBatchProcessor(store, puts.turn, send_topics, added, parts.static).processors,
         SendBackProcessor(
             config,
@@ -210,12 +233,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             on_deleted=partial(_forget_topic, parts),
             times_ms=parts.stats.topic_creations_ms,
             until_visible=partial(_until_visible, store),
+            config=parts.config,
         ).processors,
         GroupAdminProcessor(
             groups=tables.groups,
             offsets=tables.offsets,
             on_deleted=parts.stats.group_deleted,
             times_ms=parts.stats.group_creations_ms,
+            is_slave=store.is_slave,
         ).processors,
         StatisticsProcessor(
             store,
@@ -229,8 +254,14 @@ def _administering(parts: BrokerParts) -> list[Table]:
             consumers=clients.consumers,
         ).processors,
         CleaningProcessor(store, tables.topics).processors,
-        QueryConsumeQueueProcessor(store, clients.consumers).processors,
+        QueryConsumeQueueProcessor(
+            store,
+            clients.consumers,
+            tables.filters,
+            FilterBitMaps(tables.filters, monotonic_s=parts.seams.clock.monotonic_s),
+        ).processors,
         RuntimeInfoProcessor(parts.runtime_info).processors,
+        RocksDbProcessor().processors,
         GroupLookUpProcessor(
             store,
             broker_addr=parts.address.broker_addr,
@@ -239,9 +270,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             consumers=clients.consumers,
             producers=clients.producers,
         ).processors,
-        BrokerConfigProcessor(
-            parts.config, store.config, started_ms=parts.seams.clock.wall_ms()
-        ).processors,
+        _broker_config(parts).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,
@@ -250,6 +279,15 @@ def _administering(parts: BrokerParts) -> list[Table]:
             clock=parts.seams.clock,
         ).processors,
     ]
+
+
+def _broker_config(parts: BrokerParts) -> BrokerConfigProcessor:
+    return BrokerConfigProcessor(
+        parts.live,
+        ConfigChanges(parts.live, parts.seams.disk, parts.seams.config_path),
+        clock=parts.seams.clock,
+        register_all=parts.registrar.register_all,
+    )
 
 
 async def _until_visible(store: MessageStore) -> None:

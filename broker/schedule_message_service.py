@@ -325,6 +325,7 @@ class ScheduleMessageService:
 
 def _log_skipped(level: int, queue_offset: int, error: object) -> None:
     logger.error(
-        "message %d of delay level %d is skipped and will not be delivered: %s",
-        queue_offset, level, error,
-    )  # fmt: skip
+        "message %(queue_offset)d of delay level %(delay_level)d is skipped and will not be "
+        "delivered: %(error)s",
+        {"queue_offset": queue_offset, "delay_level": level, "error": error},
+    )

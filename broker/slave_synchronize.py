@@ -88,7 +88,10 @@ class SlaveSynchronize:
         """Copy from the master at `host:port` from now on; "": there is none."""
         if address != self._master:
             if address:
-                logger.info("the master is %s: topics, groups and offsets are copied", address)
+                logger.info(
+                    "the master is %(master)s: topics, groups and offsets are copied",
+                    {"master": address},
+                )
             else:
                 logger.info("no master is known: topics, groups and offsets are not copied")
             self._master = address
@@ -134,7 +137,8 @@ class SlaveSynchronize:
             except (RemotingError, RequestRefused, StoreError, ValueError) as error:
                 if str(error) != failing:
                     logger.warning(
-                        "the master's %s could not be copied, trying again: %s", what, error
+                        "the master's %(what)s could not be copied, trying again: %(error)s",
+                        {"what": what, "error": error},
                     )
                 failing = str(error)
             except Exception as error:  # noqa: BLE001 - our bug: the next round tries again

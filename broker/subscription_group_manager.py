@@ -5,7 +5,6 @@ A group is created by an administrator (200, 225), or by its first heartbeat or 
 
 Java counterpart: broker/subscription/SubscriptionGroupManager.java of 5.3.3. Pure, but for the
 `save` it is given. A `SubscriptionGroupConfig` is never changed in place, always replaced.
-Not done: the forbidden table (UPDATE_AND_GET_GROUP_FORBIDDEN); that of a file is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ..common.topic_names import is_system_group
-from ..common.topic_validator import refuse_group
+from ..common.topic_validator import refuse_group, refuse_topic
 from ..remoting.bodies import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -45,6 +44,13 @@ GROUP_COUNT_MAX: Final = 50_000
 """Groups of one broker. RocketMQ has no bound, although any name in a request becomes a group and
 each creation writes the whole table, 400 bytes a group."""
 
+FORBIDDEN_COUNT_MAX: Final = 50_000
+"""Pairs of group and topic that are forbidden, as many as groups. RocketMQ has no bound, although
+the names of a request need not exist."""
+
+_READ_BIT: Final = 1 << 2
+"""Source: PermName.INDEX_PERM_READ of 5.5.0."""
+
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -70,7 +76,8 @@ class SubscriptionGroupManager:
     Attributes:
       file: the table's file.
       subscription_group_table: group by name, always the same dict; only this class changes it.
-      forbidden_table: that member of `subscriptionGroup.json`.
+      forbidden_table: by group and topic the bits of what the group may not do; only this class
+        changes it.
       data_version: increases with every change.
       is_corrected: the file that was read had impossible numbers.
     """
@@ -125,13 +132,13 @@ class SubscriptionGroupManager:
             return None
         if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
             logger.error(
-                "group %s is not created: there are %d groups, which is the limit. Delete groups "
-                "that are not used",
-                group, GROUP_COUNT_MAX,
-            )  # fmt: skip
+                "group %(group)s is not created: there are %(limit)d groups, which is the "
+                "limit. Delete groups that are not used",
+                {"group": group, "limit": GROUP_COUNT_MAX},
+            )
             return None
         created = SubscriptionGroupConfig(group_name=group)
-        logger.info("create new group: %s", created)
+        logger.info("create new group: %(settings)s", {"settings": created})
         self.subscription_group_table[group] = created
         self._unsaved.add(group)
         self._changed()
@@ -182,7 +189,7 @@ class SubscriptionGroupManager:
             )
         different = {name: group for name, group in changed.items() if group != table.get(name)}
         if different:
-            logger.info("update groups: %s", list(different.values()))
+            logger.info("update groups: %(groups)s", {"groups": list(different.values())})
             table.update(different)
             self._changed()
         return list(changed.values())
@@ -192,13 +199,60 @@ class SubscriptionGroupManager:
 
         Returns: whether it existed.
         """
-        self.forbidden_table.pop(group, None)
+        is_forbidden = self.forbidden_table.pop(group, None) is not None
         if self.subscription_group_table.pop(group, None) is None:
+            if is_forbidden:
+                self._changed()
             return False
-        logger.info("delete group: %s", group)
+        logger.info("delete group: %(group)s", {"group": group})
         self._unsaved.discard(group)
         self._changed()
         return True
+
+    # ---- what groups may not do --------------------------------------------------------
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether a group may pull from a topic, as far as `set_readable` says."""
+        table = self.forbidden_table
+        return not table or not max(table.get(group, {}).get(topic, 0), 0) & _READ_BIT
+
+    def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
+        """Allow or forbid a group to pull from a topic. Neither needs to exist.
+
+        RocketMQ's broker allows all topics of a group again at once, and does not save that.
+
+        Raises: RequestRefused: INVALID_PARAMETER: nothing can have this name; SYSTEM_ERROR: there
+          are FORBIDDEN_COUNT_MAX pairs.
+        Source: SubscriptionGroupManager.updateForbidden of 5.5.0.
+        """
+        if self.may_read(group, topic) == readable:
+            return
+        topics = dict(self.forbidden_table.get(group, {}))
+        bits = max(topics.pop(topic, 0), 0)
+        bits = bits & ~_READ_BIT if readable else bits | _READ_BIT
+        if bits:
+            topics[topic] = bits
+        if not readable:
+            reason = refuse_group(group) or refuse_topic(topic)
+            if reason is not None:
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
+            if sum(map(len, self.forbidden_table.values())) >= FORBIDDEN_COUNT_MAX:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"no more than {FORBIDDEN_COUNT_MAX} pairs of group and topic can be forbidden",
+                )
+        if topics:
+            self.forbidden_table[group] = topics
+        else:
+            del self.forbidden_table[group]
+        logger.info(
+            "group %(group)s may %(readable)s topic %(topic)s",
+            {"group": group, "readable": "read" if readable else "no longer read", "topic": topic},
+        )
+        known = self.subscription_group_table.get(group)
+        if known is not None:  # a new value: checks of pulls that rely on the old one are repeated
+            self.subscription_group_table[group] = msgspec.structs.replace(known)
+        self._changed()
 
     def _changed(self) -> None:
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
@@ -261,7 +315,8 @@ class SubscriptionGroupManager:
             return False
         self._replace(master, MASTERS_TABLE)
         logger.info(
-            "groups copied from the master: %d groups now", len(self.subscription_group_table)
+            "groups copied from the master: %(groups)d groups now",
+            {"groups": len(self.subscription_group_table)},
         )
         self.file.changed()
         return True

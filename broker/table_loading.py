@@ -104,7 +104,10 @@ class TableLoader:
         try:
             self._files.load(CONSUMER_FILTERS, filters.decode)
         except CorruptRecordError as error:  # the file only saves work, so the broker starts
-            logger.error("%s. It is replaced; consumers register their expressions again", error)
+            logger.error(
+                "%(error)s. It is replaced; consumers register their expressions again",
+                {"error": error},
+            )
             filters.file.is_dirty = True  # so that it is replaced
 
     def _load_spare(self, name: str, decode: Callable[[bytes], int]) -> int:
@@ -113,7 +116,9 @@ class TableLoader:
         except CorruptRecordError:
             count = None
         if count:
-            logger.error("%s has no entry; its .bak, which is older, is used instead", name)
+            logger.error(
+                "%(file)s has no entry; its .bak, which is older, is used instead", {"file": name}
+            )
         return count or 0
 
     def repair(self, store: MessageStore) -> None:
@@ -134,9 +139,10 @@ class TableLoader:
                 store.deleted_topics.begin(store.max_physical_offset)
             except StoreIOError as error:
                 logger.error(
-                    "deletions of topics cannot be recorded, so a deleted topic may come back at a "
-                    "restart: %s", error,
-                )  # fmt: skip
+                    "deletions of topics cannot be recorded, so a deleted topic may come back "
+                    "at a restart: %(error)s",
+                    {"error": error},
+                )
             unmark_deleted(store, self._topics.topic_config_table.values())
         _correct_tables(self._files, store, self._topics, self._groups, self._offsets)
 
@@ -154,7 +160,7 @@ class TableLoader:
         restored = []
         for number, unknown in enumerate(found):
             if number == LINES_MAX:
-                logger.warning("and %d more topics like these", len(found) - number)
+                logger.warning("and %(more)d more topics like these", {"more": len(found) - number})
             problem = _problem(unknown)
             if not problem and 0 < unknown.physical_end <= known_from:
                 problem = "it may have been deleted before this program recorded deletions"
@@ -164,20 +170,20 @@ class TableLoader:
                 continue
             if problem:
                 logger.warning(
-                    "topic %r is in no table, but the store has %s: it is not recreated, because "
-                    "%s; its messages cannot be read until an administrator creates it (`mqadmin "
-                    "updateTopic`, `trocket store repair`)",
-                    unknown.topic, unknown, problem,
-                )  # fmt: skip
+                    "topic %(topic)r is in no table, but the store has %(queue)s: it is not "
+                    "recreated, because %(problem)s; its messages cannot be read until an "
+                    "administrator creates it (`mqadmin updateTopic`, `trocket store repair`)",
+                    {"topic": unknown.topic, "queue": unknown, "problem": problem},
+                )
             else:
                 logger.warning(
-                    "topic %r is in no table, but the store has %s: it is recreated with "
-                    "readQueueNums and writeQueueNums %d, from its queues in the store, and perm 6 "
-                    "(read and write); if it had other settings or more queues, set them "
-                    "(`mqadmin updateTopic`); if it is not wanted, delete it (`mqadmin "
-                    "deleteTopic`)",
-                    unknown.topic, unknown, unknown.queue_count,
-                )  # fmt: skip
+                    "topic %(topic)r is in no table, but the store has %(queue)s: it is "
+                    "recreated with readQueueNums and writeQueueNums %(queue_count)d, from its "
+                    "queues in the store, and perm 6 (read and write); if it had other settings "
+                    "or more queues, set them (`mqadmin updateTopic`); if it is not wanted, "
+                    "delete it (`mqadmin deleteTopic`)",
+                    {"topic": unknown.topic, "queue": unknown, "queue_count": unknown.queue_count},
+                )
         self._topics.restore(restored)
 
     def _report_lost(self, store: MessageStore) -> None:
@@ -190,11 +196,16 @@ class TableLoader:
             text = means() if name in self._lost else ""
             if text:
                 logger.warning(
-                    "config/%s %s, but the log has %d bytes: %s. If there was such a file, stop "
-                    "the broker and restore it from a backup or a replica before you continue",
-                    name, self._lost[name], store.max_physical_offset - store.log.min_offset,
-                    text,
-                )  # fmt: skip
+                    "config/%(file)s %(lost)s, but the log has %(log_size)d bytes: %(text)s. If "
+                    "there was such a file, stop the broker and restore it from a backup or a "
+                    "replica before you continue",
+                    {
+                        "file": name,
+                        "lost": self._lost[name],
+                        "log_size": store.max_physical_offset - store.log.min_offset,
+                        "text": text,
+                    },
+                )
 
     def _topics_lost(self) -> str:
         return (
@@ -265,9 +276,10 @@ def unmark_deleted(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
             store.deleted_topics.remove(topic.topic_name for topic in topics)
         except StoreError as error:
             logger.error(
-                "a recreated topic still counts as deleted, so a lost topics.json would lose it: "
-                "%s", error,
-            )  # fmt: skip
+                "a recreated topic still counts as deleted, so a lost topics.json would lose "
+                "it: %(error)s",
+                {"error": error},
+            )
 
 
 def _correct_tables(
@@ -290,4 +302,7 @@ def _correct_tables(
             try:
                 table.file.persist()
             except StoreError as error:
-                logger.error("the corrected %s could not be saved: %s", table.file.name, error)
+                logger.error(
+                    "the corrected %(file)s could not be saved: %(error)s",
+                    {"file": table.file.name, "error": error},
+                )

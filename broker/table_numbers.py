@@ -101,9 +101,10 @@ def warn_replaced(file: str, what: str, value: int, right: Range, used: object) 
       used: its replacement.
     """
     logger.warning(
-        "%s: the %s is %s, which is not in %s: %s is used instead, and the file is "
-        "written again", file, what, value, right, used,
-    )  # fmt: skip
+        "%(file)s: the %(what)s is %(value)s, which is not in %(right)s: %(used)s is used "
+        "instead, and the file is written again",
+        {"file": file, "what": what, "value": value, "right": right, "used": used},
+    )
 
 
 def correct_version(file: str, version: DataVersion, own: DataVersion) -> DataVersion:

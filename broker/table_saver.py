@@ -40,7 +40,7 @@ class TableSaver:
         self,
         services: Supervisor,
         file: StateFile,
-        interval_s: float,
+        interval_s: Callable[[], float],
         sync: Callable[[], Awaitable[None]] = no_sync,
         before_save: Callable[[], None] = lambda: None,
     ) -> None:
@@ -49,7 +49,7 @@ class TableSaver:
         Args:
           services: runs it.
           file: the table's file.
-          interval_s: seconds between two checks.
+          interval_s: gives the seconds until the next check.
           sync: awaited before each save, see `sync_log`.
           before_save: called before each check, for instance to drop old entries.
         """

@@ -83,11 +83,19 @@ class TimerCheckpoint:
         ):
             return self
         logger.warning(
-            "%s says that all messages before offset %d that were due before %d are delivered, "
-            "but the queue ends at %d, and clock and log at %d. Instead messages due before %d "
-            "count as delivered: some may be delivered twice. The file is written again",
-            path, offset, time_ms, queue_end, latest_ms, delivered_ms,
-        )  # fmt: skip
+            "%(path)s says that all messages before offset %(offset)d that were due before "
+            "%(time_ms)d are delivered, but the queue ends at %(queue_end)d, and clock and log "
+            "at %(latest_ms)d. Instead messages due before %(delivered_ms)d count as delivered: "
+            "some may be delivered twice. The file is written again",
+            {
+                "path": path,
+                "offset": offset,
+                "time_ms": time_ms,
+                "queue_end": queue_end,
+                "latest_ms": latest_ms,
+                "delivered_ms": delivered_ms,
+            },
+        )
         return TimerCheckpoint(max(delivered_ms, 0), queue_end, 0)
 
     def to_answer(self, now_ms: int) -> bytes:

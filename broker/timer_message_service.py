@@ -171,9 +171,10 @@ class TimerMessageService:
         moment_ms = int(text) if text.isdecimal() and len(text) <= _MS_DIGITS else None
         if moment_ms is None:
             logger.error(
-                "timer message %d is skipped and will not be delivered: its time is %r",
-                queue_offset, text[:40],
-            )  # fmt: skip
+                "timer message %(queue_offset)d is skipped and will not be delivered: its time "
+                "is %(text)r",
+                {"queue_offset": queue_offset, "text": text[:40]},
+            )
             return
         known = self._known
         if queue_offset < known.read_offset and moment_ms < known.read_time_ms:
@@ -198,7 +199,8 @@ class TimerMessageService:
             return self._puts.kinds.real_place(message)
         except NotDeliverableError as error:
             logger.error(
-                "timer message %d is skipped and will not be delivered: %s", queue_offset, error
+                "timer message %(queue_offset)d is skipped and will not be delivered: %(error)s",
+                {"queue_offset": queue_offset, "error": error},
             )
             return None
 
@@ -278,9 +280,10 @@ class TimerMessageService:
         status, self._refusal = refusal
         if status in TOO_LARGE:
             logger.error(
-                "timer message %d is skipped and will not be delivered, topic %s refuses it: %s",
-                message.queue_offset, topic, status.name,
-            )  # fmt: skip
+                "timer message %(queue_offset)d is skipped and will not be delivered, topic "
+                "%(topic)s refuses it: %(status)s",
+                {"queue_offset": message.queue_offset, "topic": topic, "status": status.name},
+            )
             return False
         return None
 
@@ -292,7 +295,8 @@ class TimerMessageService:
                 return decode_record(result.buffers[0])
         except (CorruptRecordError, RemoteProtocolError) as error:
             logger.error(
-                "timer message %d is skipped and will not be delivered: %s", queue_offset, error
+                "timer message %(queue_offset)d is skipped and will not be delivered: %(error)s",
+                {"queue_offset": queue_offset, "error": error},
             )
         return None
 
@@ -360,9 +364,10 @@ class TimerMessageService:
             except StoreError as error:
                 self._moved.set()
                 logger.error(
-                    "the progress of timer messages could not be saved, trying again: %s. After a "
-                    "crash some would be delivered twice", error,
-                )  # fmt: skip
+                    "the progress of timer messages could not be saved, trying again: "
+                    "%(error)s. After a crash some would be delivered twice",
+                    {"error": error},
+                )
             except Exception:
                 self._moved.set()
                 raise

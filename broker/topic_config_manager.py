@@ -9,7 +9,7 @@ them with the name servers.
 
 Java counterpart: broker/topic/TopicConfigManager.java of 5.3.3. Pure, but for the `save` it is
 given. A `TopicConfig` is never changed in place, always replaced.
-Not done: rocksdb. `topic_queue_mapping_manager.py` has the queue mappings of static topics.
+Not done: rocksdb.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from ..remoting.bodies import (
     DataVersion,
     TopicConfig,
     TopicConfigSerializeWrapper,
-    out_of_range,
 )
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
@@ -49,6 +48,7 @@ from .topic_queues import (
     mended_topic,
     queue_count_of_new_topic,
     readable_topic,
+    refuse_numbers,
     retry_queue_count,
 )
 
@@ -120,6 +120,42 @@ class TopicConfigManager:
         }
         self.system_topics: frozenset[str] = frozenset(self.topic_config_table)
 
+    def settings_changed(self) -> None:
+        """Give the broker's own topics the queues and permissions that the keys say now.
+
+        A topic whose key was switched off stays: it may have messages.
+        """
+        table = self.topic_config_table
+        own = _system_topics(self._config)
+        changed = []
+        for topic in own:
+            known = table.get(topic.topic_name)
+            if known is None:
+                changed.append(topic)
+            elif topic.topic_name in _FOLLOW_KEYS or topic.topic_name in (
+                self._config.broker_cluster_name,
+                self._config.broker_name,
+            ):
+                wanted = msgspec.structs.replace(
+                    known,
+                    perm=topic.perm,
+                    read_queue_nums=topic.read_queue_nums,
+                    write_queue_nums=topic.write_queue_nums,
+                )
+                if wanted != known:
+                    changed.append(wanted)
+        self.system_topics |= {topic.topic_name for topic in own}
+        if changed:
+            self._put(changed)
+
+    def permission_changed(self) -> None:
+        """Count a version, because brokerPermission limits all topics that are registered.
+
+        The caller registers them. Source: AdminBrokerProcessor.updateBrokerConfig.
+        """
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self.file.changed()
+
     @property
     def unsaved(self) -> Set[str]:
         """The names of staged topics, which take effect once they are saved."""
@@ -189,11 +225,17 @@ class TopicConfigManager:
             pattern = None
         if pattern is None or not pattern.perm & PERM_INHERIT:
             logger.warning(
-                "topic %s is not created for %s: the default topic %s %s",
-                topic, remote_address, default_topic,
-                "does not exist or is switched off" if pattern is None
-                else f"has perm {pattern.perm}, without the bit for inheritance",
-            )  # fmt: skip
+                "topic %(topic)s is not created for %(peer)s: the default topic "
+                "%(default_topic)s %(reason)s",
+                {
+                    "topic": topic,
+                    "peer": remote_address,
+                    "default_topic": default_topic,
+                    "reason": "does not exist or is switched off"
+                    if pattern is None
+                    else f"has perm {pattern.perm}, without the bit for inheritance",
+                },
+            )
             return None
         count = queue_count_of_new_topic(topic, queue_count, pattern)
         created = TopicConfig(
@@ -270,12 +312,15 @@ class TopicConfigManager:
     def _create(self, created: TopicConfig, remote_address: str) -> bool:
         if not self._has_room:
             logger.error(
-                "topic %s is not created: there are %d topics, which is the limit. Delete topics "
-                "that are not used",
-                created.topic_name, TOPIC_COUNT_MAX,
-            )  # fmt: skip
+                "topic %(topic)s is not created: there are %(limit)d topics, which is the "
+                "limit. Delete topics that are not used",
+                {"topic": created.topic_name, "limit": TOPIC_COUNT_MAX},
+            )
             return False
-        logger.info("create new topic for %s: %s", remote_address or "the broker", created)
+        logger.info(
+            "create new topic for %(peer)s: %(settings)s",
+            {"peer": remote_address or "the broker", "settings": created},
+        )
         self._stage([created])
         return True
 
@@ -309,7 +354,7 @@ class TopicConfigManager:
         changed: dict[str, TopicConfig] = {}
         for topic in topics:
             name = topic.topic_name
-            _refuse_numbers(topic, may_be_empty=may_be_empty)
+            refuse_numbers(topic, may_be_empty=may_be_empty)
             old = changed.get(name) or table.get(name)
             attributes = alter_attributes(
                 {} if old is None else old.attributes,
@@ -326,7 +371,7 @@ class TopicConfigManager:
             )
         different = [topic for name, topic in changed.items() if topic != table.get(name)]
         if different:
-            logger.info("update topics: %s", different)
+            logger.info("update topics: %(topics)s", {"topics": different})
             self._stage(different)
         return list(changed.values())
 
@@ -345,16 +390,15 @@ class TopicConfigManager:
             if topic is not None and not topic.order:
                 changed.append(msgspec.structs.replace(topic, order=True))
         if changed:
-            logger.info("ordered topics of the name server: %s", [t.topic_name for t in changed])
+            logger.info(
+                "ordered topics of the name server: %(topics)s",
+                {"topics": [t.topic_name for t in changed]},
+            )
             self._put(changed)
         return changed
 
     def mapping_changed(self, topics: Iterable[str]) -> None:
-        """Give the table a new version, because the queue mappings of topics have changed.
-
-        A name server reads mappings only with a new version. The topics become new objects, so that
-        what was checked for earlier pulls of them is checked again.
-        """
+        """Give the table a new version for name servers, and topics new objects for pull checks."""
         table = self.topic_config_table
         self._put([msgspec.structs.replace(table[name]) for name in topics if name in table])
 
@@ -366,7 +410,7 @@ class TopicConfigManager:
         table, staged = self.topic_config_table, self._staged
         gone = [name for name in topics if name in table or name in staged]
         if gone:
-            logger.info("delete topics: %s", gone)
+            logger.info("delete topics: %(topics)s", {"topics": gone})
             for name in gone:
                 table.pop(name, None)
                 staged.pop(name, None)
@@ -494,7 +538,10 @@ class TopicConfigManager:
         before = dict(self.topic_config_table)
         self._replace(master, mended_topic)
         changed = [t for name, t in self.topic_config_table.items() if t != before.get(name)]
-        logger.info("topics copied from the master: %s", [topic.topic_name for topic in changed])
+        logger.info(
+            "topics copied from the master: %(topics)s",
+            {"topics": [topic.topic_name for topic in changed]},
+        )
         self.on_change(changed)
         self.file.changed()
         return True
@@ -511,10 +558,16 @@ class TopicConfigManager:
                 topic.topic_name = name
                 table[name] = mended(topic)
             else:
-                logger.error("topic %r is not loaded: %s", name, reason)
+                logger.error(
+                    "topic %(topic)r is not loaded: %(reason)s", {"topic": name, "reason": reason}
+                )
         for name in sorted(self.system_topics & own.keys()):
             table.setdefault(name, own[name])
         self.data_version = wrapper.data_version
+
+
+_FOLLOW_KEYS: Final = frozenset({names.AUTO_CREATE_TOPIC})
+"""System topics whose queues follow a key."""
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
@@ -545,12 +598,3 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count, perm=perm)
         for name, count, perm in topics
     ]
-
-
-def _refuse_numbers(topic: TopicConfig, *, may_be_empty: bool) -> None:
-    """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ accepts any number here."""
-    if may_be_empty and not topic.read_queue_nums:
-        topic = msgspec.structs.replace(topic, read_queue_nums=1)
-    fault = out_of_range(topic)
-    if fault is not None:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

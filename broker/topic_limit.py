@@ -21,11 +21,12 @@ def warn_near_limit(before: int, after: int, count_max: int) -> None:
         bound = count_max * percent // 100
         if before < bound <= after:
             logger.warning(
-                "there are %d topics, and this broker's limit is %d: %d more fit. At the limit "
-                "new topics are refused, also retry topics of new consumer groups; existing ones "
-                "still work. Delete topics that are not used, or create new ones on another broker",
-                after, count_max, count_max - after,
-            )  # fmt: skip
+                "there are %(topics)d topics, and this broker's limit is %(limit)d: %(left)d "
+                "more fit. At the limit new topics are refused, also retry topics of new "
+                "consumer groups; existing ones still work. Delete topics that are not used, or "
+                "create new ones on another broker",
+                {"topics": after, "limit": count_max, "left": count_max - after},
+            )
             return
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig, out_of_range
 from ..remoting.errors import RequestRefused
 from ..remoting.numbers import INT32, QUEUE_COUNT, QUEUE_COUNT_MAX, READ_QUEUE_COUNT
 from ..remoting.response_codes import ResponseCode
@@ -114,7 +114,8 @@ def readable_topic(topic: TopicConfig, table: str) -> TopicConfig:
     _warn_changed(table, topic, mended)
     if read < 1:
         logger.warning(
-            "topic %s had no read queues: its messages become readable now", topic.topic_name
+            "topic %(topic)s had no read queues: its messages become readable now",
+            {"topic": topic.topic_name},
         )
     return mended
 
@@ -145,7 +146,8 @@ def bounded_topic(
     _warn_changed(table, topic, bounded)
     if stored_count > max(read, write):
         logger.warning(
-            "topic %s gets %d queues, the number that the store has", topic.topic_name, stored_count
+            "topic %(topic)s gets %(queues)d queues, the number that the store has",
+            {"topic": topic.topic_name, "queues": stored_count},
         )
     _log_excess(bounded)
     return bounded
@@ -165,10 +167,15 @@ def _log_excess(topic: TopicConfig) -> None:
     read, write = topic.read_queue_nums, topic.write_queue_nums
     if max(write, read) > QUEUE_COUNT_MAX:
         logger.error(
-            "topic %s has %d read queues and %d write queues; more than %d slow its clients down: "
-            "set fewer with updateTopic",
-            topic.topic_name, read, write, QUEUE_COUNT_MAX,
-        )  # fmt: skip
+            "topic %(topic)s has %(read_queues)d read queues and %(write_queues)d write queues; "
+            "more than %(limit)d slow its clients down: set fewer with updateTopic",
+            {
+                "topic": topic.topic_name,
+                "read_queues": read,
+                "write_queues": write,
+                "limit": QUEUE_COUNT_MAX,
+            },
+        )
 
 
 def mended_group(
@@ -189,3 +196,17 @@ def mended_group(
     whose = f"group {group.group_name!r}"
     warn_replaced(table, f"retryQueueNums of {whose}", count, QUEUE_COUNT, used)
     return msgspec.structs.replace(group, retry_queue_nums=used)
+
+
+def refuse_numbers(topic: TopicConfig, *, may_be_empty: bool) -> None:
+    """Refuse a request's topic with a number out of range; RocketMQ accepts any number.
+
+    Args:
+      may_be_empty: it may have no queue to read from.
+    Raises: RequestRefused: INVALID_PARAMETER.
+    """
+    if may_be_empty and not topic.read_queue_nums:
+        topic = msgspec.structs.replace(topic, read_queue_nums=1)
+    fault = out_of_range(topic)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

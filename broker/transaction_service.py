@@ -190,9 +190,10 @@ class TransactionService:
             if refusal is not None:
                 # Committed messages stay; their producers are checked and commit again.
                 logger.error(
-                    "the ends of transactions %s could not be recorded: their producers are asked "
-                    "again, and committed messages may be delivered twice", list(self._ending),
-                )  # fmt: skip
+                    "the ends of transactions %(queue_offsets)s could not be recorded: their "
+                    "producers are asked again, and committed messages may be delivered twice",
+                    {"queue_offsets": list(self._ending)},
+                )
                 self._ending.clear()
 
     def after_commit(self, done: bool) -> None:
@@ -236,32 +237,38 @@ class TransactionService:
         for half in self._read(TRANS_HALF_TOPIC, half_start, skip=ended):
             if self.open.is_full:
                 logger.error(
-                    "more than %d transactions are open, and the later ones are not checked: end "
-                    "them from their producers, then restart the broker", len(self.open),
-                )  # fmt: skip
+                    "more than %(open)d transactions are open, and the later ones are not "
+                    "checked: end them from their producers, then restart the broker",
+                    {"open": len(self.open)},
+                )
                 break
             try:
                 self._puts.kinds.real_place(half)
             except ValueError as error:
                 logger.error(
-                    "half message %d is skipped, its transaction cannot be committed: %s",
-                    half.queue_offset, error,
-                )  # fmt: skip
+                    "half message %(queue_offset)d is skipped, its transaction cannot be "
+                    "committed: %(error)s",
+                    {"queue_offset": half.queue_offset, "error": error},
+                )
                 continue
             due_ms = half.store_timestamp_ms + self._wait_ms(half.properties_bytes)
             self.open.open(half.queue_offset, due_ms, op_start)
         if len(self.open):
-            logger.info("%d transactions are open", len(self.open))
+            logger.info("%(open)d transactions are open", {"open": len(self.open)})
 
     def _is_own(self, op: MessageExt) -> bool:
         """Whether a broker wrote an op message; an older version let clients write them, too."""
         if is_op_message(op):
             return True
         logger.error(
-            "op message %d is ignored, because a client at %s sent it: it would end the "
-            "transactions %r",
-            op.queue_offset, host_text(op.born_host), op.body[:80],
-        )  # fmt: skip
+            "op message %(queue_offset)d is ignored, because a client at %(born_host)s sent it: "
+            "it would end the transactions %(body)r",
+            {
+                "queue_offset": op.queue_offset,
+                "born_host": host_text(op.born_host),
+                "body": op.body[:80],
+            },
+        )
         return False
 
     def _read(
@@ -278,7 +285,10 @@ class TransactionService:
                 for buffer in result.buffers:
                     yield decode_record(buffer)
             except (CorruptRecordError, RemoteProtocolError) as error:
-                logger.error("message %d of %s is skipped: %s", queue_offset, topic, error)
+                logger.error(
+                    "message %(queue_offset)d of %(topic)s is skipped: %(error)s",
+                    {"queue_offset": queue_offset, "topic": topic, "error": error},
+                )
                 queue_offset += 1
 
     # ---- checks --------------------------------------------------------------------------
@@ -333,9 +343,10 @@ class TransactionService:
                 half = next(self._read(TRANS_HALF_TOPIC, offset), None)
                 if half is None or half.queue_offset != offset:
                     logger.error(
-                        "half message %d is gone, its log file was deleted or is damaged: its "
-                        "transaction is dropped", offset,
-                    )  # fmt: skip
+                        "half message %(offset)d is gone, its log file was deleted or is "
+                        "damaged: its transaction is dropped",
+                        {"offset": offset},
+                    )
                     parked.append(offset)
                     continue
                 times = check_times(half)
@@ -343,11 +354,15 @@ class TransactionService:
                     self._put(parked_half(half))
                     parked.append(offset)
                     logger.error(
-                        "transaction %s of producer group %s is parked in "
-                        "TRANS_CHECK_MAX_TIME_TOPIC after %d checks; RESUME_CHECK_HALF_MESSAGE "
-                        "(323) checks it again",
-                        half.unique_key, half.properties.get("PGROUP"), times,
-                    )  # fmt: skip
+                        "transaction %(message_id)s of producer group %(group)s is parked in "
+                        "TRANS_CHECK_MAX_TIME_TOPIC after %(times)d checks; "
+                        "RESUME_CHECK_HALF_MESSAGE (323) checks it again",
+                        {
+                            "message_id": half.unique_key,
+                            "group": half.properties.get("PGROUP"),
+                            "times": times,
+                        },
+                    )
                     continue
                 channel = self._producer(half.properties.get("PGROUP", ""))
                 if channel is None:
@@ -417,10 +432,11 @@ class TransactionService:
             if error.status not in TOO_LARGE:
                 raise
         logger.error(
-            "half message %d of producer group %s stays open and is not checked, because it is too "
-            "large to be written again: end the transaction from its producer",
-            half.queue_offset, half.properties.get("PGROUP"),
-        )  # fmt: skip
+            "half message %(queue_offset)d of producer group %(group)s stays open and is not "
+            "checked, because it is too large to be written again: end the transaction from its "
+            "producer",
+            {"queue_offset": half.queue_offset, "group": half.properties.get("PGROUP")},
+        )
         return None
 
     def _producer(self, group: str) -> ClientChannel | None:

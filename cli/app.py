@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -40,10 +40,13 @@ COMMANDS: Final[dict[str, _Command]] = {
     "dlq": _Command("app"),
     "topic": _Command("app"),
     "group": _Command("app"),
+    "producers": _Command("producers", "Example: trocket producers checkout"),
     "lag": _Command("lag", "Example: trocket lag billing --watch"),
     "offset": _Command("app"),
+    "top": _Command("top", "Example: trocket top --interval 5 --filter Orders"),
     "filter": _Command("app"),
     "cluster": _Command("app"),
+    "doctor": _Command("doctor", "Example: trocket doctor rocketmq://127.0.0.1:9876"),
     "profile": _Command("app"),
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),
@@ -88,19 +91,29 @@ def make_app(names: Collection[str] = ALL) -> typer.Typer:
     app.callback(invoke_without_command=True)(_main)
     for name in SERVERS:
         if name in names:
-            servers.add(app, name)
+            family = servers.add(app, name)
+            if family is not None:
+                unwrap_helps(family)
     app.command("keys")(_keys)
     for name, command in COMMANDS.items():
         if name not in names:
             continue
         found = getattr(import_module(f".{name}", __package__), command.attribute)
         if isinstance(found, typer.Typer):
-            for info in found.registered_commands:
-                info.help = info.help or _unwrapped(info.callback)
+            unwrap_helps(found)
             app.add_typer(found, name=name)
         else:
             app.command(name, help=_unwrapped(found), epilog=command.epilog)(found)
     return app
+
+
+def unwrap_helps(family: typer.Typer) -> None:
+    """Have the help of each command of a family wrapped to the terminal's width."""
+    for info in family.registered_commands:
+        info.help = info.help or _unwrapped(info.callback)
+    for group in family.registered_groups:
+        if group.typer_instance is not None:
+            unwrap_helps(group.typer_instance)
 
 
 def _unwrapped(function: object) -> str:
@@ -125,7 +138,7 @@ def _keys(
     Without a terminal, print one line per key, separated by tabs.
     """
     rows = [
-        (file, key, fact.kind, fact.default, "supported" if key in supported else fact.effect)
+        (file, key, fact.kind, fact.default, supported.get(key, fact.effect))
         for file, known, supported in _key_tables()
         for key, fact in sorted(known.items())
         if name.lower() in key.lower()
@@ -142,7 +155,8 @@ def _keys(
     Console().print(table)
 
 
-def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], set[str]]]:
+def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]:
+    """By file: its name, RocketMQ's keys, and the text of each one that is supported."""
     from dataclasses import fields
 
     from ..broker import config as broker
@@ -150,12 +164,20 @@ def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], set[str]]]:
     from ..namesrv import config as namesrv
     from ..store.config import MessageStoreConfig
 
-    of_broker = (*fields(broker.BrokerConfig), *fields(MessageStoreConfig))
+    def supported(*configs: Any) -> dict[str, str]:
+        return {
+            key_of(field): "supported, also while it runs"
+            if "live" in field.metadata
+            else "supported"
+            for config in configs
+            for field in fields(config)
+        }
+
     return [
-        ("broker.conf", broker.known_keys(), {key_of(field) for field in of_broker}),
         (
-            "namesrv.conf",
-            namesrv.known_keys(),
-            {key_of(field) for field in fields(namesrv.NamesrvConfig)},
+            "broker.conf",
+            broker.known_keys(),
+            supported(broker.BrokerConfig, MessageStoreConfig),
         ),
+        ("namesrv.conf", namesrv.known_keys(), supported(namesrv.NamesrvConfig)),
     ]

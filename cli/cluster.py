@@ -1,4 +1,4 @@
-"""`trocket cluster`: the brokers, their runtime information and their settings."""
+"""`trocket cluster`: the brokers, their runtime information, and the settings of all servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .session import (
 )
 
 app = typer.Typer(
-    help="List the brokers; show a broker's runtime information (info) and settings (config).",
+    help="List the brokers; show a broker's runtime information (info) and settings (config), "
+    "and those of the name servers (namesrv-config).",
     epilog="Example: trocket cluster --json",
 )
 
@@ -75,15 +76,18 @@ def cluster_info(
         show(["Name", "Value"], sorted(table.items()), title=broker)
 
 
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change this key (repeatable)."),
+]
+
+
 @app.command(
-    "config", epilog="Example: trocket cluster config broker-a --set flushDiskType=SYNC_FLUSH"
+    "config", epilog="Example: trocket cluster config broker-a --set transactionCheckMax=5"
 )
 def cluster_config(
     broker: Broker,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change this key (repeatable)."),
-    ] = None,
+    setting: Set = None,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -102,3 +106,35 @@ def cluster_config(
         emit(table)
     else:
         show(["Key", "Value"], sorted(table.items()), title=broker)
+
+
+@app.command(
+    "namesrv-config", epilog="Example: trocket cluster namesrv-config --set logLevel=WARNING"
+)
+def cluster_namesrv_config(
+    setting: Set = None,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show the settings of all name servers by the keys of namesrv.conf, or change some."""
+    settings = read_pairs(setting or (), "--set")
+    if settings:
+        confirm("This changes settings of all name servers of the URL.", yes=yes)
+        administer(url, timeout_s, lambda admin: admin.update_name_server_config(settings))
+        if as_json:
+            emit({"changed": settings})
+        return
+    tables = administer(url, timeout_s, lambda admin: admin.name_server_config())
+    if as_json:
+        emit(tables)
+        return
+    show(
+        ["Name server", "Key", "Value"],
+        [
+            [address, key, value]
+            for address, table in tables.items()
+            for key, value in sorted(table.items())
+        ],
+    )

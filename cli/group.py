@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..common.terminal import show
+from .group_progress import group_consume, group_progress, group_status, group_topics
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -196,6 +197,15 @@ def group_delete(
     )
     if as_json:
         emit({"deleted": name})
+
+
+app.command("progress", epilog="Example: trocket group progress billing --owners")(group_progress)
+app.command("topics", epilog="Example: trocket group topics billing")(group_topics)
+app.command("status", epilog="Example: trocket group status billing --stacks")(group_status)
+app.command(
+    "consume",
+    epilog="Example: trocket group consume billing 7F00000124A551B6EF5F6C42A3AC0000 --yes",
+)(group_consume)
 
 
 def _settings(pairs: dict[str, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..common.terminal import printable, time_text
+from ..common.terminal import printable, show, time_text
 from .completion import group_names, topic_names
 from .message_lines import as_json as json_of
 from .message_lines import as_text
@@ -25,7 +25,7 @@ from .session import (
 )
 
 if TYPE_CHECKING:
-    from ..client import Admin, ReceivedMessage
+    from ..client import Admin, MessageTrack, ReceivedMessage
 
 
 def message(
@@ -56,6 +56,9 @@ def message(
             autocompletion=group_names,
         ),
     ] = "",
+    track: Annotated[
+        bool, typer.Option("--track", help="With ID, also list what each group did with it.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this number.")] = 64,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
@@ -67,13 +70,16 @@ def message(
     """
     if message_id and (since or until):
         usage("--time and --until do not work with an ID; use them with --topic or --dlq")
+    if track and not message_id:
+        usage("--track needs an ID")
     ways = [bool(message_id), bool(key), bool(dlq), bool(since and not key and not dlq)]
     if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
         usage("give an ID, or --topic with --key or --time, or --dlq")
+    if message_id:
+        _show_one(url, timeout_s, message_id, topic, as_json=as_json, has_track=track)
+        return
 
     async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
-        if message_id:
-            return [await admin.message(message_id, topic or None)], ""
         begin_ms, end_ms = read_range(since, until, admin.client.wall_ms())
         if key:
             return await whole_or_part(
@@ -87,13 +93,29 @@ def message(
     for each in found:
         if as_json:
             emit(json_of(each))
-        elif message_id:
-            _print_whole(each)
         else:
             typer.echo(as_text(each))
     end_with(error)
     if not found:
         fail("no such message")
+
+
+def _show_one(
+    url: str, timeout_s: float, message_id: str, topic: str, *, as_json: bool, has_track: bool
+) -> None:
+    """Print the message of an id, and what each group did with it if `has_track`."""
+
+    async def ask(admin: Admin) -> tuple[ReceivedMessage, list[MessageTrack]]:
+        found = await admin.message(message_id, topic or None)
+        return found, await admin.message_track(found) if has_track else []
+
+    found, tracks = administer(url, timeout_s, ask)
+    if as_json:
+        emit(json_of(found) | ({"track": tracks} if has_track else {}))
+        return
+    _print_whole(found)
+    if has_track:
+        show(["Group", "State"], [[each.group, each.state] for each in tracks])
 
 
 def _print_whole(found: ReceivedMessage) -> None:

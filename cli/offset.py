@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..common.terminal import show
+from ..common.terminal import show, time_text
 from .session import (
     DEFAULT_URL,
     OFFSET_MAX,
@@ -20,16 +20,20 @@ from .session import (
     confirm,
     emit,
     end_with,
+    read_queue,
     read_time,
     usage,
     whole_or_part,
 )
+from .statistics_view import seconds
 from .topic import show_offsets
 
 if TYPE_CHECKING:
-    from ..client import Admin, MessageQueue, QueueOffsets, QueueReset
+    from ..client import Admin, MessageQueue, QueueOffsets, QueueReset, QueueSpan
 
-app = typer.Typer(no_args_is_help=True, help="Show a topic's offsets, or reset a group's.")
+app = typer.Typer(
+    no_args_is_help=True, help="Show a topic's offsets; show, reset or copy a group's."
+)
 
 
 @app.command("show", epilog="Example: trocket offset show Orders")
@@ -103,14 +107,101 @@ def offset_reset(
         return await whole_or_part(admin.reset_offset(group, topic, dry_run=dry_run, **options))
 
     done, error = administer(url, timeout_s, reset)
+    _show_resets(done, as_json=as_json, dry_run=dry_run)
+    end_with(error)
+
+
+@app.command("clone", epilog="Example: trocket offset clone billing billing-2 Orders --dry-run")
+def offset_clone(
+    source: GroupName,
+    destination: Annotated[
+        str, typer.Argument(metavar="DESTINATION", help="The group that gets the offsets.")
+    ],
+    topic: TopicName,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the new offsets, and change nothing.")
+    ] = False,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Copy a group's offsets in a topic to another group, whose members must be stopped."""
+    if not dry_run:
+        confirm(f"This sets group {destination} in topic {topic} to where {source} is.", yes=yes)
+
+    async def clone(admin: Admin) -> list[QueueReset]:
+        return await admin.clone_offsets(source, destination, topic, dry_run=dry_run)
+
+    _show_resets(administer(url, timeout_s, clone), as_json=as_json, dry_run=dry_run)
+
+
+@app.command("times", epilog="Example: trocket offset times billing Orders")
+def offset_times(
+    group: GroupName,
+    topic: TopicName,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show a group's progress in a topic as times: stored first, stored last, consumed last."""
+
+    async def ask(admin: Admin) -> tuple[list[QueueSpan], str]:
+        return await whole_or_part(admin.consume_spans(group, topic))
+
+    spans, error = administer(url, timeout_s, ask)
     if as_json:
-        emit(done)
+        emit(spans)
     else:
         show(
-            ["Broker", "Queue", "Before", "Would be" if dry_run else "Now"],
-            [[each.broker_name, each.queue_id, each.before, each.after] for each in done],
+            ["Broker", "Queue", "First", "Last", "Consumed", "Delay s"],
+            [
+                [
+                    span.broker_name,
+                    span.queue_id,
+                    time_text(span.first_ms),
+                    time_text(span.last_ms),
+                    time_text(span.consumed_ms),
+                    seconds(span.delay_s),
+                ]
+                for span in spans
+            ],
         )
     end_with(error)
+
+
+@app.command("correction", epilog="Example: trocket offset correction billing Orders")
+def offset_correction(
+    group: GroupName,
+    topic: TopicName,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show the smallest offset of all groups in each queue where a group is not the last."""
+
+    async def ask(admin: Admin) -> tuple[dict[str, dict[int, int]], str]:
+        return await whole_or_part(admin.correction_offsets(group, topic))
+
+    found, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(found)
+    else:
+        show(
+            ["Broker", "Queue", "Offset"],
+            [[broker, *each] for broker in found for each in found[broker].items()],
+        )
+    end_with(error)
+
+
+def _show_resets(done: list[QueueReset], *, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        emit(done)
+        return
+    show(
+        ["Broker", "Queue", "Before", "Would be" if dry_run else "Now"],
+        [[each.broker_name, each.queue_id, each.before, each.after] for each in done],
+    )
 
 
 async def _queues(admin: Admin, topic: str) -> list[MessageQueue]:
@@ -126,7 +217,4 @@ async def _queues(admin: Admin, topic: str) -> list[MessageQueue]:
 def _queue(topic: str, text: str) -> MessageQueue:
     from ..remoting.bodies import MessageQueue
 
-    broker, separator, number = text.rpartition(":")
-    if not separator or not (number.isascii() and number.isdecimal()):
-        usage(f"--queue: {text!r} is not BROKER:ID")
-    return MessageQueue(topic, broker, int(number))
+    return MessageQueue(topic, *read_queue(text, "--queue"))

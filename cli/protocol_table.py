@@ -20,7 +20,7 @@ from ..filtersrv.controller import FiltersrvController
 from ..interop.wire_differ.catalogue import catalogue, coverage
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
-from ..remoting.request_codes import RequestCode
+from ..remoting.request_codes import UNSERVED_BY_APACHE, RequestCode
 from ..store.clock import ManualClock
 from ..store.config import MessageStoreConfig
 from ..store.disk.memory_disk import MemoryDisk
@@ -35,6 +35,10 @@ and 30303 of trocket, and the servers that serve them here. A code that no serve
 with code 3 and the remark ` request type N not supported`, as RocketMQ does. Some go the other way:
 a server sends them, to clients or to brokers.
 
+"None, as with Apache" means that RocketMQ only has a name for the code: none of its servers of
+5.5.0 and 4.9.7 serves it, and no client sends it, so there is nothing to be served. Ours answer it
+as they do.
+
 "Partly" means that a part of the request is not supported; the last column names it. "Valid" and
 "invalid" count the requests with which `trocket interop diff` compares the answers with those of
 Apache's servers, field by field; intended differences are in [quirks.md](quirks.md).
@@ -47,17 +51,12 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
     {
         RequestCode.PULL_MESSAGE: "lite topics",
         RequestCode.LITE_PULL_MESSAGE: "lite topics",
-        RequestCode.QUERY_MESSAGE: "look-ups by tag (`indexType` T)",
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: "lite topics",
         RequestCode.UPDATE_AND_CREATE_TOPIC: "`cleanup.policy=COMPACTION`",
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "`cleanup.policy=COMPACTION`",
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
-        RequestCode.DELETE_TOPIC_IN_BROKER: "retry topics of pop consumers are not deleted",
-        RequestCode.QUERY_CONSUME_QUEUE: "extensions of units, and whether filters match them",
         RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
-        RequestCode.UPDATE_NAMESRV_CONFIG: "only the keys that can change at run time",
-        RequestCode.GET_ROUTEINFO_BY_TOPIC: "`clusterTest`: routes of another environment",
     }
 )
 """Unsupported parts of served requests; the processors' modules list them, too."""
@@ -67,6 +66,7 @@ SENT: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.CHECK_TRANSACTION_STATE: "broker",
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: "broker",
         RequestCode.RESET_CONSUMER_CLIENT_OFFSET: "broker",
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: "broker",
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: "broker",
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "name server",
     }
@@ -120,7 +120,10 @@ def page() -> str:
             for is_wrong in (False, True)
         )
         if not any(cells):
-            cells = ["refused"] * len(cells)
+            cells = ["none, as with Apache" if code in UNSERVED_BY_APACHE else "refused"] * len(
+                cells
+            )
+            bad = covered["broker", code.value, True]
         asked = [str(good), str(bad)] if good or bad else ["", ""]
         row = [str(code.value), code.name, *cells, *asked, PARTLY.get(code, "")]
         lines.append(f"| {' | '.join(row)} |")
@@ -143,7 +146,8 @@ def _counts(server: str, codes: frozenset[int]) -> str:
     partly = sum(code in PARTLY for code in codes)
     return (
         f"The {server} serves {len(codes)} of {len(RequestCode)} codes, {partly} of them partly, "
-        f"and refuses {len(RequestCode) - len(codes)}.\n"
+        f"and refuses {len(RequestCode) - len(codes)}, "
+        f"{len(UNSERVED_BY_APACHE)} of which Apache's servers refuse, too.\n"
     )
 
 

@@ -95,26 +95,31 @@ async def _unreachable(client: RemotingClient, advertised: str) -> str:
     return ""
 
 
+def probe_fields(topic: str) -> dict[str, str]:
+    """The fields, as clients send them, of a send to a queue that no topic has."""
+    return {
+        "producerGroup": PRODUCER_GROUP,
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": str(NO_QUEUE),
+        "sysFlag": "0",
+        "bornTimestamp": "0",
+        "flag": "0",
+        "properties": "",
+        "reconsumeTimes": "0",
+    }
+
+
 async def _send_and_pull(client: RemotingClient, broker: str) -> None:
-    # Fields as clients send them; queue 0 exists in every topic.
     await _must(
         client,
         broker,
         RequestCode.SEND_MESSAGE,
-        {
-            "producerGroup": PRODUCER_GROUP,
-            "topic": TOPIC,
-            "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": "4",
-            "queueId": str(NO_QUEUE),
-            "sysFlag": "0",
-            "bornTimestamp": "0",
-            "flag": "0",
-            "properties": "",
-            "reconsumeTimes": "0",
-        },
+        probe_fields(TOPIC),
         {ResponseCode.INVALID_PARAMETER},
     )
+    # Queue 0 exists in every topic.
     await _must(
         client,
         broker,

@@ -16,16 +16,24 @@ if TYPE_CHECKING:
 
 
 class Server(NamedTuple):
-    """The modules of a server's command, relative to `trocket`: of its `PROGRAM` and its `run`."""
+    """The modules of a server's command, relative to `trocket`.
+
+    Attributes:
+      program: has `PROGRAM`, its command line.
+      run: has `run`, which runs it.
+      administration: has `app`, a Typer with commands that administer running servers of this
+        kind: `trocket broker stats`. "": there are none.
+    """
 
     program: str
     run: str
+    administration: str = ""
 
 
 SERVERS: Final[dict[str, Server]] = {
     "up": Server(".cli.up_flags", ".cli.up"),
-    "broker": Server(".broker.__main__", ".broker.__main__"),
-    "namesrv": Server(".namesrv.__main__", ".namesrv.__main__"),
+    "broker": Server(".broker.__main__", ".broker.__main__", ".cli.broker"),
+    "namesrv": Server(".namesrv.__main__", ".namesrv.__main__", ".cli.namesrv"),
     "filtersrv": Server(".filtersrv.__main__", ".filtersrv.__main__"),
 }
 """Servers by the name of the command, in the order of the help."""
@@ -57,24 +65,52 @@ def run_of(server: Server) -> Callable[[Namespace], int]:
     return run
 
 
-def add(app: typer.Typer, name: str) -> None:
-    """Add a server's command to the command line."""
+def add(app: typer.Typer, name: str) -> typer.Typer | None:
+    """Add a server's command to the command line.
+
+    Returns: the commands that administer such servers; None: there are none.
+    """
     import typer
 
     server = SERVERS[name]
     program = program_of(server)
 
-    def command(**values: Any) -> None:
+    def command(context: typer.Context, **values: Any) -> None:
+        if context.invoked_subcommand is not None:
+            _check_no_flags(context)
+            return
         plain = {
             dest: value.value if isinstance(value, Enum) else value
             for dest, value in values.items()
         }
         raise typer.Exit(run_of(server)(Namespace(**plain)))
 
-    parameters = [_parameter(flag) for flag in program.flags]
+    parameters = [
+        inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        ),
+        *(_parameter(flag) for flag in program.flags),
+    ]
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {each.name: each.annotation for each in parameters}
-    app.command(name, help=program.summary, epilog=program.epilog)(command)
+    if not server.administration:
+        app.command(name, help=program.summary, epilog=program.epilog)(command)
+        return None
+    family: typer.Typer = import_module(server.administration, _ROOT).app
+    family.callback(invoke_without_command=True)(command)
+    app.add_typer(family, name=name, help=program.summary, epilog=program.epilog)
+    return family
+
+
+def _check_no_flags(context: typer.Context) -> None:
+    """A server's flags say nothing to the commands that administer one."""
+    from .session import usage
+
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            words = f"{context.command_path} {context.invoked_subcommand}"
+            usage(f"put flags after the command: {words} …")
 
 
 def _parameter(flag: Flag) -> inspect.Parameter:

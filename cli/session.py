@@ -37,8 +37,16 @@ def _with_profile(context: typer.Context, url: str) -> str:
     """The URL of --url, which may be a profile's name; else that of the profile in use."""
     source = context.get_parameter_source("url")
     given = None if source is not None and source.name == "DEFAULT" else url
+    return chosen_url(given) or url
+
+
+def chosen_url(given: str | None) -> str | None:
+    """The URL of what was given, which may be a profile's name; None: that of the profile in use.
+
+    A profile's name that does not exist is wrong usage.
+    """
     try:
-        return profiles.chosen_url(given, os.environ) or url
+        return profiles.chosen_url(given, os.environ)
     except profiles.ProfileError as error:
         usage(str(error))
 
@@ -75,6 +83,11 @@ Cluster = Annotated[
     typer.Option(
         "--cluster", metavar="NAME", help="Use this cluster; required if there are several."
     ),
+]
+
+OnlyCluster = Annotated[
+    str,
+    typer.Option("--cluster", metavar="NAME", help="Use only this cluster. Default: all."),
 ]
 
 T = TypeVar("T")
@@ -257,6 +270,23 @@ def read_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
             usage(f"{flag}: {pair!r} is not NAME=VALUE")
         found[name] = value
     return found
+
+
+def read_perm(text: str, flag: str) -> int:
+    """Parse a topic's permission, RW, R or W, to its bits: 4 read, 2 write."""
+    bits = {"RW": 6, "R": 4, "W": 2}.get(text.upper())
+    if bits is None:
+        usage(f"{flag}: {text!r} is not RW, R or W")
+    return bits
+
+
+def read_queue(text: str, flag: str) -> tuple[str, int]:
+    """Parse a queue, BROKER:ID, to the broker's name and the queue's id."""
+    broker, separator, number = text.rpartition(":")
+    is_number = number.isascii() and number.isdecimal() and len(number) < 10
+    if not separator or not broker or not is_number:
+        usage(f"{flag}: {text!r} is not BROKER:ID")
+    return broker, int(number)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -20,14 +20,22 @@ from .session import (
     emit,
     end_with,
     read_pairs,
-    usage,
+    read_perm,
     whole_or_part,
+)
+from .topic_stats import (
+    topic_allocate,
+    topic_groups,
+    topic_order_conf,
+    topic_perm,
+    topic_stats,
+    topic_units,
 )
 
 if TYPE_CHECKING:
     from ..client import Admin, QueueOffsets, StaticTopicInfo, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="List, show, create and delete topics.")
+app = typer.Typer(no_args_is_help=True, help="List, show, create, change and delete topics.")
 
 static = typer.Typer(
     no_args_is_help=True,
@@ -135,9 +143,7 @@ def topic_create(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Create a topic on every broker of a cluster, or change it there."""
-    bits = {"RW": 6, "R": 4, "W": 2}.get(perm.upper())
-    if bits is None:
-        usage(f"--perm: {perm!r} is not RW, R or W")
+    bits = read_perm(perm, "--perm")
     attributes = read_pairs(attribute or (), "--attribute")
 
     async def create(admin: Admin) -> None:
@@ -170,6 +176,20 @@ def topic_delete(
     administer(url, timeout_s, lambda admin: admin.delete_topic(name, cluster=cluster or None))
     if as_json:
         emit({"deleted": name})
+
+
+app.command("stats", epilog="Example: trocket topic stats Orders")(topic_stats)
+app.command("groups", epilog="Example: trocket topic groups Orders")(topic_groups)
+app.command("perm", epilog="Example: trocket topic perm Orders R --yes")(topic_perm)
+app.command("units", epilog="Example: trocket topic units Orders broker-a:0 --from 100")(
+    topic_units
+)
+app.command("order-conf", epilog="Example: trocket topic order-conf Orders --set broker-a=4 --yes")(
+    topic_order_conf
+)
+app.command("allocate", epilog="Example: trocket topic allocate Orders client-1 client-2")(
+    topic_allocate
+)
 
 
 @static.command("show", epilog="Example: trocket topic static show Orders")

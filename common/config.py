@@ -37,6 +37,7 @@ _KEY_SHOWN_MAX = 100
 _CAPITALS = {"crc": "CRC", "ip": "IP", "ip1": "IP1", "ip2": "IP2"}
 """Words that RocketMQ's keys spell in capitals."""
 
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{4}")
@@ -84,20 +85,38 @@ class Configured(NamedTuple):
     warnings: list[str]
 
 
+class Bounds(NamedTuple):
+    """A range of whole numbers, both ends included."""
+
+    minimum: int
+    maximum: int
+
+
 def setting(
     default: Any = dataclasses.MISSING,
     *,
     minimum: int | None = None,
     maximum: int | None = None,
+    live: bool | Bounds = False,
+    guarded: str = "",
 ) -> Any:
-    """A dataclass field that is a number in a range.
+    """A dataclass field with the rules of its key.
+
+    A key that is neither `live` nor `guarded` is read at the start only; see `live_config`.
 
     Args:
       default: as in `dataclasses.field`.
-      minimum, maximum: the allowed range, both included; None: as wide as Java's long.
+      minimum, maximum: the allowed range of a number, both included; None: as wide as Java's long.
+      live: whether a request may change the key while the server runs, and it takes effect at
+        once; a range that is narrower than the file's is allowed to requests.
+      guarded: why no request may ever change it, in words that follow "it".
     """
     bounds = {"minimum": minimum, "maximum": maximum}
-    metadata = {name: bound for name, bound in bounds.items() if bound is not None}
+    metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
+    if live:
+        metadata["live"] = live
+    if guarded:
+        metadata["guarded"] = guarded
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -190,6 +209,12 @@ def configure(
         for config, changed in zip(configs, values, strict=True)
     )
     return Configured(copies, warnings)
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is `host:port`, with an IPv6 address in brackets, and a port above 0."""
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= 65_535
 
 
 def to_properties(config: Any) -> list[tuple[str, str]]:

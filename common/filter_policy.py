@@ -38,12 +38,12 @@ class FilterPolicy:
       zip_compress_level: of zlib, 0 to 9.
     """
 
-    filter_classes_file: str = ""
-    client_upload_filter_class_enable: bool = True
-    filter_class_repertory_url: str = ""
-    java_filter_enable: bool = False
-    python_filter_enable: bool = False
-    filter_upload_groups: str = ""
+    filter_classes_file: str = setting("", guarded="is a path of files")
+    client_upload_filter_class_enable: bool = setting(True, guarded="decides whose code is run")
+    filter_class_repertory_url: str = setting("", guarded="decides whose code is run")
+    java_filter_enable: bool = setting(False, guarded="decides whose code is run")
+    python_filter_enable: bool = setting(False, guarded="decides whose code is run")
+    filter_upload_groups: str = setting("", guarded="decides whose code is run")
     filter_worker_memory_max: int = setting(128, minimum=32, maximum=65_536)
     filter_batch_timeout_millis: int = setting(1_000, minimum=1)
     filter_strikes_max: int = setting(3, minimum=1)

@@ -52,7 +52,6 @@ ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     "lite": ("LITE_SUBSCRIPTION_CTL", "POP_LITE_MESSAGE"),
     "pop": ("POP_MESSAGE", "ACK_MESSAGE"),
     "replication": ("CONTROLLER_REGISTER_BROKER", "CONTROLLER_ELECT_MASTER"),
-    "rocksdb": ("EXPORT_ROCKSDB_CONFIG_TO_JSON",),
     "security": ("AUTH_CREATE_USER", "UPDATE_AND_CREATE_ACL_CONFIG"),
 }
 """Request codes that no server serves while a section's text says that its feature is missing; a

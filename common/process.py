@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from .allocator import fix_thresholds
 from .config import TEXT_SIZE_MAX, ConfigError, Entry, decode, parse_properties, to_properties
+from .log_limit import LimitedHandler, TextFormatter
 
 if TYPE_CHECKING:
     import trio
@@ -129,20 +130,19 @@ def log_to_stderr(level: str, form: str, warnings: Iterable[str]) -> None:
 
     Args:
       form: of `command_line.LOG_FORMATS`; text has one line per record, and tracebacks have more.
+        Of an event that repeats, `log_limit` leaves lines out.
     """
     # Neither is shown, and both cost a lookup for every record.
     logging.logThreads = False
     logging.logMultiprocessing = False
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = LimitedHandler(sys.stderr)
     if form == "json":
         from .json_log import JsonFormatter
 
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonFormatter())
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     for warning in warnings:
         logger.warning(warning)
 
@@ -155,7 +155,10 @@ def raise_open_files_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError) as error:  # macOS reports infinity and accepts less
-            logger.info("the limit of open files stays %d: %s", soft, error)
+            logger.info(
+                "the limit of open files stays %(limit)d: %(error)s",
+                {"limit": soft, "error": error},
+            )
 
 
 def settle() -> None:
@@ -240,7 +243,7 @@ def refuse(program: str, error: ConfigError) -> int:
 
 async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:
     async for number in signals:
-        logger.info("%s: stopping", signal.Signals(number).name)
+        logger.info("%(signal)s: stopping", {"signal": signal.Signals(number).name})
         stop.cancel()
 
 

@@ -100,9 +100,17 @@ class FailureLog:
         self._seen[key] = now_s, 0
         more = f" ({count} more of these since the last line)" if count else ""
         self._logger.error(
-            "%s failed with an error that is not expected, please report it: %s: %s. %s%s",
-            what, type(error).__name__, error, meaning, more, exc_info=error,
-        )  # fmt: skip
+            "%(what)s failed with an error that is not expected, please report it: %(kind)s: "
+            "%(error)s. %(meaning)s%(more)s",
+            {
+                "what": what,
+                "kind": type(error).__name__,
+                "error": error,
+                "meaning": meaning,
+                "more": more,
+            },
+            exc_info=error,
+        )
 
 
 @contextmanager

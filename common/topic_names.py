@@ -69,3 +69,12 @@ def is_system_group(group: str) -> bool:
 def retry_topic(group: str) -> str:
     """The topic of a group's retried messages. Source: MixAll.getRetryTopic."""
     return RETRY_TOPIC_PREFIX + group
+
+
+def pop_retry_topics(topic: str, group: str) -> tuple[str, str]:
+    """The topics of messages of a topic that a pop consumer's group retries: the present form, and
+    that of the versions before `enableRetryTopicV2`.
+
+    Source: common/KeyBuilder.java of 5.5.0.
+    """
+    return f"{RETRY_TOPIC_PREFIX}{group}+{topic}", f"{RETRY_TOPIC_PREFIX}{group}_{topic}"

@@ -146,13 +146,19 @@ class FiltersrvController:
             if is_reached != was_reached:
                 broker = self.config.connect_which_broker
                 if is_reached:
-                    logger.info("registered with the broker %s as %s", broker, self.address)
+                    logger.info(
+                        "registered with the broker %(broker)s as %(address)s",
+                        {"broker": broker, "address": self.address},
+                    )
                 else:
                     logger.warning(
-                        "not registered with the broker %s, retrying every %g s: %s",
-                        broker,
-                        RETRY_INTERVAL_S,
-                        problem,
+                        "not registered with the broker %(broker)s, retrying every "
+                        "%(retry_interval_s)g s: %(problem)s",
+                        {
+                            "broker": broker,
+                            "retry_interval_s": RETRY_INTERVAL_S,
+                            "problem": problem,
+                        },
                     )
             if was_reached is None:
                 task_status.started()
@@ -192,7 +198,8 @@ class FiltersrvController:
             table = ConsumerConnection.from_body(answer.body).subscription_table
         except (RemotingError, RemoteProtocolError) as error:
             logger.warning(
-                "the filter class of group %s for %s cannot be queried: %s", group, topic, error
+                "the filter class of group %(group)s for %(topic)s cannot be queried: %(error)s",
+                {"group": group, "topic": topic, "error": error},
             )
             return None
         subscription = table.get(topic)

@@ -166,9 +166,17 @@ class FilterClassManager:
                 return
             if info.filter is not None and not is_same:
                 logger.warning(
-                    "group %s replaces its class %s (CRC %d) for %s by %s (CRC %d)",
-                    group, info.class_name, info.class_crc, topic, class_name, crc,
-                )  # fmt: skip
+                    "group %(group)s replaces its class %(class_name)s (CRC %(class_crc)d) for "
+                    "%(topic)s by %(new_class_name)s (CRC %(new_class_crc)d)",
+                    {
+                        "group": group,
+                        "class_name": info.class_name,
+                        "class_crc": info.class_crc,
+                        "topic": topic,
+                        "new_class_name": class_name,
+                        "new_class_crc": crc,
+                    },
+                )
             with refused_on_filter_error():
                 await self._compile(info, class_name, wanted, source)
             if self._classes.get((topic, group)) is not info:  # removed meanwhile
@@ -236,7 +244,10 @@ class FilterClassManager:
         elif not self._policy.may_upload(group):
             reason = f"group {group} may not upload filter classes (filterUploadGroups)"
         if reason is not None:
-            logger.warning("class %s of group %s is refused: %s", class_name, group, reason)
+            logger.warning(
+                "class %(new_class_name)s of group %(group)s is refused: %(reason)s",
+                {"new_class_name": class_name, "group": group, "reason": reason},
+            )
             raise RequestRefused(ResponseCode.NO_PERMISSION, reason)
         return wanted
 
@@ -322,5 +333,8 @@ class FilterClassManager:
                 if not info.is_in_force or crc_of(source) != info.class_crc:
                     await self._compile(info, info.class_name, language, source)
             except (FilterError, RepositoryError) as error:
-                logger.warning("the filter class %s was not fetched: %s", info.class_name, error)
+                logger.warning(
+                    "the filter class %(class_name)s was not fetched: %(error)s",
+                    {"class_name": info.class_name, "error": error},
+                )
                 info.error = str(error)

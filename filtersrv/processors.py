@@ -166,7 +166,7 @@ class FiltersrvProcessors:
             except (FilterError, RemoteProtocolError, LocalProtocolError) as error:
                 what = f"ConsumerGroup: {group} Topic: {topic}"
                 remark = f"do Message Filter Exception, {what} {error}"
-                logger.warning("%s", remark)
+                logger.warning("%(reason)s", {"reason": remark})
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from error
             if not body:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY

@@ -20,8 +20,9 @@ _VOLATILE = tuple(
     (re.compile(pattern), word)
     for pattern, word in (
         (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?", "TIME"),
-        (r"\b[0-9A-F]{24,}\b", "ID"),
+        (r"\b[0-9A-F]{24,}(?=\b|SendResult)", "ID"),
         (r"\b127\.0\.0\.1:\d+", "CLIENT"),
+        (r"(?<=[a-z])@[0-9a-f]{4,8}\b|\$\$Lambda\$\d+/\S+", "@OBJECT"),
         (r"(?<=[\s/@])\d+@\S+|(?<=[= \[])[\w.]+#[\w#@.]+", "INSTANCE"),
         (r"\b\d+\.\d+(?:E-?\d+)?\b|\bNaN\b", "RATE"),
         # A broker's own records shift all offsets in the commit log.
@@ -29,7 +30,7 @@ _VOLATILE = tuple(
         (r"Timeout: .*", "Timeout"),
         (r"(?<=bodyCRC=)\d+", "CRC"),
         (r"\b\d{10,}\b", "LONG"),
-        (r"(?i)\brt=\d+ ?ms|\bcosts? \d+ ?ms", "SPAN"),
+        (r"(?i)\brt=\d+ ?ms|\bcosts? \d+ ?ms|(?<=spentTimeMills=)\d+", "SPAN"),
     )
 )
 _MEMBERS = re.compile(r"\{(\w+=[^{}]*)\}")
@@ -56,6 +57,8 @@ def outline(printed: str, command: Command, names: Mapping[str, str]) -> list[st
     lines = []
     for line in printed.splitlines():
         if _NOISE.match(line) or (command.own_topics and _is_own(line, names)):
+            continue
+        if command.only and not re.search(command.only, line):
             continue
         for text, word in names.items():
             line = line.replace(text, word)

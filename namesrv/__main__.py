@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, Program, parse
 from ..common.config import ConfigError
+from ..common.log_levels import apply_levels, parse_levels
 from ..store.errors import StoreError
 from .config import NamesrvConfig, read_namesrv_config
 
@@ -49,6 +50,7 @@ def run(options: Namespace) -> int:
         process.print_configuration([config])
         return process.EXIT_OK
     process.log_to_stderr(options.log_level, options.log_format, warnings)
+    apply_levels(config.log_level, parse_levels(config.log_levels))
     return process.serve(
         lambda stop: _run(config, stop), program=PROGRAM.name, expected=(StoreError,)
     )

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.config import Entry, KnownKey, configure, setting
+from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.known_keys import read_keys
+from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.memory_budget import BUDGET_MIN
 
 
@@ -38,6 +39,13 @@ class NamesrvConfig:
       need_wait_for_service, wait_seconds_for_service: whether route queries are refused in the
         first seconds after the start, until brokers had time to register.
       server_channel_max_idle_time_seconds: a connection without traffic for this long is closed.
+      cluster_test, product_env_name: whether routes of topics that no broker registered here are
+        asked of the name servers of another environment, and its name, for the log.
+      product_namesrv_addr: not a key of RocketMQ, which asks an address server for them (jmenv).
+        The name servers of that environment, `host:port;host:port`.
+      log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
+        `--log-level`.
+      log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
       remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
         incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
         quarter of the memory, at most 1 GiB.
@@ -45,25 +53,56 @@ class NamesrvConfig:
 
     listen_port: int = setting(9876, minimum=0, maximum=65_535)
     bind_address: str = "0.0.0.0"
-    kv_config_path: str = str(Path.home() / "namesrv" / "kvConfig.json")
-    config_store_path: str = str(Path.home() / "namesrv" / "namesrv.properties")
-    order_message_enable: bool = False
-    return_order_topic_config_to_broker: bool = True
-    scan_not_active_broker_interval: int = setting(5_000, minimum=1)
-    support_acting_master: bool = False
-    notify_min_broker_id_changed: bool = False
-    enable_all_topic_list: bool = True
-    enable_topic_list: bool = True
-    delete_topic_with_broker_registration: bool = False
-    need_wait_for_service: bool = False
-    wait_seconds_for_service: int = setting(45, minimum=0)
+    kv_config_path: str = setting(
+        str(Path.home() / "namesrv" / "kvConfig.json"), guarded="is a path of files"
+    )
+    config_store_path: str = setting(
+        str(Path.home() / "namesrv" / "namesrv.properties"), guarded="is a path of files"
+    )
+    order_message_enable: bool = setting(False, live=True)
+    return_order_topic_config_to_broker: bool = setting(True, live=True)
+    scan_not_active_broker_interval: int = setting(5_000, minimum=1, live=Bounds(100, 60_000))
+    support_acting_master: bool = setting(False, live=True)
+    notify_min_broker_id_changed: bool = setting(False, live=True)
+    enable_all_topic_list: bool = setting(True, live=True)
+    enable_topic_list: bool = setting(True, live=True)
+    delete_topic_with_broker_registration: bool = setting(False, live=True)
+    need_wait_for_service: bool = setting(False, live=True)
+    wait_seconds_for_service: int = setting(45, minimum=0, live=Bounds(0, 3_600))
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    cluster_test: bool = False
+    product_env_name: str = "center"
+    product_namesrv_addr: str = ""
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
+    log_levels: str = setting("", live=True)
+
+    @property
+    def product_namesrv_addresses(self) -> tuple[str, ...]:
+        """The name servers of the other environment, in the order given."""
+        addresses = map(str.strip, self.product_namesrv_addr.split(";"))
+        return tuple(dict.fromkeys(filter(None, addresses)))
 
 
 def known_keys() -> Mapping[str, KnownKey]:
     """Every key that RocketMQ reads from a namesrv.conf, supported or not."""
     return read_keys("netty", "namesrv")
+
+
+def check_values(config: NamesrvConfig) -> None:
+    """Check texts with a form of their own, and keys that need others.
+
+    Raises: ConfigError: at the start, or at a change while the name server runs.
+    """
+    parse_levels(config.log_levels)
+    for address in config.product_namesrv_addresses:
+        if not is_address(address):
+            raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")
+    if config.cluster_test and not config.product_namesrv_addresses:
+        raise ConfigError(
+            "clusterTest=true needs productNamesrvAddr, the name servers of the other environment, "
+            "such as 192.168.0.1:9876;192.168.0.2:9876"
+        )
 
 
 def read_namesrv_config(
@@ -82,4 +121,8 @@ def read_namesrv_config(
     config: NamesrvConfig = configs[0]
     if path:
         config.config_store_path = path
+    try:
+        check_values(config)
+    except ConfigError as error:
+        raise ConfigError(error.reason, path=path) from error
     return config, warnings

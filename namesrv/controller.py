@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import trio
 
+from ..common.live_config import LiveConfig
+from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog, Supervisor
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
@@ -28,18 +30,17 @@ from ..remoting.steps import one_step
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
-from ..store.disk.json_config import save_json, save_text
+from ..store.disk.json_config import save_json
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreError
-from ..store.offsets import START
+from ..store.state.config_changes import ConfigChanges
 from ..store.state.state_file import StateFile
-from ..store.state.state_files import StateFiles, Write
-from .config import NamesrvConfig
+from ..store.state.state_files import StateFiles
+from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
-from .settings import edit_properties
 
 logger = logging.getLogger(__name__)
 
@@ -92,13 +93,17 @@ class NamesrvController:
         # Absolute, so that both have a parent folder and do not depend on the working directory.
         kv_path = Path(config.kv_config_path).absolute()
         config_path = Path(config.config_store_path).absolute()
-        self._config_path = str(config_path)
-        self._changed_settings: dict[str, str] = {}
-        self._folders: list[StateFiles] = []
-        self._kv_file = self._state_file(kv_path, "KV items", self.kv.to_json, save_json)
-        self._config_file = self._state_file(
-            config_path, "changed settings", self._edited_config, save_text
+        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json)
+        self._kv_file = StateFile(
+            kv_path.name,
+            "KV items",
+            self._kv_files.save,
+            one_step(self.kv.to_json),
+            self._kv_files.later if self._kv_files.may_put_off else None,
+            means=LOST_WITH_A_RESTART,
         )
+        live = LiveConfig((config,), known_keys, check=check_values, server="the name server")
+        live.subscribe(self._set_log_levels, "logLevel", "logLevels")
         self._client = RemotingClient(turn=turn)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
@@ -110,8 +115,9 @@ class NamesrvController:
             now_ms=self._now_ms,
             started_ms=self._now_ms(),
             save_kv=self._save_kv,
-            save_config=self._save_config,
+            change_config=ConfigChanges(live, disk, str(config_path)).change,
             notify=self._notify,
+            call=self._client.call,
         )
         self.server = RemotingServer(
             {int(code): process for code, process in name_server_processors(services).items()},
@@ -135,7 +141,7 @@ class NamesrvController:
           OSError: an address is in use or not of this machine; the text names it.
           StoreError: the KV table cannot be read, or is damaged.
         """
-        self._folders[0].load(self._kv_file.name, self.kv.decode)
+        self._kv_files.load(self._kv_file.name, self.kv.decode)
         listeners = self._listeners
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
@@ -147,9 +153,11 @@ class NamesrvController:
                 services = Supervisor(nursery, logger)
                 services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
-                for files in self._folders:
-                    services.start_soon("the saving of changes", files.run)
-                logger.info("the name server listens on %s", ", ".join(self._addresses) or "-")
+                services.start_soon("the saving of changes", self._kv_files.run)
+                logger.info(
+                    "the name server listens on %(addresses)s",
+                    {"addresses": ", ".join(self._addresses) or "-"},
+                )
                 task_status.started()
         finally:
             self._save_the_rest()
@@ -184,9 +192,10 @@ class NamesrvController:
                 self._to_notify.send_nowait(change)
             except trio.WouldBlock:
                 logger.warning(
-                    "too many notifications wait to be sent; dropped: %s. The brokers learn of it "
-                    "at their next query", change,
-                )  # fmt: skip
+                    "too many notifications wait to be sent; dropped: %(change)s. The brokers "
+                    "learn of it at their next query",
+                    {"change": change},
+                )
 
     async def _send_notifications(self) -> None:
         async for change in self._notifications:
@@ -209,50 +218,28 @@ class NamesrvController:
                 await self._client.send_oneway(address, command)
         except (RemotingError, OSError, ValueError, trio.TooSlowError) as error:
             logger.warning(
-                "broker %s could not be notified of %s, it learns of it at its next query: %s",
-                address, change, error,
-            )  # fmt: skip
+                "broker %(broker)s could not be notified of %(change)s, it learns of it at its "
+                "next query: %(error)s",
+                {"broker": address, "change": change, "error": error},
+            )
         except Exception as error:  # noqa: BLE001 - our bug: the others are notified
             meaning = "The broker queries its group periodically anyway"
             self._failures.note(f"notifying the broker {address}", meaning, error)
 
     # Files
 
-    def _state_file(
-        self, path: Path, what: str, encode: Callable[[], bytes], write: Write
-    ) -> StateFile:
-        files = StateFiles(self._disk, str(path.parent), write)
-        self._folders.append(files)
-        later = files.later if files.may_put_off else None
-        return StateFile(
-            path.name, what, files.save, one_step(encode), later, means=LOST_WITH_A_RESTART
-        )
-
     async def _save_kv(self) -> None:
         self._kv_file.changed()
         await self._kv_file.saved()
 
-    async def _save_config(self, values: dict[str, str]) -> None:
-        self._changed_settings.update(values)
-        self._config_file.changed()
-        await self._config_file.saved()
-
-    def _edited_config(self) -> bytes:
-        content = b""
-        if self._disk.exists(self._config_path):
-            file = self._disk.open(self._config_path)
-            try:
-                content = file.pread(file.size(), START)
-            finally:
-                file.close()
-        return edit_properties(content, self._changed_settings)
+    def _set_log_levels(self) -> None:
+        apply_levels(self.config.log_level, parse_levels(self.config.log_levels))
 
     def _save_the_rest(self) -> None:
         """Save changes of cancelled requests."""
-        for file in (self._kv_file, self._config_file):
-            try:
-                file.persist_changed()
-            except StoreError as error:
-                logger.error("a change could not be saved and is lost: %s", error)
-            except Exception as error:  # noqa: BLE001 - our bug: the other file is saved
-                self._failures.note("saving at the stop", "A changed file stays as it was", error)
+        try:
+            self._kv_file.persist_changed()
+        except StoreError as error:
+            logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
+        except Exception as error:  # noqa: BLE001 - our bug: the process ends in order
+            self._failures.note("saving at the stop", "A changed file stays as it was", error)

@@ -79,7 +79,10 @@ class KVConfigManager:
         if items is None:
             items = self._table[namespace] = {}
         items[key] = value
-        logger.info("KV config: %s %s = %r", namespace, key, value[:200])
+        logger.info(
+            "KV config: %(namespace)s %(key)s = %(value)r",
+            {"namespace": namespace, "key": key, "value": value[:200]},
+        )
 
     def delete(self, namespace: str, key: str) -> bool:
         """Remove one item; the namespace stays, even empty, as RocketMQ leaves it.
@@ -90,7 +93,9 @@ class KVConfigManager:
         if items is None or items.pop(key, None) is None:
             return False
         self._item_count -= 1
-        logger.info("KV config: %s %s deleted", namespace, key)
+        logger.info(
+            "KV config: %(namespace)s %(key)s deleted", {"namespace": namespace, "key": key}
+        )
         return True
 
     def get(self, namespace: str, key: str) -> str | None:

@@ -99,9 +99,7 @@ class RouteInfoManager:
         name = registration.broker_name
         before = self._live.get(addr_info)
         if before is not None and before.broker_name != name:
-            logger.warning(
-                "%s changes its broker name from %s to %s", addr_info, before.broker_name, name
-            )
+            _log_renamed(addr_info, before.broker_name, name)
             self.remove_brokers([addr_info])
             before = None
         group = self._groups.get(name)
@@ -128,7 +126,7 @@ class RouteInfoManager:
             registration.ha_server_addr,
         )
         if before is None:
-            logger.info("broker %s id %d registered: %s", name, registration.broker_id, addr_info)
+            _log_registered(addr_info, name, registration.broker_id)
         self._update_filter_servers(addr_info, registration)
         change = None
         if registration.broker_id < min_id_before:
@@ -171,19 +169,30 @@ class RouteInfoManager:
         if old <= new:
             return False
         logger.warning(
-            "the registration of %s id %d is ignored: %s has the id with state version %d, "
-            "which is newer than %s with %d",
-            group.broker_name, registration.broker_id, other, old, registration.broker_addr, new,
-        )  # fmt: skip
+            "the registration of %(broker_name)s id %(broker_id)d is ignored: %(other)s has the "
+            "id with state version %(old)d, which is newer than %(broker_address)s with %(new)d",
+            {
+                "broker_name": group.broker_name,
+                "broker_id": registration.broker_id,
+                "other": other,
+                "old": old,
+                "broker_address": registration.broker_addr,
+                "new": new,
+            },
+        )
         return True
 
     def _check_first(self, registration: BrokerRegistration, group: BrokerGroup | None) -> None:
         known = group is not None and registration.broker_id in group.broker_addrs
         if not known and len(registration.topics) == 1:
             logger.warning(
-                "%s %s is refused: it registers one topic before its first full registration",
-                registration.broker_name, registration.broker_addr,
-            )  # fmt: skip
+                "%(broker_name)s %(broker_address)s is refused: it registers one topic before "
+                "its first full registration",
+                {
+                    "broker_name": registration.broker_name,
+                    "broker_address": registration.broker_addr,
+                },
+            )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
 
     def _put_address(
@@ -194,7 +203,14 @@ class RouteInfoManager:
         broker_id, address = registration.broker_id, registration.broker_addr
         for old_id in [i for i, a in addrs.items() if a == address and i != broker_id]:
             logger.info(
-                "%s %s changes its id from %d to %d", group.broker_name, address, old_id, broker_id
+                "%(broker_name)s %(address)s changes its id from %(old_broker_id)d to "
+                "%(broker_id)d",
+                {
+                    "broker_name": group.broker_name,
+                    "address": address,
+                    "old_broker_id": old_id,
+                    "broker_id": broker_id,
+                },
             )
             del addrs[old_id]
         replaced = addrs.get(broker_id)
@@ -207,7 +223,7 @@ class RouteInfoManager:
             if self._duplicates.replaced(
                 identity, address, channel, old=replaced, old_channel=old.channel, now_ms=now_ms
             ):
-                logger.warning("%s", self._duplicates.warning(identity))
+                logger.warning("%(warning)s", {"warning": self._duplicates.warning(identity)})
             self._forget(BrokerAddrInfo(group.cluster, replaced))
         addrs[broker_id] = address
         return replaced is None
@@ -236,7 +252,10 @@ class RouteInfoManager:
             named = {topic.topic_name for topic in registration.topics}
             missing = self.topics.topics_of_broker(name) - named
             if missing:
-                logger.info("%d topics of %s are removed: not in its table", len(missing), name)
+                logger.info(
+                    "%(topics)d topics of %(broker_name)s are removed: not in its table",
+                    {"topics": len(missing), "broker_name": name},
+                )
                 self.topics.remove_broker(name, missing)
         changed = is_first or before is None or before.data_version != registration.data_version
         keep = ~PERM_WRITE if is_prime_slave and group.enable_acting_master else -1
@@ -296,7 +315,10 @@ class RouteInfoManager:
         self._duplicates.unregistered(addr_info.broker_addr)
         live = self._live.get(addr_info)
         if live is None or live.broker_name != broker_name:
-            logger.info("unregister %s as %s: there is no such broker", addr_info, broker_name)
+            logger.info(
+                "unregister %(broker)s as %(broker_name)s: there is no such broker",
+                {"broker": addr_info, "broker_name": broker_name},
+            )
             return Removal()
         return self.remove_brokers([addr_info])
 
@@ -316,9 +338,9 @@ class RouteInfoManager:
         for addr_info in silent:
             timeout_ms = self._live[addr_info].heartbeat_timeout_ms
             logger.warning(
-                "broker %s is removed from all routes: no heartbeat for %d ms",
-                addr_info, timeout_ms,
-            )  # fmt: skip
+                "broker %(broker)s is removed from all routes: no heartbeat for %(timeout_ms)d ms",
+                {"broker": addr_info, "timeout_ms": timeout_ms},
+            )
         return self.remove_brokers(silent)
 
     def remove_brokers(self, addr_infos: Iterable[BrokerAddrInfo]) -> Removal:
@@ -337,7 +359,10 @@ class RouteInfoManager:
                 del group.broker_addrs[broker_id]
             gone.append(addr_info)
             channels.append(live.channel)
-            logger.info("broker %s removed: %s", live.broker_name, addr_info)
+            logger.info(
+                "broker %(broker_name)s removed: %(broker)s",
+                {"broker_name": live.broker_name, "broker": addr_info},
+            )
             if not group.broker_addrs:
                 self._remove_group(group)
                 continue
@@ -376,7 +401,10 @@ class RouteInfoManager:
         for queue_data in queue_datas:
             if queue_data.broker_name not in self._groups:
                 name = queue_data.broker_name[:80]
-                logger.warning("topic %r registered for an unknown broker %r", topic[:80], name)
+                logger.warning(
+                    "topic %(topic)r registered for an unknown broker %(broker_name)r",
+                    {"topic": topic[:80], "broker_name": name},
+                )
                 return False
             self.topics.put(topic, queue_data)
         return True
@@ -524,4 +552,18 @@ def _min_broker_id_change(
         notified = tuple(address for broker_id, address in addrs.items() if broker_id != min_id)
     return MinBrokerIdChange(
         group.broker_name, min_id, addrs[min_id], offline_broker_addr, ha_broker_addr, notified
+    )
+
+
+def _log_renamed(broker: BrokerAddrInfo, before: str, name: str) -> None:
+    logger.warning(
+        "%(broker)s changes its broker name from %(before)s to %(broker_name)s",
+        {"broker": broker, "before": before, "broker_name": name},
+    )
+
+
+def _log_registered(broker: BrokerAddrInfo, name: str, broker_id: int) -> None:
+    logger.info(
+        "broker %(broker_name)s id %(broker_id)d registered: %(broker)s",
+        {"broker_name": name, "broker_id": broker_id, "broker": broker},
     )

@@ -85,9 +85,9 @@ class TopicTable:
         if fault is not None:
             # A high number would harm clients, which create an object for each queue of a route.
             logger.warning(
-                "topic %r of broker %s is not registered: %s",
-                topic[:80], queue_data.broker_name, fault,
-            )  # fmt: skip
+                "topic %(topic)r of broker %(broker_name)s is not registered: %(reason)s",
+                {"topic": topic[:80], "broker_name": queue_data.broker_name, "reason": fault},
+            )
             return False
         brokers = self._queues.get(topic)
         name = queue_data.broker_name
@@ -95,13 +95,16 @@ class TopicTable:
             is_full = brokers is None and len(self._queues) >= TOPICS_MAX
             if is_full or self._pair_count >= QUEUE_DATA_MAX:
                 logger.warning(
-                    "topic %s of broker %s is not registered, so clients cannot find it: the topic "
-                    "table is full", topic, name,
-                )  # fmt: skip
+                    "topic %(topic)s of broker %(broker_name)s is not registered, so clients "
+                    "cannot find it: the topic table is full",
+                    {"topic": topic, "broker_name": name},
+                )
                 return False
             if not is_name(topic):
                 logger.warning(
-                    "topic %r of broker %s is not registered: the name is illegal", topic[:80], name
+                    "topic %(topic)r of broker %(broker_name)s is not registered: the name is "
+                    "illegal",
+                    {"topic": topic[:80], "broker_name": name},
                 )
                 return False
             if brokers is None:
@@ -121,17 +124,19 @@ class TopicTable:
             return False
         if not _fits(mapping):
             logger.warning(
-                "the queue mapping of topic %s on broker %r is ignored: it is larger than %d bytes",
-                topic, broker_name[:80], QUEUE_MAPPING_SIZE_MAX,
-            )  # fmt: skip
+                "the queue mapping of topic %(topic)s on broker %(broker_name)r is ignored: it "
+                "is larger than %(limit)d bytes",
+                {"topic": topic, "broker_name": broker_name[:80], "limit": QUEUE_MAPPING_SIZE_MAX},
+            )
             return False
         known = self._mappings.get(topic, {})
         if broker_name not in known:
             if self._mapping_count >= QUEUE_MAPPINGS_MAX:
                 logger.warning(
-                    "the queue mapping of topic %s is ignored: the table is full (%d mappings)",
-                    topic, QUEUE_MAPPINGS_MAX,
-                )  # fmt: skip
+                    "the queue mapping of topic %(topic)s is ignored: the table is full "
+                    "(%(limit)d mappings)",
+                    {"topic": topic, "limit": QUEUE_MAPPINGS_MAX},
+                )
                 return False
             self._mapping_count += 1
         self._mappings.setdefault(topic, {})[broker_name] = mapping

@@ -30,18 +30,20 @@ add_entry(Buffer *entries, uint32_t hash, int64_t physical_offset, int64_t store
     return 0;
 }
 
-/* Add the entries of a message: of its unique key, then of each of its keys.
-   1: done; 0: a key is not ASCII, and nothing was added; -1: MemoryError. */
+/* Add the entries of a message: of its unique key, of each of its keys, then of its tags.
+   1: done; 0: a key or the tags are not ASCII, and nothing was added; -1: MemoryError. */
 int
 add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
             int64_t store_ms)
 {
     if (!is_ascii(keys->unique_key.bytes, keys->unique_key.size) ||
-        !is_ascii(keys->keys.bytes, keys->keys.size))
+        !is_ascii(keys->keys.bytes, keys->keys.size) ||
+        !is_ascii(keys->tags.bytes, keys->tags.size))
         return 0;
     if (keys->unique_key.bytes != NULL &&
         add_entry(entries, key_hash(topic_hash, keys->unique_key), physical_offset, store_ms) < 0)
         return -1;
+    const Span tags_head = {(const uint8_t *)"T#", 2};
     Span rest = keys->keys;
     while (rest.size) {
         const uint8_t *space = memchr(rest.bytes, ' ', rest.size);
@@ -53,6 +55,10 @@ add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t phys
         rest.bytes += used;
         rest.size -= used;
     }
+    if (keys->tags.size &&
+        add_entry(entries, key_hash(java_hash(topic_hash, tags_head), keys->tags), physical_offset,
+                  store_ms) < 0)
+        return -1;
     return 1;
 }
 

@@ -154,26 +154,30 @@ class Acceptor:
         kind, where = kind_of(error), f"{self._host}:{self._port}"
         is_new = self._logged is not kind
         if kind is AcceptError.CONNECTION:
-            logger.debug("a connection to %s was lost while it was accepted: %s", where, error)
+            logger.debug(
+                "a connection to %(where)s was lost while it was accepted: %(error)s",
+                {"where": where, "error": error},
+            )
             await trio.lowlevel.checkpoint()
             return
         self._logged = kind
         if kind is AcceptError.RESOURCES:
             if is_new:
                 logger.error(
-                    "cannot accept a connection on %s: %s. New clients wait; connected clients "
-                    "are still served. If too many files are open, raise the limit (ulimit -n) "
-                    "or end clients",
-                    where, error,
-                )  # fmt: skip
+                    "cannot accept a connection on %(where)s: %(error)s. New clients wait; "
+                    "connected clients are still served. If too many files are open, raise the "
+                    "limit (ulimit -n) or end clients",
+                    {"where": where, "error": error},
+                )
             await trio.sleep(PAUSE_S)
             return
         if is_new:
             logger.error(
-                "the listening socket of %s is broken: %s. No client can connect there until it "
-                "is opened again, which is retried; connected clients are still served",
-                where, error,
-            )  # fmt: skip
+                "the listening socket of %(where)s is broken: %(error)s. No client can connect "
+                "there until it is opened again, which is retried; connected clients are still "
+                "served",
+                {"where": where, "error": error},
+            )
         await trio.sleep(self._reopen_pause_s)
         self._reopen_pause_s = min(2 * self._reopen_pause_s, REOPEN_PAUSE_S_MAX)
         self._reopen_listener(error, is_new)
@@ -191,8 +195,11 @@ class Acceptor:
         except OSError as second:
             logger.log(
                 logging.ERROR if is_new else logging.DEBUG,
-                "cannot listen on %s:%d, trying again: %s", self._host, self._port, second,
-            )  # fmt: skip
+                "cannot listen on %(host)s:%(port)d, trying again: %(second)s",
+                {"host": self._host, "port": self._port, "second": second},
+            )
         else:
             self._logged = None
-            logger.warning("listening on %s:%d again", self._host, self._port)
+            logger.warning(
+                "listening on %(host)s:%(port)d again", {"host": self._host, "port": self._port}
+            )

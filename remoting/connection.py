@@ -209,7 +209,9 @@ class Connection:
         """Wait until the peer has read enough of its answers; False: the connection ends."""
         channel, error = self.channel, self._session.error
         if error is not None and not channel.closed:
-            logger.warning("%s: closed: %s", channel.remote_address, error)
+            logger.warning(
+                "%(peer)s: closed: %(error)s", {"peer": channel.remote_address, "error": error}
+            )
             with trio.move_on_after(_LAST_ANSWERS_S):
                 await channel.wait_sent()
             channel.close(str(error))
@@ -352,7 +354,10 @@ class Connection:
             event.waiter.finish(event.answer)
         elif isinstance(event, Unsolicited):
             peer, opaque = self.channel.remote_address, event.answer.opaque
-            logger.debug("%s: response %d to an unknown request", peer, opaque)
+            logger.debug(
+                "%(peer)s: response %(opaque)d to an unknown request",
+                {"peer": peer, "opaque": opaque},
+            )
 
     def _start_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
         size = request_size(request)
@@ -438,7 +443,10 @@ class Connection:
         if reason is None and now_s - self._received_at_s > limits.idle_s:
             reason = f"nothing was received for {limits.idle_s:g} s"
         if reason is not None:
-            logger.warning("%s: closed: %s", self.channel.remote_address, reason)
+            logger.warning(
+                "%(peer)s: closed: %(reason)s",
+                {"peer": self.channel.remote_address, "reason": reason},
+            )
             self.channel.close(reason)
             self._scope.cancel()
 
@@ -469,7 +477,9 @@ def _encoded(answer: RemotingCommand, request: RemotingCommand, channel: Channel
 def _system_error(request: RemotingCommand, channel: Channel, error: Exception) -> RemotingCommand:
     if isinstance(error, FrameTooLargeError):
         return _too_large(request, channel, error)
-    logger.exception("%s: request %d failed", channel.remote_address, request.code)
+    logger.exception(
+        "%(peer)s: request %(code)d failed", {"peer": channel.remote_address, "code": request.code}
+    )
     return request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 
@@ -478,9 +488,9 @@ def _too_large(
 ) -> RemotingCommand:
     """The refusal that replaces an answer that the peer would not accept."""
     logger.warning(
-        "%s: request %d is refused, because its answer is too large: %s. Read the table in pages, "
-        "or reduce its entries",
-        channel.remote_address, request.code, error,
-    )  # fmt: skip
+        "%(peer)s: request %(code)d is refused, because its answer is too large: %(error)s. "
+        "Read the table in pages, or reduce its entries",
+        {"peer": channel.remote_address, "code": request.code, "error": error},
+    )
     remark = f"the answer to request {request.code} is too large: {error}; ask for less, in pages"
     return request.answer(ResponseCode.SYSTEM_ERROR, remark)

@@ -64,7 +64,7 @@ class _Line:
             return
         more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
         level = logging.WARNING if seconds >= WARNING_S else logging.INFO
-        logger.log(level, "%s%s", text, more)
+        logger.log(level, "%(text)s%(more)s", {"text": text, "more": more})
         self._next_s = now_s + LOG_INTERVAL_S
         self._left_out = 0
 

@@ -169,15 +169,25 @@ class MemoryShare:
         if holder not in self._is_refusing:
             self._is_refusing.add(holder)
             logger.warning(
-                "%s: a request of %d bytes is refused (further ones are not logged): the server "
-                "holds %d bytes of %s, the limit is %d; %s sets the sum of all shares",
-                holder.remote_address, size, self.used, self.name, self.limit, BUDGET_KEY,
-            )  # fmt: skip
+                "%(peer)s: a request of %(size)d bytes is refused (further ones are not "
+                "logged): the server holds %(used)d bytes of %(share)s, the limit is %(limit)d; "
+                "%(key)s sets the sum of all shares",
+                {
+                    "peer": holder.remote_address,
+                    "size": size,
+                    "used": self.used,
+                    "share": self.name,
+                    "limit": self.limit,
+                    "key": BUDGET_KEY,
+                },
+            )
 
     def _close(self, holder: Holder, why: str) -> None:
         reason = f"it holds {self._sizes[holder]} bytes of {self.name}, more than any other; {why}"
         if not holder.closed:
-            logger.warning("%s: closed: %s", holder.remote_address, reason)
+            logger.warning(
+                "%(peer)s: closed: %(reason)s", {"peer": holder.remote_address, "reason": reason}
+            )
         holder.close(reason)
 
 
@@ -242,10 +252,17 @@ class MemoryBudget:
             while self.half_frames.used > enough:
                 self.half_frames.close_largest("the process has no memory left")
             logger.error(
-                "%s: closed: the process has no memory for %s; all other connections held %d bytes "
-                "of %s; lower %s, or allow the process more memory", holder.remote_address, doing,
-                before, ", ".join(share.name for share in self.shares), BUDGET_KEY,
-            )  # fmt: skip
+                "%(peer)s: closed: the process has no memory for %(doing)s; all other "
+                "connections held %(before)d bytes of %(shares)s; lower %(key)s, or allow the "
+                "process more memory",
+                {
+                    "peer": holder.remote_address,
+                    "doing": doing,
+                    "before": before,
+                    "shares": ", ".join(share.name for share in self.shares),
+                    "key": BUDGET_KEY,
+                },
+            )
 
     def forget_closed(self, holder: Holder) -> None:
         """Release the memory of a closed connection.

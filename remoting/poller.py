@@ -119,7 +119,10 @@ class SocketPoller:
                 self._poll.unregister(descriptor)
             except (OSError, ValueError, KeyError) as error:
                 # Harmless: the kernel drops the socket when it is closed, right after this.
-                logger.debug("socket %d was not in the poll: %s", descriptor, error)
+                logger.debug(
+                    "socket %(descriptor)d was not in the poll: %(error)s",
+                    {"descriptor": descriptor, "error": error},
+                )
 
     async def run(self) -> None:
         """Serve the sockets until cancelled."""
@@ -166,20 +169,23 @@ class SocketPoller:
         try:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError as second:
-            logger.debug("socket %d is closed already: %s", descriptor, second)
+            logger.debug(
+                "socket %(descriptor)d is closed already: %(second)s",
+                {"descriptor": descriptor, "second": second},
+            )
 
     def _renew(self) -> None:
         """Register all sockets with a new poll; if there is none, the old one is tried again."""
         try:
             poll = _new_poll()
         except (OSError, MemoryError) as error:
-            logger.debug("no new poll: %s", error)
+            logger.debug("no new poll: %(error)s", {"error": error})
             return
         old, self._poll = self._poll, poll
         try:
             old.close()
         except OSError as error:
-            logger.debug("the old poll is closed already: %s", error)
+            logger.debug("the old poll is closed already: %(error)s", {"error": error})
         for descriptor in list(self._sockets):
             try:
                 poll.register(descriptor)

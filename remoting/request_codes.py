@@ -223,6 +223,28 @@ class RequestCode(IntEnum):
     REMOVE_MESSAGE_FILTER_CLASS = 30303
 
 
+UNSERVED_BY_APACHE: Final = frozenset(
+    {
+        RequestCode.QUERY_BROKER_OFFSET,
+        RequestCode.GET_TOPIC_CONFIG_LIST,
+        RequestCode.GET_TOPIC_NAME_LIST,
+        RequestCode.TRIGGER_DELETE_FILES,
+        RequestCode.GET_CLIENT_CONFIG,
+        RequestCode.SUSPEND_CONSUMER,
+        RequestCode.RESUME_CONSUMER,
+        RequestCode.RESET_CONSUMER_OFFSET_IN_CONSUMER,
+        RequestCode.RESET_CONSUMER_OFFSET_IN_BROKER,
+        RequestCode.ADJUST_CONSUMER_THREAD_POOL,
+        RequestCode.WHO_CONSUME_THE_MESSAGE,
+        RequestCode.ACK_LITE_MESSAGE,
+    }
+)
+"""Codes that have a name and nothing else: no server and no client of RocketMQ sends or serves
+them, and its servers answer them with code 3.
+
+Source: no class but RequestCode.java names them in broker, client, namesrv, controller, proxy and
+container of 5.5.0, nor in broker, client and namesrv of 4.9.7."""
+
 _CODES_BY_SHORT: Final = {code & 0xFFFF: code for code in RequestCode if code > 0x7FFF}
 
 

@@ -129,9 +129,10 @@ class RemotingServer:
         if len(self._connections) >= self._connections_max:
             peer = format_address(address)
             logger.warning(
-                "%s: the connection is refused, because %d are open, which is the limit",
-                peer, self._connections_max,
-            )  # fmt: skip
+                "%(peer)s: the connection is refused, because %(limit)d are open, which is the "
+                "limit",
+                {"peer": peer, "limit": self._connections_max},
+            )
             sock.close()
             return
         try:

@@ -54,16 +54,20 @@ async def in_steps(steps: Steps[T]) -> T:
 
 
 def answer_of(
-    steps: Steps[RemotingCommand] | Steps[RemotingCommand | Deferred],
+    steps: Steps[RemotingCommand]
+    | Steps[RemotingCommand | None]
+    | Steps[RemotingCommand | Deferred],
 ) -> Answer:
     """The answer to a request: immediate if there is one step, as for nearly all requests.
+
+    None: the last step wrote it.
 
     Raises: the errors of the first step.
     """
     try:
         next(steps)
     except StopIteration as end:
-        answer: RemotingCommand | Deferred = end.value
+        answer: RemotingCommand | Deferred | None = end.value
         return answer
 
     async def run() -> RemotingCommand | None:

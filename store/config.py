@@ -132,73 +132,75 @@ class MessageStoreConfig:
         on its device; Apache's acknowledges bytes that it has read.
     """
 
-    store_path_root_dir: str = str(Path.home() / "store")
-    store_path_commit_log: str = ""
+    store_path_root_dir: str = setting(str(Path.home() / "store"), guarded="is a path of files")
+    store_path_commit_log: str = setting("", guarded="is a path of files")
     mapped_file_size_commit_log: int = 1024 * 1024 * 1024
     preallocate_commit_log: bool = True
     mapped_file_size_consume_queue: int = 300_000 * 20
     enable_consume_queue_ext: bool = False
     mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024
     mapper_file_size_batch_consume_queue: int = 300_000 * 46
-    flush_interval_commit_log: int = 500
-    flush_interval_consume_queue: int = 1000
-    flush_consume_queue_thorough_interval: int = 60_000
+    flush_interval_commit_log: int = setting(500, live=True)
+    flush_interval_consume_queue: int = setting(1000, live=True)
+    flush_consume_queue_thorough_interval: int = setting(60_000, live=True)
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     sync_flush_timeout: int = 5_000
-    max_message_size: int = 4 * 1024 * 1024
-    max_filter_message_size: int = 16_000
+    max_message_size: int = setting(4 * 1024 * 1024, live=True)
+    max_filter_message_size: int = setting(16_000, live=True)
     warm_maped_file_enable: bool = False
     zero_ahead_size: int = 1024 * 1024
     check_crc_on_recover: bool = True
     enabled_append_prop_crc: bool = False
-    verify_old_records: bool = True
+    verify_old_records: bool = setting(True, live=True)
     max_transfer_bytes_on_message_in_memory: int = 256 * 1024
     max_transfer_count_on_message_in_memory: int = 32
-    max_transfer_bytes_on_message_in_disk: int = 64 * 1024
-    max_transfer_count_on_message_in_disk: int = 8
+    max_transfer_bytes_on_message_in_disk: int = setting(64 * 1024, live=True)
+    max_transfer_count_on_message_in_disk: int = setting(8, live=True)
     access_message_in_memory_max_ratio: int = 40
     message_index_enable: bool = True
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
-    max_msgs_num_batch: int = 64
+    max_msgs_num_batch: int = setting(64, live=True)
     offset_check_in_slave: bool = False
-    delete_when: str = "04"
-    file_reserved_time: int = setting(72, minimum=0)
-    disk_max_used_space_ratio: int = setting(75, minimum=1, maximum=100)
-    disk_space_clean_forcibly_ratio: int = setting(85, minimum=1, maximum=100)
-    disk_space_warning_level_ratio: int = setting(90, minimum=1, maximum=100)
-    clean_file_forcibly_enable: bool = True
-    disk_free_bytes_enough: int = setting(4 * 1024 * 1024 * 1024, minimum=0)
-    store_bytes_max: int = setting(0, minimum=0)
-    clean_resource_interval: int = setting(10_000, minimum=100)
-    delete_commit_log_files_interval: int = setting(100, minimum=0)
-    delete_consume_queue_files_interval: int = setting(100, minimum=0)
-    delete_file_batch_max: int = setting(10, minimum=1)
+    delete_when: str = setting("04", live=True)
+    file_reserved_time: int = setting(72, minimum=0, live=True)
+    disk_max_used_space_ratio: int = setting(75, minimum=1, maximum=100, live=True)
+    disk_space_clean_forcibly_ratio: int = setting(85, minimum=1, maximum=100, live=True)
+    disk_space_warning_level_ratio: int = setting(90, minimum=1, maximum=100, live=True)
+    clean_file_forcibly_enable: bool = setting(True, live=True)
+    disk_free_bytes_enough: int = setting(4 * 1024 * 1024 * 1024, minimum=0, live=True)
+    store_bytes_max: int = setting(0, minimum=0, live=True)
+    clean_resource_interval: int = setting(10_000, minimum=100, live=True)
+    delete_commit_log_files_interval: int = setting(100, minimum=0, live=True)
+    delete_consume_queue_files_interval: int = setting(100, minimum=0, live=True)
+    delete_file_batch_max: int = setting(10, minimum=1, live=True)
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
     ha_listen_port: int = setting(0, minimum=0, maximum=65_535)
-    ha_listen_address: str = "127.0.0.1"
-    ha_allowed_slaves: str = ""
-    ha_tls_enable: bool = False
-    ha_tls_cert_path: str = ""
-    ha_tls_key_path: str = ""
-    ha_tls_trust_cert_path: str = ""
+    ha_listen_address: str = setting("127.0.0.1", guarded="decides who can copy the log")
+    ha_allowed_slaves: str = setting("", guarded="decides who may copy the log")
+    ha_tls_enable: bool = setting(False, guarded="protects the copies of the log")
+    ha_tls_cert_path: str = setting("", guarded="is a path of files")
+    ha_tls_key_path: str = setting("", guarded="is a path of files")
+    ha_tls_trust_cert_path: str = setting("", guarded="is a path of files")
     ha_master_address: str = ""
     ha_send_heartbeat_interval: int = setting(5_000, minimum=1)
     ha_housekeeping_interval: int = setting(20_000, minimum=1)
-    ha_transfer_batch_size: int = setting(32 * 1024, minimum=1, maximum=HA_BATCH_SIZE_MAX)
-    ha_max_gap_not_in_sync: int = setting(256 * 1024 * 1024, minimum=0)
+    ha_transfer_batch_size: int = setting(
+        32 * 1024, minimum=1, maximum=HA_BATCH_SIZE_MAX, live=True
+    )
+    ha_max_gap_not_in_sync: int = setting(256 * 1024 * 1024, minimum=0, live=True)
     ha_flow_control_enable: bool = False
     max_ha_transfer_byte_in_second: int = setting(100 * 1024 * 1024, minimum=1)
     ha_log_check_enable: bool = True
     slave_timeout: int = setting(3_000, minimum=0)
     in_sync_replicas: int = setting(1, minimum=1)
-    sync_from_last_file: bool = False
+    sync_from_last_file: bool = setting(False, live=True)
     slave_ack_after_flush: bool = True
-    flush_delay_offset_interval: int = setting(10_000, minimum=1)
+    flush_delay_offset_interval: int = setting(10_000, minimum=1, live=True)
     timer_wheel_enable: bool = True
     timer_precision_ms: int = setting(1_000, minimum=1)
-    timer_max_delay_sec: int = setting(3 * 24 * 3600, minimum=1)
-    timer_flush_interval_ms: int = setting(1_000, minimum=1)
+    timer_max_delay_sec: int = setting(3 * 24 * 3600, minimum=1, live=True)
+    timer_flush_interval_ms: int = setting(1_000, minimum=1, live=True)
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
     @property

@@ -30,6 +30,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..native import Extension, extension
+from ..remoting.steps import at_once
 from .checkpoint_writer import CheckpointWriter
 from .clock import Clock, SystemClock
 from .config import BrokerRole, MessageStoreConfig
@@ -497,11 +498,19 @@ class MessageStore:
         return self.reader.record_at(physical_offset, self.dispatched_offset)
 
     def query_by_key(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        by_tags: bool = False,
     ) -> QueryResult:
-        """Messages with a key or unique key, oldest first; see `MessageReader.query_by_key`."""
-        return self.reader.query_by_key(
-            topic, key, count_max, begin_ms, end_ms, self.dispatched_offset
+        """Messages with a key or tags, oldest first; `MessageReader.query_by_key` at once."""
+        end = self.dispatched_offset
+        return at_once(
+            self.reader.query_by_key(topic, key, count_max, begin_ms, end_ms, end, by_tags=by_tags)
         )
 
     def topics(self) -> dict[str, list[int]]:

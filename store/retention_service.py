@@ -59,6 +59,7 @@ class Retention:
         self._disk = store.disk
         self._config = config
         self._guard: ClockGuard | None = None
+        self._guard_hours = -1
         self._newest_ms: dict[int, int] = {}
         self._followed = -1  # the log's minimum offset that queues and index have followed
         self._must_sync = False
@@ -136,10 +137,11 @@ class Retention:
     async def _choose(self, space: SpaceDecision, in_thread: InThread) -> list[Deletion]:
         clock, config = self._store.clock, self._config
         now_ms = clock.wall_ms()
-        if self._guard is None:
+        if self._guard is None or self._guard_hours != config.file_reserved_time:
             store = self._store
             known_ms = store.opened.newest_ms if store.opened.end else now_ms
-            self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
+            self._guard_hours = config.file_reserved_time
+            self._guard = ClockGuard(known_ms, self._guard_hours * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
         by_hand = self._store.activity.cleaning.take_pass()
@@ -193,8 +195,9 @@ class Retention:
             if errno_of(error) not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             logger.warning(
-                "the log's new start is recorded after a file is deleted, which makes the room: %s",
-                error,
+                "the log's new start is recorded after a file is deleted, which makes the room: "
+                "%(error)s",
+                {"error": error},
             )
         path = log.detach(base)
         try:
@@ -204,14 +207,17 @@ class Retention:
             raise
         self._newest_ms.pop(base, None)
         logger.warning(
-            "%s is deleted, physical offsets %d to %d, newest message of %s: %s",
-            path,
-            base,
-            base + log.file_size - 1,
-            self._store.clock.local_time_name(deletion.newest_ms)
-            if deletion.newest_ms >= 0
-            else "an unknown time",
-            deletion.reason,
+            "%(path)s is deleted, physical offsets %(first_offset)d to %(last_offset)d, newest "
+            "message of %(newest)s: %(reason)s",
+            {
+                "path": path,
+                "first_offset": base,
+                "last_offset": base + log.file_size - 1,
+                "newest": self._store.clock.local_time_name(deletion.newest_ms)
+                if deletion.newest_ms >= 0
+                else "an unknown time",
+                "reason": deletion.reason,
+            },
         )
         self._must_sync = True
         await in_thread(partial(self._disk.sync_folder, log.folder))
@@ -240,10 +246,13 @@ class Retention:
                     await in_thread(partial(self._disk.sync_folder, folder))
         for file in store.index.delete_expired(min_offset):
             logger.info(
-                "%s is deleted: its last message was at %d, the log begins at %d",
-                file.path,
-                file.end_physical_offset,
-                min_offset,
+                "%(path)s is deleted: its last message was at %(end_physical_offset)d, the log "
+                "begins at %(min_offset)d",
+                {
+                    "path": file.path,
+                    "end_physical_offset": file.end_physical_offset,
+                    "min_offset": min_offset,
+                },
             )
         self._followed = min_offset
 
@@ -269,4 +278,4 @@ class Retention:
         """Log a warning unless the last one was of the same kind."""
         if kind != self._logged:
             self._logged = kind
-            logger.warning("%s", text)
+            logger.warning("%(text)s", {"text": text})

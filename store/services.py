@@ -50,7 +50,7 @@ async def run_services(store: MessageStore, *, task_status: trio.TaskStatus[None
 
         async def flush() -> None:
             await store.flusher.run(
-                interval_s=config.flush_interval_commit_log / 1000,
+                interval_s=lambda: config.flush_interval_commit_log / 1000,
                 group_commit=store.writer.sync_flush,
                 threaded=store.disk.threaded,
             )
@@ -75,11 +75,11 @@ async def _in_thread(store: MessageStore, function: Callable[..., Any], *args: A
 
 async def _queue_files(store: MessageStore) -> None:
     """Write queues with many units to their files; expire callbacks that wait for an fsync."""
-    interval_s = min(store.config.flush_interval_consume_queue / 1000, QUEUE_WRITE_INTERVAL_S)
     failing = False
     seen, idle_rounds = -1, 0
     while True:
-        await trio.sleep(interval_s)
+        interval_ms = store.config.flush_interval_consume_queue
+        await trio.sleep(min(interval_ms / 1000, QUEUE_WRITE_INTERVAL_S))
         end = store.flusher.committed_offset
         idle_rounds = idle_rounds + 1 if end == seen and not store.flusher.is_waited_for else 0
         seen = end
@@ -93,7 +93,10 @@ async def _queue_files(store: MessageStore) -> None:
         except StoreIOError as error:
             # Nothing is lost: the units stay in memory, and can be rebuilt from the log.
             if not failing:
-                logger.error("queue units cannot be written, they are kept in memory: %s", error)
+                logger.error(
+                    "queue units cannot be written, they are kept in memory: %(error)s",
+                    {"error": error},
+                )
             failing = True
 
 
@@ -109,8 +112,8 @@ async def _write_queues(store: MessageStore, count_min: int) -> None:
 
 async def _checkpoint(store: MessageStore) -> None:
     """Sync log and queue files, then record the synced offset in the checkpoint."""
-    thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
     while True:
+        thorough_s = store.config.flush_consume_queue_thorough_interval / 1000
         await trio.sleep(min(CHECKPOINT_INTERVAL_S, thorough_s))
         await checkpoint_now(store)
 
@@ -146,7 +149,10 @@ async def checkpoint_now(store: MessageStore) -> None:
             await _in_thread(store, index.file.sync_entries)
         await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
     except StoreIOError as error:
-        logger.error("no checkpoint could be written, recovery would take longer: %s", error)
+        logger.error(
+            "no checkpoint could be written, recovery would take longer: %(error)s",
+            {"error": error},
+        )
 
 
 async def _prepare_files(store: MessageStore) -> None:
@@ -164,7 +170,7 @@ async def _prepare_files(store: MessageStore) -> None:
                 if store.config.warm_maped_file_enable:
                     await _in_thread(store, log.warm, base)
             except StoreIOError as error:
-                logger.error("the next commit log file cannot be made: %s", error)
+                logger.error("the next commit log file cannot be made: %(error)s", {"error": error})
                 await trio.sleep(PREPARE_RETRY_S)
                 continue
         await trio.sleep(PREPARE_INTERVAL_S)
@@ -200,6 +206,9 @@ async def _retention(store: MessageStore) -> None:
             failing = ""
         except StoreIOError as error:
             if str(error) != failing:
-                logger.error("retention failed and is tried again at its next pass: %s", error)
+                logger.error(
+                    "retention failed and is tried again at its next pass: %(error)s",
+                    {"error": error},
+                )
             failing = str(error)
         await store.activity.cleaning.wait(store.config.clean_resource_interval / 1000)

@@ -94,7 +94,10 @@ async def _figures_of(group: str, client: ClientChannelInfo) -> dict[Client, dic
             return {}
         tree = fastjson.loads(answer.body)
     except (RemotingError, ValueError) as error:
-        logger.debug("%s of group %s has no figures: %s", client, group, error)
+        logger.debug(
+            "%(client)s of group %(group)s has no figures: %(error)s",
+            {"client": client, "group": group, "error": error},
+        )
         return {}
     table = tree.get("statusTable") if isinstance(tree, Mapping) else None
     if not isinstance(table, Mapping):

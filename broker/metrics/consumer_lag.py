@@ -115,5 +115,8 @@ def _store_time(store: MessageStore, topic: str, queue_id: int, queue_offset: in
             topic, queue_id, max(queue_offset, store.min_offset(topic, queue_id))
         )
     except StoreError as error:
-        logger.debug("%s queue %d offset %d: %s", topic, queue_id, queue_offset, error)
+        logger.debug(
+            "%(topic)s queue %(queue_id)d offset %(queue_offset)d: %(error)s",
+            {"topic": topic, "queue_id": queue_id, "queue_offset": queue_offset, "error": error},
+        )
         return 0

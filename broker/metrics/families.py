@@ -6,13 +6,14 @@ Pure. A collection is a `Samples`; what sends it to a monitoring system is in ot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from ...common.histogram import Histogram
 
 TOTAL: Final = "_total"
+MILLISECONDS: Final = "_milliseconds"
 
 
 class Kind(Enum):
@@ -63,6 +64,8 @@ class HistogramValue(NamedTuple):
 
 Value = float | HistogramValue
 LabelValues = tuple[str, ...]
+Families = Mapping[Metric, Mapping[LabelValues, Value]]
+"""Values by metric and by the values of its labels."""
 
 
 class Samples:
@@ -81,7 +84,7 @@ class Samples:
         self._families: dict[Metric, dict[LabelValues, Value]] = {}
 
     @property
-    def families(self) -> Mapping[Metric, Mapping[LabelValues, Value]]:
+    def families(self) -> Families:
         """The values by metric and by the values of its labels."""
         return self._families
 
@@ -101,3 +104,60 @@ class Samples:
             self.left_out[metric.name] = self.left_out.get(metric.name, 0) + 1
             return
         family[labels] = HistogramValue.of(value) if isinstance(value, Histogram) else value
+
+
+def in_base_units(families: Families) -> Families:
+    """The metrics that have the names and units which Prometheus recommends.
+
+    RocketMQ's milliseconds become seconds. The names of rocketmq-exporter, which have no such
+    forms, are left out.
+    """
+    return {
+        _in_seconds(metric): {labels: _thousandth(value) for labels, value in values.items()}
+        if metric.name.endswith(MILLISECONDS)
+        else values
+        for metric, values in families.items()
+        if metric.has_common
+    }
+
+
+def _in_seconds(metric: Metric) -> Metric:
+    if not metric.name.endswith(MILLISECONDS):
+        return metric
+    return replace(metric, name=metric.name.removesuffix(MILLISECONDS) + "_seconds")
+
+
+def _thousandth(value: Value) -> Value:
+    if isinstance(value, HistogramValue):
+        bounds = tuple(bound / 1000 for bound in value.bounds)
+        return HistogramValue(bounds, value.counts, value.total / 1000)
+    return value / 1000
+
+
+def gained(families: Families, before: Families) -> Families:
+    """What counters and histograms have gained since an earlier collection; gauges as they are.
+
+    One that is smaller than before has begun anew, so all of it was gained.
+    """
+    return {
+        metric: values
+        if metric.kind is Kind.GAUGE
+        else {
+            labels: _difference(value, before.get(metric, {}).get(labels))
+            for labels, value in values.items()
+        }
+        for metric, values in families.items()
+    }
+
+
+def _difference(value: Value, before: Value | None) -> Value:
+    if isinstance(value, HistogramValue):
+        if not isinstance(before, HistogramValue) or before.bounds != value.bounds:
+            return value
+        counts = tuple(now - then for now, then in zip(value.counts, before.counts, strict=True))
+        if min(counts) < 0:
+            return value
+        return HistogramValue(value.bounds, counts, value.total - before.total)
+    if before is None or isinstance(before, HistogramValue) or value < before:
+        return value
+    return value - before

@@ -1,4 +1,5 @@
-"""MetricsService: collects a broker's metrics when they are read, and answers for its health.
+"""MetricsService: collects a broker's metrics when they are read or pushed, and answers for its
+health.
 
 Between two readings nothing is collected: the broker only counts.
 """
@@ -8,8 +9,9 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
+from urllib.parse import parse_qs
 
 import trio
 
@@ -18,15 +20,22 @@ from ...remoting.server import RemotingServer
 from ...remoting.steps import Steps, in_steps
 from ...store.errors import StoreError
 from ..assembly import BrokerParts
+from ..config import MetricsExporterType
 from . import exporter_metrics, health, rocketmq_metrics, trocket_metrics
 from .client_figures import ClientFigures
 from .exposition import CONTENT_TYPE, expose
-from .families import Samples
+from .families import Families, Samples, in_base_units
 from .http_server import Answer, HttpServer
+from .push import Log, MetricsPush, Sink
 
 logger = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
+
+UNITS: Final = "units"
+BASE: Final = "base"
+ROCKETMQ: Final = "rocketmq"
+"""The parameter of `/metrics`, and its values: Prometheus's base units, or RocketMQ's names."""
 
 PATHS: Final = ("/metrics", "/health/live", "/health/ready")
 
@@ -72,20 +81,46 @@ class MetricsService:
 
     async def run(self, listener: socket.socket) -> None:
         """Answer on a listening socket until cancelled; the socket stays open."""
+        await self._run(HttpServer(self.answer).serve, listener)
+
+    async def push(self) -> None:
+        """Push metrics to where `metrics_exporter_type`, OTLP_GRPC or LOG, says, until cancelled.
+
+        Raises: ModuleNotFoundError: a package of the extra `otlp` is missing.
+        """
+        config = self._parts.config
+        sink: Sink
+        if config.metrics_exporter_type is MetricsExporterType.LOG:
+            sink = Log(config)
+            interval_ms = config.metric_logging_exporter_interval_in_mills
+        else:
+            from .otlp import Collector  # gRPC takes 100 ms
+
+            sink = Collector(config)
+            interval_ms = config.metric_grpc_exporter_interval_in_mills
+
+        async def collect() -> Samples:
+            self.clients.want()
+            return await self.collect()
+
+        push = MetricsPush(collect, sink, interval_ms / 1000, is_delta=config.metrics_in_delta)
+        await self._run(push.run)
+
+    async def _run(self, serve: Callable[..., Awaitable[None]], *args: object) -> None:
         self.is_serving = True
         try:
             async with trio.open_nursery() as nursery:
                 if self._parts.config.metrics_of_exporter:
                     nursery.start_soon(self.clients.run)
-                await HttpServer(self.answer).serve(listener)
+                await serve(*args)
         finally:
             self.is_serving = False
 
     async def answer(self, path: str) -> Answer:
-        """The answer to GET of a path."""
-        path = path.partition("?")[0]
+        """The answer to GET of a path with its query."""
+        path, _, query = path.partition("?")
         if path == "/metrics":
-            return await self._metrics()
+            return await self._metrics(query)
         if path == "/health/live":
             return health.LIVE
         if path == "/health/ready":
@@ -93,14 +128,22 @@ class MetricsService:
             return health.answer_of(missing)
         return Answer(404, _TEXT, f"there are {', '.join(PATHS)}\n".encode())
 
-    async def _metrics(self) -> Answer:
+    async def _metrics(self, query: str) -> Answer:
+        units = parse_qs(query, keep_blank_values=True).get(UNITS, [ROCKETMQ])
+        if not {BASE, ROCKETMQ}.issuperset(units):
+            text = f"{UNITS} is {ROCKETMQ}, the default, or {BASE}\n"
+            return Answer(400, _TEXT, text.encode())
         self.clients.want()
         try:
             samples = await self.collect()
         except StoreError as error:
-            logger.warning("metrics could not be collected: %s. The next reader tries again", error)
+            logger.warning(
+                "metrics could not be collected: %(error)s. The next reader tries again",
+                {"error": error},
+            )
             return Answer(503, _TEXT, f"metrics could not be collected: {error}\n".encode())
-        body = await trio.to_thread.run_sync(expose, samples, self._common)
+        shown = in_base_units if BASE in units else _as_they_are
+        body = await trio.to_thread.run_sync(lambda: expose(shown(samples.families), self._common))
         return Answer(200, CONTENT_TYPE, body)
 
     async def collect(self) -> Samples:
@@ -124,3 +167,7 @@ class MetricsService:
             yield from exporter_metrics.collect(parts, self.clients, samples)
         is_ready = not health.missing(parts, is_serving=self.is_serving)
         trocket_metrics.collect(parts, self._server(), samples, is_ready=is_ready)
+
+
+def _as_they_are(families: Families) -> Families:
+    return families

@@ -35,7 +35,13 @@ class AddedProperties:
     """
 
     def __init__(self, config: BrokerConfig, unique_ids: UniqueIdGenerator) -> None:
+        self._config = config
         self._unique_ids = unique_ids
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Encode the values of regionId and traceOn as they are now."""
+        config = self._config
         self.of_answers = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.trace_on else "false",

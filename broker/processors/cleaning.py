@@ -42,12 +42,12 @@ class CleaningProcessor:
         }
 
     def _clean_queues(self, request: RemotingCommand, channel: Channel) -> Answer:
-        logger.info("%s has a retention pass begin now", channel.remote_address)
+        logger.info("%(peer)s has a retention pass begin now", {"peer": channel.remote_address})
         self._store.activity.cleaning.begin_pass()
         return request.answer()
 
     def _delete_log_files(self, request: RemotingCommand, channel: Channel) -> Answer:
-        logger.info("%s has expired log files deleted now", channel.remote_address)
+        logger.info("%(peer)s has expired log files deleted now", {"peer": channel.remote_address})
         self._store.activity.cleaning.delete_log_files()
         return request.answer()
 
@@ -67,7 +67,10 @@ class CleaningProcessor:
             if name not in known and not self._topics.is_system_topic(name)
         )
         if names:
-            logger.info("%s deletes the queues of unused topics: %s", channel.remote_address, names)
+            logger.info(
+                "%(peer)s deletes the queues of unused topics: %(names)s",
+                {"peer": channel.remote_address, "names": names},
+            )
             try:
                 self._store.delete_topics(names)
             except StoreIOError as error:

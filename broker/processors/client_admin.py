@@ -1,8 +1,10 @@
 """Administration of clients: GET_CONSUMER_CONNECTION_LIST 203, GET_PRODUCER_CONNECTION_LIST 204,
 QUERY_TOPIC_CONSUME_BY_WHO 300; requests forwarded to a client: GET_CONSUMER_RUNNING_INFO 307,
-CONSUME_MESSAGE_DIRECTLY 309; resets of their offsets: INVOKE_BROKER_TO_RESET_OFFSET 222.
+CONSUME_MESSAGE_DIRECTLY 309; their offsets: INVOKE_BROKER_TO_GET_CONSUMER_STATUS 223, and resets
+of them: INVOKE_BROKER_TO_RESET_OFFSET 222.
 
-Java counterpart: AdminBrokerProcessor, Broker2Client.resetOffset of 5.3.3.
+Java counterpart: AdminBrokerProcessor, Broker2Client.resetOffset of 5.3.3, getConsumeStatus of
+5.5.0.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+import trio
+
 from ...remoting import fastjson
 from ...remoting.bodies import (
     Connection,
     ConsumerConnection,
+    GetConsumerStatusBody,
     GroupList,
     MessageQueue,
     ProducerConnection,
@@ -31,6 +36,7 @@ from ...remoting.errors import (
 from ...remoting.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
     GetProducerConnectionListRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     ResetOffsetRequestHeader,
@@ -40,6 +46,7 @@ from ...remoting.headers import (
 )
 from ...remoting.language_codes import LanguageCode
 from ...remoting.message_id import decode_offset_id
+from ...remoting.mq_version import V3_0_7_SNAPSHOT, version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
@@ -58,6 +65,10 @@ logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S: Final = 10.0
 """How long a client has to answer a forwarded request. Source: Broker2Client.callClient."""
+
+STATUS_TIMEOUT_S: Final = 5.0
+"""How long the clients of a group have to tell their offsets. Source:
+Broker2Client.getConsumeStatus, which asks one client after the other."""
 
 
 class ClientAdminProcessor:
@@ -97,6 +108,7 @@ class ClientAdminProcessor:
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._forward,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._reset_offset,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self._consumer_status,
         }
 
     def _consumer_connections(self, request: RemotingCommand, _: Channel) -> Answer:
@@ -187,10 +199,67 @@ class ClientAdminProcessor:
 
     # ---- offsets -------------------------------------------------------------------------
 
+    def _consumer_status(self, request: RemotingCommand, channel: Channel) -> Deferred:
+        """Ask the clients of a group for their offsets in a topic.
+
+        The answer leaves out clients that do not answer in time, or refuse. It is empty if no
+        client has the id of the request.
+        """
+        header = decode(GetConsumerStatusRequestHeader, request.ext_fields)
+        group, wanted = header.group, (header.client_addr or "").strip()
+        logger.info(
+            "%(peer)s asks for the offsets of %(request)s",
+            {"peer": channel.remote_address, "request": header},
+        )
+        info = self._consumers.get_consumer_group_info(group)
+        clients = [] if info is None else list(info.channel_info_table.values())
+        if not clients:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"No Any Consumer online in the consumer group: [{group}]",
+            )
+        asked = [client for client in clients if not wanted or client.client_id == wanted]
+        for client in asked:
+            if client.version < V3_0_7_SNAPSHOT:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR,
+                    "the client does not support this feature. "
+                    f"version={version_name(client.version)}",
+                )
+        fields = encode_header(GetConsumerStatusRequestHeader(topic=header.topic, group=group))
+        body = GetConsumerStatusBody()
+
+        async def ask(client: ClientChannelInfo) -> None:
+            code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+            try:
+                found = await client.channel.call(
+                    RemotingCommand(code, dict(fields)), STATUS_TIMEOUT_S
+                )
+                if found.code == ResponseCode.SUCCESS and found.body:
+                    table = GetConsumerStatusBody.from_request(found.body).message_queue_table
+                    body.consumer_table[client.client_id] = table
+            except RemotingError as error:
+                logger.warning(
+                    "the offsets of client %(client_id)s of group %(group)s are left out, it "
+                    "did not tell them: %(error)s",
+                    {"client_id": client.client_id, "group": group, "error": error},
+                )
+
+        async def call() -> RemotingCommand:
+            async with trio.open_nursery() as nursery:
+                for client in asked:
+                    nursery.start_soon(ask, client)
+            return request.answer(remark=NOT_SET, body=body.to_body())
+
+        return Deferred(call)
+
     def _reset_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
         """Set a group's offsets here, or have its clients do it and commit them."""
         header = decode(ResetQueueOffsetRequestHeader, request.ext_fields)
-        logger.info("%s resets the offsets of %s", channel.remote_address, header)
+        logger.info(
+            "%(peer)s resets the offsets of %(request)s",
+            {"peer": channel.remote_address, "request": header},
+        )
         if self._config.use_server_side_reset_offset:
             return self._reset_here(request, header)
         return self._reset_by_clients(request, header)

@@ -179,7 +179,10 @@ class ClientManageProcessor:
             return False
         group_config = self._groups.find(group)
         if group_config is None:
-            logger.warning("%s: group %r does not exist and is not created", client, group)
+            logger.warning(
+                "%(client)s: group %(group)r does not exist and is not created",
+                {"client": client, "group": group},
+            )
             return False
         topic = retry_topic(group)
         if refuse_topic(topic) is None:
@@ -251,9 +254,15 @@ class ClientManageProcessor:
         found = compile_filter(subscription.expression_type, subscription.sub_string)
         if isinstance(found, str):
             logger.warning(
-                "client %s of group %s cannot start, its expression for topic %s is wrong: %s",
-                body.client_id, body.group, subscription.topic, found,
-            )  # fmt: skip
+                "client %(client_id)s of group %(group)s cannot start, its expression for topic "
+                "%(topic)s is wrong: %(reason)s",
+                {
+                    "client_id": body.client_id,
+                    "group": body.group,
+                    "topic": subscription.topic,
+                    "reason": found,
+                },
+            )
             raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, found)
         return request.answer()
 
@@ -298,8 +307,9 @@ def _bound_groups(data: HeartbeatData, channel: Channel) -> None:
     count = max(len(data.consumer_data_set), len(data.producer_data_set))
     if count > GROUPS_PER_CHANNEL_MAX:
         logger.warning(
-            "%s sent a heartbeat with %d groups, only the first %d are registered",
-            channel.remote_address, count, GROUPS_PER_CHANNEL_MAX,
-        )  # fmt: skip
+            "%(peer)s sent a heartbeat with %(groups)d groups, only the first %(limit)d are "
+            "registered",
+            {"peer": channel.remote_address, "groups": count, "limit": GROUPS_PER_CHANNEL_MAX},
+        )
         del data.consumer_data_set[GROUPS_PER_CHANNEL_MAX:]
         del data.producer_data_set[GROUPS_PER_CHANNEL_MAX:]

@@ -88,7 +88,10 @@ class EndTransactionProcessor:
         kind = header.commit_or_rollback
         if kind not in (TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE):
             if kind != TRANSACTION_NOT_TYPE or header.from_transaction_check:
-                logger.warning("%s: transaction %s: state %d", channel, header.msg_id, kind)
+                logger.warning(
+                    "%(peer)s: transaction %(msg_id)s: state %(outcome)d",
+                    {"peer": channel, "msg_id": header.msg_id, "outcome": kind},
+                )
             return
         half = self._half_message(header.commit_log_offset)
         self._check(half, header)

@@ -1,11 +1,11 @@
 """Administration of consumer groups: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), its list form
 (225), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), DELETE_SUBSCRIPTIONGROUP (207),
-GET_SUBSCRIPTIONGROUP_CONFIG (352).
+GET_SUBSCRIPTIONGROUP_CONFIG (352), UPDATE_AND_GET_GROUP_FORBIDDEN (353).
 
 Groups are not registered with name servers; only their retry topics are, when they first connect.
 
-Java counterpart: AdminBrokerProcessor.updateAndCreateSubscriptionGroup and the like of 5.3.3 and
-5.5. Pure.
+Java counterpart: AdminBrokerProcessor.updateAndCreateSubscriptionGroup, updateAndGetGroupForbidden
+and the like of 5.3.3 and 5.5. Pure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...common.histogram import Histogram
 from ...remoting import fastjson
 from ...remoting.bodies import (
     DataVersion,
+    GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
@@ -32,6 +33,7 @@ from ...remoting.headers import (
     DeleteSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
     decode,
 )
 from ...remoting.request_codes import RequestCode
@@ -42,6 +44,7 @@ from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..subscription_group_manager import SubscriptionGroupManager
 from .request import read_body, until_saved
+from .slave import NO_CHANGE
 from .topic_admin import PAGE_BODY_SIZE_MAX, check_list, first_of_page, page_size
 
 logger = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ class GroupAdminProcessor:
       groups, offsets: the broker's tables.
       on_deleted: called with the name of a deleted group.
       times_ms: counts how long it takes to save a change, milliseconds.
+      is_slave: the groups are copies of the master's.
     """
 
     def __init__(
@@ -63,7 +67,9 @@ class GroupAdminProcessor:
         offsets: ConsumerOffsetManager,
         on_deleted: Callable[[str], None],
         times_ms: Histogram,
+        is_slave: bool = False,
     ) -> None:
+        self._is_slave = is_slave
         self._on_deleted = on_deleted
         self._times_ms = times_ms
         self._groups = groups
@@ -74,24 +80,28 @@ class GroupAdminProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._one,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self._forbidden,
         }
 
-    def _saved(self, request: RemotingCommand) -> Deferred:
+    def _saved(self, answer: RemotingCommand) -> Deferred:
         """The answer once the groups are saved."""
 
         async def run() -> RemotingCommand:
             began_s = trio.current_time()
             await until_saved(self._groups.file)
             self._times_ms.add((trio.current_time() - began_s) * 1000)
-            return request.answer()
+            return answer
 
         return Deferred(run)
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         group = read_body(request, SubscriptionGroupConfig.from_request)
-        logger.info("%s creates or changes group %r", channel.remote_address, group.group_name)
+        logger.info(
+            "%(peer)s creates or changes group %(group)r",
+            {"peer": channel.remote_address, "group": group.group_name},
+        )
         self._groups.update([group])
-        return self._saved(request)
+        return self._saved(request.answer())
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         groups = read_body(
@@ -99,9 +109,12 @@ class GroupAdminProcessor:
             SubscriptionGroupList.from_request,
             lambda body: check_list(body.group_config_list),
         ).group_config_list
-        logger.info("%s creates or changes %d groups", channel.remote_address, len(groups))
+        logger.info(
+            "%(peer)s creates or changes %(groups)d groups",
+            {"peer": channel.remote_address, "groups": len(groups)},
+        )
         self._groups.update(groups)
-        return self._saved(request)
+        return self._saved(request.answer())
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetAllSubscriptionGroupRequestHeader, request.ext_fields)
@@ -138,14 +151,17 @@ class GroupAdminProcessor:
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
-        logger.info("%s deletes group %r", channel.remote_address, header.group_name)
+        logger.info(
+            "%(peer)s deletes group %(group)r",
+            {"peer": channel.remote_address, "group": header.group_name},
+        )
         if not may_commit_offset(header.group_name):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(header.group_name))
         if header.clean_offset or header.remove_offset:
             self._offsets.remove_offset(header.group_name)
         self._groups.delete(header.group_name)
         self._on_deleted(header.group_name)
-        return self._saved(request)
+        return self._saved(request.answer())
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
         name = decode(GetSubscriptionGroupConfigRequestHeader, request.ext_fields).group
@@ -156,3 +172,25 @@ class GroupAdminProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker"
             )
         return request.answer(body=group.to_body())
+
+    def _forbidden(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Say whether a group may read a topic, after a change if one is asked for."""
+        header = decode(UpdateGroupForbiddenRequestHeader, request.ext_fields)
+        group, topic, readable = header.group, header.topic, header.readable
+        if readable is not None:
+            if self._is_slave:
+                raise RequestRefused(*NO_CHANGE)
+            logger.info(
+                "%(peer)s sets whether group %(group)r may read topic %(topic)r: %(readable)s",
+                {
+                    "peer": channel.remote_address,
+                    "group": group,
+                    "topic": topic,
+                    "readable": readable,
+                },
+            )
+            self._groups.set_readable(group, topic, readable=readable)
+        may_read = self._groups.may_read(group, topic)
+        body = GroupForbidden(topic=topic, group=group, readable=may_read).to_body()
+        answer = request.answer(remark="", body=body)
+        return answer if readable is None else self._saved(answer)

@@ -14,6 +14,7 @@ import logging
 
 from ...common.java_integers import INT64_MAX
 from ...common.topic_names import SYSTEM_TOPICS, TIMER_TOPIC
+from ...remoting import fastjson
 from ...remoting.bodies import (
     ProducerInfo,
     ProducerTableInfo,
@@ -34,6 +35,7 @@ from ...remoting.headers import (
 from ...remoting.language_codes import LanguageCode
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import STEP_ITEMS, Steps, answer_of, in_parts, with_member
 from ...store.message_store import MessageStore
 from ..admission import may_commit_offset, own_offsets
 from ..client_channel_info import ClientChannelInfo
@@ -86,6 +88,9 @@ class GroupLookUpProcessor:
         return request.answer(body=TopicList(topic_list=names).to_body())
 
     def _all_producers(self, request: RemotingCommand, _: Channel) -> Answer:
+        return answer_of(self._answer_all_producers(request))
+
+    def _answer_all_producers(self, request: RemotingCommand) -> Steps[RemotingCommand]:
         now_ms, now_s = self._store.clock.wall_ms(), self._store.clock.monotonic_s()
 
         def info(client: ClientChannelInfo) -> ProducerInfo:
@@ -97,11 +102,24 @@ class GroupLookUpProcessor:
                 now_ms - int((now_s - client.last_update_s) * 1000),
             )
 
-        data = {
-            group: [info(client) for client in clients.values()]
-            for group, clients in self._producers.group_table.items()
-        }
-        return request.answer(body=ProducerTableInfo(data=data).to_body())
+        pieces: dict[str, list[bytes]] = {group: [] for group in self._producers.group_table}
+        clients = [
+            (group, client)
+            for group, of_group in self._producers.group_table.items()
+            for client in of_group.values()
+        ]
+        for number, part in enumerate(in_parts(clients, STEP_ITEMS)):
+            if number:
+                yield
+            for group, client in part:
+                pieces[group].append(fastjson.dumps(info(client)))
+        groups = (
+            b"%b:[%b]" % (fastjson.dumps(group), b",".join(of_group))
+            for group, of_group in pieces.items()
+        )
+        text = b"{%b}" % b",".join(groups)
+        body = with_member(ProducerTableInfo().to_body(), b'"data":{}', text)
+        return request.answer(body=body)
 
     def _topics_of(self, request: RemotingCommand, _: Channel) -> Answer:
         group = decode(QueryTopicsByConsumerRequestHeader, request.ext_fields).group
@@ -158,12 +176,11 @@ class GroupLookUpProcessor:
         info = self._consumers.get_consumer_group_info(source)
         subscribed = None if info is None or header.offline else info.subscription_table
         logger.info(
-            "%s gives group %r the offsets of group %r", channel.remote_address, target, source
+            "%(peer)s gives group %(target)r the offsets of group %(source)r",
+            {"peer": channel.remote_address, "target": target, "source": source},
         )
         for name in sorted(names):
             if self._topics.select(name) is None or (subscribed and name not in subscribed):
                 continue
-            offsets = self._offsets.offset_table.get(key_of(name, source), {})
-            for queue_id, offset in list(offsets.items()):
-                self._offsets.commit_offset(target, name, queue_id, offset)
+            self._offsets.clone_offset(source, target, name)
         return request.answer()

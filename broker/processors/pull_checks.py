@@ -37,6 +37,7 @@ _BROKER_FORBIDDEN: Final = "1"
 _GROUP_FORBIDDEN: Final = "2"
 _TOPIC_FORBIDDEN: Final = "3"
 _BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
+_SUBSCRIPTION_FORBIDDEN: Final = "5"
 """The setting that forbids a pull. Source: remoting/protocol/ForbiddenType.java."""
 
 HOLD_MS_MAX: Final = 30 * 60 * 1000
@@ -94,7 +95,11 @@ class PullChecks:
         self._group_table = groups.subscription_group_table
         self._consumer_table = consumers.consumer_table
         self._filters = filters
-        self._readable = bool(config.broker_permission & PERM_READ)
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Use brokerPermission as it is now; pulls that were checked before are checked again."""
+        self._readable = bool(self._config.broker_permission & PERM_READ)
         self._token = object()
 
     def check(self, header: PullMessageRequestHeader) -> CheckedPulls:
@@ -133,6 +138,12 @@ class PullChecks:
                 ResponseCode.NO_PERMISSION,
                 f"the topic[{topic}] pulling message is forbidden",
                 {"forbiddenType": _TOPIC_FORBIDDEN},
+            )
+        if not self._groups.may_read(group, topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group}] is forbidden for topic[{topic}]",
+                {"forbiddenType": _SUBSCRIPTION_FORBIDDEN},
             )
         sys_flag, size_max = header.sys_flag, header.max_msg_bytes
         if size_max is None or size_max <= 0:
@@ -197,9 +208,9 @@ class PullChecks:
         found = compile_filter(expression_type, subscription)
         if isinstance(found, str):
             logger.warning(
-                "the expression of a pull of %s by group %s is wrong: %s",
-                header.topic, header.consumer_group, found,
-            )  # fmt: skip
+                "the expression of a pull of %(topic)s by group %(group)s is wrong: %(reason)s",
+                {"topic": header.topic, "group": header.consumer_group, "reason": found},
+            )
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {found}",

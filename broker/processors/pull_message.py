@@ -54,7 +54,7 @@ from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull
-from ..pull_request_hold import HeldPull, PullRequestHoldService
+from ..pull_request_hold import HeldPull, PullRequestHoldService, WakeDirectly
 from ..replication import MasterSide, SlaveSide
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..subscription_group_manager import SubscriptionGroupManager
@@ -152,11 +152,10 @@ class PullMessageProcessor:
         self._checks = PullChecks(
             config, topics=topics, groups=groups, consumers=consumers, filters=filters
         )
-        self._may_read_slave = config.slave_read_enable
         self._replication = replication
         self._keeps_offsets = store.is_slave and not store.config.offset_check_in_slave
-        self._templates = _TEMPLATES
-        self._found = self._templates[_FOUND, ResponseCode.SUCCESS]
+        self._elapsed_s = store.clock.monotonic_s
+        self._found = _TEMPLATES[_FOUND, ResponseCode.SUCCESS]
         self.hold_service = PullRequestHoldService(
             self._resume,
             tags_codes_since=lambda key, offset: tags_codes_since(
@@ -166,6 +165,7 @@ class PullMessageProcessor:
         )
         self.runs: PullRunProcessor | None = None
         recent = store.reader.recent
+        self._wake_directly: WakeDirectly | None = None
         if recent is not None:
             self.runs = PullRunProcessor(
                 recent.native,
@@ -178,8 +178,8 @@ class PullMessageProcessor:
                 count_misses=stats.count_misses,
                 now_s=now_s,
             )
-        if recent is not None and not config.slave_read_enable:
-            self.hold_service.wake_directly = DirectWakes(
+        if recent is not None:
+            self._wake_directly = DirectWakes(
                 recent,
                 store,
                 self.hold_service.queues,
@@ -190,16 +190,30 @@ class PullMessageProcessor:
             ).wake
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
-            RequestCode.LITE_PULL_MESSAGE: (
-                self.pull_message if config.lite_pull_message_enable else self._refuse_lite_pull
-            ),
+            RequestCode.LITE_PULL_MESSAGE: self.lite_pull_message,
         }
+        self.settings_changed()
 
-    def _refuse_lite_pull(self, request: RemotingCommand, channel: Channel) -> None:
-        raise RequestRefused(
-            ResponseCode.NO_PERMISSION,
-            f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden",
-        )
+    def settings_changed(self) -> None:
+        """Use brokerPermission and the keys of pulls as they are now."""
+        self._checks.settings_changed()
+        if self.runs is not None:
+            self.runs.settings_changed()
+        # Pulls that are answered directly are never sent to a slave.
+        reads_slave = self._config.slave_read_enable
+        self.hold_service.wake_directly = None if reads_slave else self._wake_directly
+
+    def lite_pull_message(self, request: RemotingCommand, channel: Channel) -> Deferred | None:
+        """Serve a pull of a lite pull consumer; see `pull_message`.
+
+        Raises: RequestRefused: see `pull_message`; or litePullMessageEnable is false.
+        """
+        if not self._config.lite_pull_message_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden",
+            )
+        return self.pull_message(request, channel)
 
     def pull_message(self, request: RemotingCommand, channel: Channel) -> Deferred | None:
         """Serve a pull; the answer is written to the channel, now or later.
@@ -237,10 +251,11 @@ class PullMessageProcessor:
         )
         if self._resets and self._answer_reset(pull):
             return None
-        result = None
+        result, began_s = None, 0.0
         if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
             next_offset = end = queue_offset  # nearly always: the consumer has kept up
         else:
+            began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
             next_offset, end = result.next_begin_offset, result.max_offset
         self._offsets.commit_pull_by_key(
@@ -262,7 +277,10 @@ class PullMessageProcessor:
             if self.hold_service.hold(HeldPull(pull, self._now_s() + hold_s)):
                 self._stats.count_misses(1)
                 return None
-        self._answer(pull, self._get_or_refuse(pull) if result is None else result)
+        if result is None:
+            began_s = self._elapsed_s()
+            result = self._get_or_refuse(pull)
+        self._answer(pull, result, began_s)
         return None
 
     def _answer_reset(self, pull: Pull) -> bool:
@@ -291,7 +309,8 @@ class PullMessageProcessor:
         except StoreError as error:
             # The consumer retries; the error's text says what an operator should do.
             logger.error(
-                "%s: a pull of %s failed: %s", pull.channel.remote_address, pull.place, error
+                "%(peer)s: a pull of %(place)s failed: %(error)s",
+                {"peer": pull.channel.remote_address, "place": pull.place, "error": error},
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
@@ -322,23 +341,37 @@ class PullMessageProcessor:
         is_slave = self._store.is_slave
         if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
             logger.debug(
-                "the offset %d of group %s is not committed: %s queue %d ends at %d",
-                offset, group, topic, queue_id, end,
-            )  # fmt: skip
+                "the offset %(offset)d of group %(group)s is not committed: %(topic)s queue "
+                "%(queue_id)d ends at %(end)d",
+                {
+                    "offset": offset,
+                    "group": group,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "end": end,
+                },
+            )
 
     def _resume(self, held: HeldPull, over: bool) -> bool:
         """Try a held pull again; return whether it was answered."""
         pull = held.pull
         if self._resets and self._answer_reset(pull):
             return True
+        began_s = self._elapsed_s()
         try:
             result = self._get(pull)
         except StoreError as error:
-            logger.error("%s: a held pull of %s failed: %s", pull.channel, pull.place, error)
+            logger.error(
+                "%(peer)s: a held pull of %(place)s failed: %(error)s",
+                {"peer": pull.channel, "place": pull.place, "error": error},
+            )
             pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, str(error))))
             return True
         except Exception as error:
-            logger.exception("%s: a held pull of %s failed", pull.channel, pull.place)
+            logger.exception(
+                "%(peer)s: a held pull of %(place)s failed",
+                {"peer": pull.channel, "place": pull.place},
+            )
             remark = f"{type(error).__name__}: {error}"
             pull.channel.write(encode(pull.answer(ResponseCode.SYSTEM_ERROR, remark)))
             return True
@@ -350,7 +383,7 @@ class PullMessageProcessor:
                 return False
             if self._may_wait(result.status, pull.queue_offset):
                 return False
-        self._answer(pull, result)
+        self._answer(pull, result, began_s)
         return True
 
     def _record_filter(self, pull: Pull, expression: Expression) -> RecordFilter:
@@ -392,27 +425,37 @@ class PullMessageProcessor:
             return _RETRY
         return _RETRY if code == _NOT_FOUND and self._replication.has_master else code
 
-    def _answer(self, pull: Pull, result: GetMessageResult) -> None:
+    def _answer(self, pull: Pull, result: GetMessageResult, began_s: float) -> None:
+        """Answer a pull that began to be read at `began_s` of the monotonic clock."""
         topic, group, status = pull.terms.topic, pull.terms.group, result.status
         if status is _FOUND:  # nearly always
             template = self._found
-            self._stats.count_get(pull.terms.offset_key, result.count, result.size)
+            key = pull.terms.offset_key
+            self._stats.count_get(key, result.count, result.size)
+            self._stats.note_get(key, pull.queue_id, self._elapsed_s() - began_s)
         else:
             self._stats.count_misses(1)
-            template = self._templates[status, self._code_of(status, pull.queue_offset)]
+            template = _TEMPLATES[status, self._code_of(status, pull.queue_offset)]
             if template.code == _MOVED:
                 logger.warning(
-                    "PULL_OFFSET_MOVED: %s of group %s pulled %s from offset %d, which does not "
-                    "exist, and is sent to %d (%s)",
-                    pull.channel.remote_address, group, topic, pull.queue_offset,
-                    result.next_begin_offset, status.name,
-                )  # fmt: skip
+                    "PULL_OFFSET_MOVED: %(peer)s of group %(group)s pulled %(topic)s from "
+                    "offset %(queue_offset)d, which does not exist, and is sent to "
+                    "%(next_begin_offset)d (%(status)s)",
+                    {
+                        "peer": pull.channel.remote_address,
+                        "group": group,
+                        "topic": topic,
+                        "queue_offset": pull.queue_offset,
+                        "next_begin_offset": result.next_begin_offset,
+                        "status": status.name,
+                    },
+                )
         topic_config = self._topic_table.get(topic)
         group_config = self._group_table.get(group)
         topic_flag = 0 if topic_config is None else topic_config.topic_sys_flag
         group_flag = 0 if group_config is None else group_config.group_sys_flag
         broker_id = 0
-        if self._may_read_slave and group_config is not None:
+        if self._config.slave_read_enable and group_config is not None:
             broker_id = self._suggested(group_config, result)
         if topic_flag or group_flag or broker_id:
             fields = {

@@ -124,10 +124,16 @@ class PullRunProcessor:
         self._hold_service = hold_service
         self._replication = replication
         self._now_s = now_s
-        self._holds = config.long_polling_enable
-        self._codes = PULL_CODES if config.lite_pull_message_enable else PULL_CODES[:1]
+        self._config = config
+        self.settings_changed()
         self._known: dict[Channel, _Known] = {}
         self._size = 0
+
+    def settings_changed(self) -> None:
+        """Use longPollingEnable and litePullMessageEnable as they are now."""
+        config = self._config
+        self._holds = config.long_polling_enable
+        self._codes = PULL_CODES if config.lite_pull_message_enable else PULL_CODES[:1]
 
     def take(
         self,

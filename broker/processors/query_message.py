@@ -1,12 +1,12 @@
-"""Queries of messages: VIEW_MESSAGE_BY_ID (33) by physical offset, QUERY_MESSAGE (12) by key.
+"""Queries of messages: VIEW_MESSAGE_BY_ID (33) by physical offset, QUERY_MESSAGE (12) by key or
+tag.
 
 An answer's body is the stored records, sent from the store's maps without copying. A message is
 found as soon as it is visible to consumers, by key a moment later, when it is indexed. A message of
 a deleted topic is found as long as the log has it.
 
 Java counterpart: broker/processor/QueryMessageProcessor.java, DefaultMessageStore.queryMessage of
-5.3.3.
-Not done: look-ups by tag (5.5.0), refused because the index has no tags.
+5.5.0.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of
 from ...store.errors import StoreError
 from ...store.offsets import PhysicalOffset
-from ...store.reading.message_reader import QueryResult
+from ...store.reading.message_reader import MessageReader
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ ANSWER_SIZE_MAX: Final = FRAME_SIZE_MAX - 4096
 no limit, but its clients close the connection at a larger frame."""
 
 _INDEX_BY_TAG: Final = "T"
+"""Source: MessageConst.INDEX_TAG_TYPE of 5.5.0. Any other type is a look-up by key, as there."""
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 _NOTHING: Final = encode_header(
     QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
@@ -48,15 +50,20 @@ _NOTHING: Final = encode_header(
 
 
 class Messages(Protocol):
-    """The part of the store that is used here; `store.message_store.MessageStore` implements it."""
+    """The part of the store that is used here; `store.message_store.MessageStore` implements it.
+
+    Attributes:
+      reader: looks messages up by key, in steps.
+    """
+
+    reader: MessageReader
+
+    @property
+    def dispatched_offset(self) -> int:
+        """The end of the visible log."""
 
     def message_at(self, physical_offset: PhysicalOffset) -> memoryview | None:
         """The record at a physical offset; None when none starts there."""
-
-    def query_by_key(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> QueryResult:
-        """The newest messages with a key or unique key, oldest of them first."""
 
 
 class QueryMessageProcessor:
@@ -92,7 +99,7 @@ class QueryMessageProcessor:
         channel.write([head, record], len(head) + len(record))
 
     def query_message(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Answer with the records of a key, or of a unique key, oldest first.
+        """Answer with the records of a key, a unique key or a tag, oldest first.
 
         The answer has the newest records: at most the requested number, maxMsgsNumBatch
         (UNIQUE_KEY_COUNT_MAX by unique key) and ANSWER_SIZE_MAX bytes. The newest record is
@@ -100,21 +107,30 @@ class QueryMessageProcessor:
         them, repeat the query with an earlier end.
 
         Raises: RequestRefused: SYSTEM_ERROR: one of the messages is damaged or a file cannot be
-          read; REQUEST_CODE_NOT_SUPPORTED: a query by tag.
+          read.
         """
         header = decode(QueryMessageRequestHeader, request.ext_fields)
         count_max = UNIQUE_KEY_COUNT_MAX if header.is_unique_key_query else header.max_num
-        if header.index_type == _INDEX_BY_TAG and not header.is_unique_key_query:
-            raise RequestRefused(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                "messages cannot be looked up by tag here, only by key and unique key: "
-                "the index has no tags",
-            )
         if count_max <= 0:
             return request.answer(ResponseCode.QUERY_NOT_FOUND, _NOT_FOUND, _NOTHING)
+        return answer_of(self._answer_query(request, channel, header, count_max))
+
+    def _answer_query(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        header: QueryMessageRequestHeader,
+        count_max: int,
+    ) -> Steps[RemotingCommand | None]:
         try:
-            result = self._store.query_by_key(
-                header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp
+            result = yield from self._store.reader.query_by_key(
+                header.topic,
+                header.key,
+                count_max,
+                header.begin_timestamp,
+                header.end_timestamp,
+                self._store.dispatched_offset,
+                by_tags=header.index_type == _INDEX_BY_TAG and not header.is_unique_key_query,
             )
         except StoreError as error:
             what = f"a look-up of {header.key[:80]!r} in topic {header.topic[:80]!r}"
@@ -150,5 +166,8 @@ def newest_that_fit(records: list[memoryview], size_max: int) -> list[memoryview
 
 
 def _refusal(channel: Channel, what: str, error: StoreError) -> RequestRefused:
-    logger.error("%s: %s failed: %s", channel.remote_address, what, error)
+    logger.error(
+        "%(peer)s: %(what)s failed: %(error)s",
+        {"peer": channel.remote_address, "what": what, "error": error},
+    )
     return RequestRefused(ResponseCode.SYSTEM_ERROR, str(error))

@@ -49,7 +49,6 @@ class RecallMessageProcessor:
         self._store = store
         self._puts = puts
         self._topics = topics
-        self._region = {"MSG_REGION": config.region_id}
         self.processors: dict[RequestCode, Processor] = {RequestCode.RECALL_MESSAGE: self.recall}
 
     def recall(self, request: RemotingCommand, channel: Channel) -> None:
@@ -94,7 +93,7 @@ class RecallMessageProcessor:
             channel.remote_host,
             self._puts.turn.store_host,
         )
-        fields = {"msgId": handle.unique_key, **self._region}
+        fields = {"msgId": handle.unique_key, "MSG_REGION": self._config.region_id}
         self._puts.put_and_answer(request, channel, message, fields=fields, remark=NOT_SET)
 
     def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:

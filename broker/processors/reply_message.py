@@ -105,7 +105,7 @@ class ReplyMessageProcessor:
             if self._config.store_reply_message_enable:
                 place = self._put(request, header, queue_id, channel)
             if remark:
-                logger.warning("%s", remark)
+                logger.warning("%(reason)s", {"reason": remark})
                 if place is None:
                     return request.answer(ResponseCode.SYSTEM_ERROR, remark, constants)
             message_id, queue_offset = place or ("0", 0)
@@ -182,12 +182,18 @@ class ReplyMessageProcessor:
             refusal, physical_offset, queue_offset = self._inner.put(message)
             arrivals = self._store.commit()
         except StoreError as error:
-            logger.error("a reply in %s was not stored: %s", header.topic, error)
+            logger.error(
+                "a reply in %(topic)s was not stored: %(error)s",
+                {"topic": header.topic, "error": error},
+            )
             return None
         if arrivals:
             self._on_messages(arrivals)
         if refusal is not None:
             reason = refusal.remark or refusal.status.name
-            logger.error("a reply in %s was not stored: %s", header.topic, reason)
+            logger.error(
+                "a reply in %(topic)s was not stored: %(reason)s",
+                {"topic": header.topic, "reason": reason},
+            )
             return None
         return encode_offset_id(self._turn.store_host, physical_offset), queue_offset

@@ -19,6 +19,7 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader, decode
+from ...remoting.message import MessageExt
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.message_store import MessageStore
@@ -149,12 +150,7 @@ class SendBackProcessor:
         if decision.is_dead:
             topic = DLQ_TOPIC_PREFIX + header.group
             config = self._topics.of_group(topic, DLQ_QUEUE_COUNT)
-            logger.warning(
-                "%s: message %s of %s is not retried after %d tries, it becomes a dead letter in "
-                "%s",
-                channel.remote_address, message.unique_key or message.offset_message_id,
-                message.topic, message.reconsume_times, topic,
-            )  # fmt: skip
+            _log_dead(message, topic, channel.remote_address)
         again = InnerMessage.of(message)
         again.topic = topic
         # Not the group's retryQueueNums: the existing topic may have other queues.
@@ -171,3 +167,17 @@ class SendBackProcessor:
         name = StatsName.DLQ_PUT_NUMS if decision.is_dead else StatsName.SNDBCK_PUT_NUMS
         self._stats.add(name, f"{known['RETRY_TOPIC']}{KEY_SEPARATOR}{header.group}")
         return None
+
+
+def _log_dead(message: MessageExt, dead_letter_topic: str, peer: str) -> None:
+    logger.warning(
+        "%(peer)s: message %(message_id)s of %(topic)s is not retried after "
+        "%(reconsume_times)d tries, it becomes a dead letter in %(stored_in)s",
+        {
+            "peer": peer,
+            "message_id": message.unique_key or message.offset_message_id,
+            "topic": message.topic,
+            "reconsume_times": message.reconsume_times,
+            "stored_in": dead_letter_topic,
+        },
+    )

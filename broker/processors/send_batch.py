@@ -53,7 +53,6 @@ class SendBatchProcessor:
         self._turn = turn
         self._topics = topics
         self._added = added
-        self._message_size_max = store.config.max_message_size
         self._id_prefix = turn.store_host.hex().upper().encode()
         self._ids_of = batch_ids if extension is None else extension.batch_ids
         self.processors: dict[RequestCode, Processor] = {
@@ -84,7 +83,7 @@ class SendBatchProcessor:
         queue_id = header.queue_id
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._topics.other_queue(config, queue_id, channel)
-        if len(request.body) > self._message_size_max:
+        if len(request.body) > self._store.config.max_message_size:
             raise turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         properties = (header.properties or "").encode("utf-8", "replace")
         added, unique_key = self._added.first, None

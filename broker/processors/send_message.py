@@ -102,14 +102,18 @@ class SendMessageProcessor:
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
         self._checked_topics = topics.checked
-        self._is_read_only = topics.is_read_only
-        self._message_size_max = store.config.max_message_size
         self._store_host = puts.turn.store_host
-        self._added_first, self._added_after = added.first, added.after
+        self.settings_changed()
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.SEND_MESSAGE: self.send_message,
             RequestCode.SEND_MESSAGE_V2: self.send_message_v2,
         }
+
+    def settings_changed(self) -> None:
+        """Copy what `_send` reads for every message; call it after that of the other parts."""
+        self._is_read_only = self._topics.is_read_only
+        self._message_size_max = self._store.config.max_message_size
+        self._added_first, self._added_after = self._added.first, self._added.after
 
     def send_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a send whose header names are words."""

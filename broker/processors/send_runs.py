@@ -34,10 +34,17 @@ class SendRunProcessor:
     ) -> None:
         self._append = runs.append
         self._turn = turn
-        self._rules = runs.rules(
-            topics.table,
-            topics.checked,
-            added=added.first,
+        self._runs, self._topics, self._added = runs, topics, added
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Make the rules of runs again; call it after that of the other parts."""
+        turn = self._turn
+        self._is_read_only = self._topics.is_read_only
+        self._rules = self._runs.rules(
+            self._topics.table,
+            self._topics.checked,
+            added=self._added.first,
             store_host=turn.store_host,
             id_prefix=turn.id_prefix,
             answer_parts=turn.answer_parts,
@@ -49,6 +56,8 @@ class SendRunProcessor:
     ) -> tuple[int, int]:
         """Serve the run at a position of received bytes; see `RunProcessor.serve`."""
         turn = self._turn
+        if self._is_read_only:  # each send is checked, one by one
+            return _NONE
         if channel is not turn.channel:
             try:
                 turn.begin(channel)

@@ -79,14 +79,18 @@ class SendTopics:
         self._static_topics = mappings.topic_queue_mapping_table
         self.checked: set[str] = {*CLOSED_TOPICS, *self._static_topics}
         mappings.changes.subscribe(self._mappings_changed)
-        self.is_read_only = not config.broker_permission & PERM_WRITE
         self._config = config
+        self.settings_changed()
         self._topics = topics
         self._kinds = kinds
         self._random = random
         self._when_registered = when_registered
         self._waiting: dict[str, list[Callable[[], None]]] = {}  # sends to resume, by topic
         self._failures = FailureLog(logger)
+
+    def settings_changed(self) -> None:
+        """Derive `is_read_only` from brokerPermission as it is now."""
+        self.is_read_only = not self._config.broker_permission & PERM_WRITE
 
     def of_send(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
         """The topic of a send; see `check`."""

@@ -88,7 +88,6 @@ class SendTurn:
     ) -> None:
         self._failures = FailureLog(logger)
         self._held = 0
-        self._held_max = held_max
         self._store = store
         self._now_s = store.clock.monotonic_s
         self._note_commit = note_commit
@@ -97,6 +96,16 @@ class SendTurn:
         self._on_messages = on_messages
         self.store_host = store_host
         self.id_prefix = store_host.hex().upper().encode("ascii")
+        self.channel: Channel | None = None
+        self._senders: list[tuple[Channel, int]] = []  # with the index of its first answer
+        self._requests: list[_Request] = []
+        self._answers: list[bytes] = []
+        self._waiting: list[int] = []  # answers that wait for disk and slaves: 0, 1, those of a run
+        self.change_settings(constants, held_max)
+
+    def change_settings(self, constants: Mapping[str, str], held_max: int) -> None:
+        """Use other values of these arguments for the requests that come from now on."""
+        self._held_max = held_max
         self.answer_constants = dict(constants)
         self._ok = AnswerTemplate(
             ("msgId", "queueId", "queueOffset"), constants=self.answer_constants
@@ -104,11 +113,6 @@ class SendTurn:
         self._ok_half = AnswerTemplate(
             ("msgId", "queueId", "queueOffset", "transactionId"), constants=self.answer_constants
         )
-        self.channel: Channel | None = None
-        self._senders: list[tuple[Channel, int]] = []  # with the index of its first answer
-        self._requests: list[_Request] = []
-        self._answers: list[bytes] = []
-        self._waiting: list[int] = []  # answers that wait for disk and slaves: 0, 1, those of a run
 
     def begin(self, channel: Channel) -> None:
         """Start serving the requests of a connection in this turn.
@@ -280,7 +284,9 @@ class SendTurn:
         except StoreIOError as error:
             self._transactions.after_commit(False)
             count = sum(r.send_count if isinstance(r, AppendedRun) else 1 for r in requests)
-            logger.error("%d sends were not stored: %s", count, error)
+            logger.error(
+                "%(count)d sends were not stored: %(error)s", {"count": count, "error": error}
+            )
             remark = self._store.trouble or str(error)
             refusal = self.refusal(PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark))
             answers = [_refused(request, refusal) for request in requests]

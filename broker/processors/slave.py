@@ -10,6 +10,7 @@ EndTransactionProcessor, RecallMessageProcessor, AdminBrokerProcessor.validateSl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...remoting.channel import Answer, Channel, Processor
@@ -25,13 +26,14 @@ _REJECTED: Final = (
 )
 """RocketMQ's remark of all rejected requests; 4.9 answers sends to a slave with code 14."""
 
-_NO_CHANGE: Final = (
+NO_CHANGE: Final = (
     ResponseCode.SYSTEM_ERROR,
     (
         "Can't modify topic or subscription group from slave broker, please execute it from "
         "master broker."
     ),
 )
+"""The refusal of a change of topics or groups."""
 
 _REFUSED: Final = {
     _REJECTED: (
@@ -46,7 +48,7 @@ _REFUSED: Final = {
         ResponseCode.SLAVE_NOT_AVAILABLE,
         "Message store is slave mode, so end transaction is forbidden.",
     ): (RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE),
-    _NO_CHANGE: (
+    NO_CHANGE: (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
         RequestCode.DELETE_TOPIC_IN_BROKER,
@@ -65,18 +67,36 @@ _RECALL: Final = (
 _PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
-def slave_refusals(config: BrokerConfig) -> dict[RequestCode, Processor]:
+def slave_refusals(
+    config: BrokerConfig, usual: Mapping[int, Processor]
+) -> dict[RequestCode, Processor]:
     """The processors that replace a master's on a slave.
 
     Args:
       config: the broker's; slaveReadEnable decides whether pulls are served.
+      usual: the processors of a master.
     """
     refused = {code: refusal for refusal, codes in _REFUSED.items() for code in codes}
-    if config.recall_message_enable:  # otherwise the usual processor refuses
-        refused[RequestCode.RECALL_MESSAGE] = _RECALL
-    if not config.slave_read_enable:
-        refused |= dict.fromkeys(_PULLS, _REJECTED)
-    return {code: _refuser(*refusal) for code, refusal in refused.items()}
+    processors = {code: _refuser(*refusal) for code, refusal in refused.items()}
+    for code in _PULLS:
+        processors[code] = _unless(
+            lambda: config.slave_read_enable, usual[code], _refuser(*_REJECTED)
+        )
+    processors[RequestCode.RECALL_MESSAGE] = _unless(
+        lambda: not config.recall_message_enable,  # then the usual processor refuses
+        usual[RequestCode.RECALL_MESSAGE],
+        _refuser(*_RECALL),
+    )
+    return processors
+
+
+def _unless(is_usual: Callable[[], bool], usual: Processor, other: Processor) -> Processor:
+    """A processor that is one of two, as settings say at each request."""
+
+    def choose(request: RemotingCommand, channel: Channel) -> Answer:
+        return (usual if is_usual() else other)(request, channel)
+
+    return choose
 
 
 def _refuser(code: ResponseCode, remark: str) -> Processor:

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from ...remoting import fastjson
 from ...remoting.bodies import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -39,7 +40,7 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import STEP_ITEMS, Steps, answer_of
+from ...remoting.steps import STEP_ITEMS, Steps, answer_of, with_member
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..consumer_manager import ConsumerManager
@@ -134,9 +135,15 @@ class StatisticsProcessor:
             return self._store.store_time_at(topic, queue_id, queue_offset)
         except StoreError as error:
             logger.warning(
-                "the store time of message %d in %s queue %d is unknown: %s",
-                queue_offset, topic, queue_id, error,
-            )  # fmt: skip
+                "the store time of message %(queue_offset)d in %(topic)s queue %(queue_id)d is "
+                "unknown: %(error)s",
+                {
+                    "queue_offset": queue_offset,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "error": error,
+                },
+            )
             return -1
 
     # ---- groups --------------------------------------------------------------------------
@@ -163,15 +170,24 @@ class StatisticsProcessor:
     def _answer_consume_stats(
         self, request: RemotingCommand, group: str, names: list[str]
     ) -> Steps[RemotingCommand]:
-        stats = ConsumeStats()
+        pieces: list[bytes] = []
+        tps = 0.0
+        queues = 0
         for name in names:
             topic = self._topics.select(name)
             if topic is None:
                 continue
+            if queues >= QUEUES_PER_STEP:
+                queues = 0
+                yield
+            queues += topic.read_queue_nums
             table = yield from self._progress(group, name, topic.read_queue_nums)
-            stats.offset_table.update(table)
-            stats.consume_tps += self._stats.tps_group_get_nums(group, name)
-        return request.answer(body=stats.to_body())
+            if table:
+                pieces.append(fastjson.dumps(table)[1:-1])
+            tps += self._stats.tps_group_get_nums(group, name)
+        offsets = b"{%b}" % b",".join(pieces)
+        body = with_member(ConsumeStats(consume_tps=tps).to_body(), b'"offsetTable":{}', offsets)
+        return request.answer(body=body)
 
     def _progress(
         self, group: str, topic: str, queue_count: int

@@ -7,7 +7,6 @@ answer includes it. The wait for a name server that does not answer is a second 
 
 Java counterpart: AdminBrokerProcessor.updateAndCreateTopic, updateAndCreateTopicList, deleteTopic,
 getAllTopicConfig, getTopicConfig, updateAndCreateStaticTopic of 5.3.3 and 5.5. Pure.
-Not done: retry topics of pop.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Final, Protocol
 import trio
 
 from ...common.histogram import Histogram
+from ...common.topic_names import pop_retry_topics
 from ...common.topic_validator import refuse_topic
 from ...remoting import fastjson
 from ...remoting.bodies import (
@@ -47,6 +47,7 @@ from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...remoting.steps import Steps, answer_of, json_page, with_member
 from ...store.errors import StoreIOError
 from ..attributes import MESSAGE_TYPE, parse_attributes
+from ..config import BrokerConfig
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
@@ -81,6 +82,7 @@ class TopicAdminProcessor:
       on_deleted: called with the name of a deleted topic.
       times_ms: counts how long it takes to save a change, milliseconds.
       until_visible: returns when consumers can see all messages that are stored now.
+      config: the broker's; read at each use, so changes take effect at once.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class TopicAdminProcessor:
         register_topics: Callable[[Iterable[str]], Awaitable[None]],
         on_deleted: Callable[[str], None],
         times_ms: Histogram,
+        config: BrokerConfig,
         until_visible: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
+        self._config = config
         self._until_visible = until_visible
         self._on_deleted = on_deleted
         self._times_ms = times_ms
@@ -149,7 +153,10 @@ class TopicAdminProcessor:
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(CreateTopicRequestHeader, request.ext_fields)
-        logger.info("%s creates or changes topic %r", channel.remote_address, header.topic)
+        logger.info(
+            "%(peer)s creates or changes topic %(topic)r",
+            {"peer": channel.remote_address, "topic": header.topic},
+        )
         topic = _topic_of(header)
         self._refuse(topic)
         return self._updated(request, [topic])
@@ -182,7 +189,10 @@ class TopicAdminProcessor:
             CreateTopicListRequestBody.from_request,
             lambda body: check_list(body.topic_config_list),
         ).topic_config_list
-        logger.info("%s creates or changes %d topics", channel.remote_address, len(topics))
+        logger.info(
+            "%(peer)s creates or changes %(topics)d topics",
+            {"peer": channel.remote_address, "topics": len(topics)},
+        )
         for topic in topics:
             self._refuse(topic)
         return self._updated(request, topics)
@@ -196,7 +206,9 @@ class TopicAdminProcessor:
 
     def _delete(self, request: RemotingCommand, channel: Channel) -> Answer:
         topic = decode(DeleteTopicRequestHeader, request.ext_fields).topic
-        logger.info("%s deletes topic %r", channel.remote_address, topic)
+        logger.info(
+            "%(peer)s deletes topic %(topic)r", {"peer": channel.remote_address, "topic": topic}
+        )
         reason = None
         if not topic.strip():
             reason = "The specified topic is blank."
@@ -204,20 +216,33 @@ class TopicAdminProcessor:
             reason = f"The topic[{topic}] is conflict with system topic."
         if reason is not None:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, reason)
+        names = [topic]
+        if self._config.clear_retry_topic_when_delete_topic:
+            names += self._retry_topics(topic)
         if refuse_topic(topic) is None:
             try:
-                self._store.delete_topics([topic])
+                self._store.delete_topics(names)
             except StoreIOError as error:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR,
                     f"the topic[{topic}] was not deleted, or not all of it: {error}; try again",
                 ) from error
         # Before any await, because a send might recreate the topic meanwhile.
-        self._offsets.clean_offset_by_topic(topic)
-        self._on_deleted(topic)
-        self._topics.delete([topic])
-        self._mappings.delete([topic])
+        for name in names:
+            self._offsets.clean_offset_by_topic(name)
+            self._on_deleted(name)
+        self._topics.delete(names)
+        self._mappings.delete(names)
         return self._saved(request.answer())
+
+    def _retry_topics(self, topic: str) -> list[str]:
+        """The retry topics of pop consumers for the messages of a topic, in their two forms."""
+        return [
+            name
+            for group in sorted(self._offsets.which_group_by_topic(topic))
+            for name in pop_retry_topics(topic, group)
+            if self._topics.select(name) is not None
+        ]
 
     def _all(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetAllTopicConfigRequestHeader, request.ext_fields)

@@ -54,7 +54,7 @@ class TurnPuts:
         self.turn = turn
         self.inner = inner
         self.kinds = inner.kinds
-        self._message_size_max = store.config.max_message_size
+        self._config = store.config
         self.transactions = transactions
 
     def waiting(self, message: InnerMessage) -> InnerMessage:
@@ -75,7 +75,7 @@ class TurnPuts:
         Raises: RequestRefused: it was not stored.
         """
         size = len(message.body)
-        if size > self._message_size_max or len(message.properties) > PROPERTIES_SIZE_MAX:
+        if size > self._config.max_message_size or len(message.properties) > PROPERTIES_SIZE_MAX:
             raise self.turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         refusal, physical_offset, queue_offset = self.inner.put(message)
         if refusal is not None:

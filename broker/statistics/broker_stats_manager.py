@@ -3,17 +3,21 @@
 Stored messages are not counted one by one: `QueueGrowth` finds them. A pull that is answered costs
 one addition. Times are of the last sample, so a rate is up to ten seconds old, as with RocketMQ.
 
+A latency of a put (TOPIC_PUT_LATENCY) is the mean time of the writes since the last sample, for all
+queues that grew: one write stores the messages of many. A latency of a get (GROUP_GET_LATENCY) is
+measured where a pull is read by Python; pulls that the C extension answers take microseconds.
+
 Java counterpart: store/stats/BrokerStatsManager.java of 5.5.0. Pure.
-Not done: the counters of single queues (QUEUE_PUT_NUMS and the like: 48 samples for each queue of a
-broker are too much memory), of latencies (TOPIC_PUT_LATENCY, GROUP_GET_LATENCY) and of billing
-(COMMERCIAL_*); those of acknowledgements belong to pop.
+Not done: billing (COMMERCIAL_*); acknowledgements, which belong to pop. Of reads from the disk
+(GROUP_GET_FROM_DISK_NUMS) RocketMQ has names but counts none, and what it keeps of how far reads
+fall behind (GROUP_GET_FALL_SIZE) is for its log: a request finds none of them there either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from ...common.histogram import Histogram
 from ...common.topic_names import is_system_topic
@@ -46,6 +50,10 @@ class StatsName(StrEnum):
     GROUP_GET_SIZE = "GROUP_GET_SIZE"
     SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
     DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
+    QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"  # topic@queue
+    QUEUE_PUT_SIZE = "QUEUE_PUT_SIZE"
+    TOPIC_PUT_LATENCY = "TOPIC_PUT_LATENCY"  # queue@topic, value in milliseconds
+    GROUP_GET_LATENCY = "GROUP_GET_LATENCY"  # queue@topic@group; topic@group without details
     BROKER_PUT_NUMS = "BROKER_PUT_NUMS"  # cluster
     BROKER_GET_NUMS = "BROKER_GET_NUMS"
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
@@ -72,6 +80,7 @@ class BrokerStatsManager:
       cluster: the name of its cluster, the key of the counters of the whole broker.
       queues: those of the store.
       counts_puts: false on a slave, whose messages come from its master.
+      has_details: whether single queues have counters (enableDetailStat).
       clock: its wall time is that of the samples.
 
     Attributes:
@@ -91,6 +100,7 @@ class BrokerStatsManager:
         *,
         counts_puts: bool,
         clock: Clock,
+        has_details: bool = True,
     ) -> None:
         self.totals = Totals()
         self.history = TotalsHistory()
@@ -102,6 +112,10 @@ class BrokerStatsManager:
         self._cluster = cluster
         self._growth = QueueGrowth(queues)
         self._counts_puts = counts_puts
+        self._has_details = has_details
+        self._write_s = 0.0  # since the last sample: times of writes, each times its messages
+        self._written = 0
+        self._get_times: dict[tuple[str, int], list[float]] = {}  # (seconds, number) of each
         self._clock = clock
         self._items: dict[StatsName, dict[str, StatsItem]] = {name: {} for name in StatsName}
         self._gets: dict[str, GetCount] = {}
@@ -152,6 +166,22 @@ class BrokerStatsManager:
         """
         self.put_times.note(elapsed_s)
         self.turn_messages.add(count)
+        self._write_s += elapsed_s * count
+        self._written += count
+
+    def note_get(self, key: str, queue_id: int, elapsed_s: float) -> None:
+        """Note how long it took to answer a pull with messages.
+
+        Args:
+          key: topic@group.
+          queue_id: of the queue.
+          elapsed_s: from the read to the answer.
+        """
+        times = self._get_times.get((key, queue_id))
+        if times is None:
+            times = self._get_times[key, queue_id] = [0.0, 0]
+        times[0] += elapsed_s
+        times[1] += 1
 
     def count_misses(self, count: int) -> None:
         """Count pulls that found nothing."""
@@ -175,7 +205,13 @@ class BrokerStatsManager:
         self._collect_gets()
         if not self._counts_puts:
             return
-        for topic, (count, size) in (yield from self._growth.look()).items():
+        grown = yield from self._growth.look()
+        self._collect_queues(grown)
+        topics: dict[str, tuple[int, int]] = {}
+        for (topic, _), (count, size) in grown.items():
+            before, size_before = topics.get(topic, (0, 0))
+            topics[topic] = before + count, size_before + size
+        for topic, (count, size) in topics.items():
             self.add(StatsName.TOPIC_PUT_NUMS, topic, count, count)
             self.add(StatsName.TOPIC_PUT_SIZE, topic, size, count)
             self.add(StatsName.BROKER_PUT_NUMS, self._cluster, count, count)
@@ -185,7 +221,23 @@ class BrokerStatsManager:
             self.totals.put_messages += count
             self.totals.put_size += size
 
+    def _collect_queues(self, grown: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+        """Count new messages by queue."""
+        mean_ms = self._write_s * 1000 / self._written if self._written else 0.0
+        self._write_s, self._written = 0.0, 0
+        at = KEY_SEPARATOR
+        for (topic, queue_id), (count, size) in grown.items():
+            latency = round(mean_ms * count)
+            self.add(StatsName.TOPIC_PUT_LATENCY, f"{queue_id}{at}{topic}", latency, count)
+            if self._has_details:
+                self.add(StatsName.QUEUE_PUT_NUMS, f"{topic}{at}{queue_id}", count, count)
+                self.add(StatsName.QUEUE_PUT_SIZE, f"{topic}{at}{queue_id}", size, count)
+
     def _collect_gets(self) -> None:
+        get_times, self._get_times = self._get_times, {}
+        for (key, queue_id), (elapsed_s, answers) in get_times.items():
+            name = f"{queue_id}{KEY_SEPARATOR}{key}" if self._has_details else key
+            self.add(StatsName.GROUP_GET_LATENCY, name, round(elapsed_s * 1000), int(answers))
         gets, self._gets = self._gets, {}
         for key, count in gets.items():
             self.add(StatsName.GROUP_GET_NUMS, key, count.messages, count.answers)
@@ -256,11 +308,20 @@ class BrokerStatsManager:
         self._items[StatsName.TOPIC_PUT_NUMS].pop(topic, None)
         self._items[StatsName.TOPIC_PUT_SIZE].pop(topic, None)
         self._growth.sizes.pop(topic, None)
-        self._drop(lambda key: key.startswith(f"{topic}{KEY_SEPARATOR}"))
+        head, end = f"{topic}{KEY_SEPARATOR}", f"{KEY_SEPARATOR}{topic}"
+        self._drop(lambda key: key.startswith(head))
+        _drop_from(self._items[StatsName.TOPIC_PUT_LATENCY], lambda key: key.endswith(end))
+        skipped = 1 if self._has_details else 0  # the queue
+        _drop_from(
+            self._items[StatsName.GROUP_GET_LATENCY],
+            lambda key: key.split(KEY_SEPARATOR)[skipped] == topic,
+        )
 
     def group_deleted(self, group: str) -> None:
         """Drop the counters of a deleted group. Source: BrokerStatsManager.onGroupDeleted."""
-        self._drop(lambda key: key.endswith(f"{KEY_SEPARATOR}{group}"))
+        end = f"{KEY_SEPARATOR}{group}"
+        self._drop(lambda key: key.endswith(end))
+        _drop_from(self._items[StatsName.GROUP_GET_LATENCY], lambda key: key.endswith(end))
 
     def _drop(self, is_dropped: Callable[[str], bool]) -> None:
         for name in (
@@ -268,9 +329,15 @@ class BrokerStatsManager:
             StatsName.GROUP_GET_SIZE,
             StatsName.SNDBCK_PUT_NUMS,
             StatsName.DLQ_PUT_NUMS,
+            StatsName.QUEUE_PUT_NUMS,
+            StatsName.QUEUE_PUT_SIZE,
         ):
-            items = self._items[name]
-            for key in [key for key in items if is_dropped(key)]:
-                del items[key]
-        for key in [key for key in self._gets if is_dropped(key)]:
-            del self._gets[key]
+            _drop_from(self._items[name], is_dropped)
+        _drop_from(self._gets, is_dropped)
+        for place in [place for place in self._get_times if is_dropped(place[0])]:
+            del self._get_times[place]
+
+
+def _drop_from(table: dict[str, Any], is_dropped: Callable[[str], bool]) -> None:
+    for key in [key for key in table if is_dropped(key)]:
+        del table[key]

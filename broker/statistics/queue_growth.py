@@ -1,4 +1,4 @@
-"""QueueGrowth: the messages that the topics of a store have got since the last look.
+"""QueueGrowth: the messages that the queues of a store have got since the last look.
 
 Nothing is counted while messages are stored. The queues know how many they have, and their units
 the messages' sizes, so a look every ten seconds finds the same numbers. Pure.
@@ -70,20 +70,19 @@ class QueueGrowth:
                 found[key[0]] = found.get(key[0], 0) + new
         return found
 
-    def look(self) -> Steps[dict[str, tuple[int, int]]]:
-        """Steps that return the new messages and their bytes by topic, and take them for known.
+    def look(self) -> Steps[dict[tuple[str, int], tuple[int, int]]]:
+        """Steps that return the new messages and their bytes by queue, and take them for known.
 
         Raises: StoreError: a file cannot be read; the messages of that queue are found next time.
         """
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[tuple[str, int], tuple[int, int]] = {}
         for key, queue in list(self._queues.items()):
             begin, end = self._begin(key, queue), queue.max_offset
             if begin >= end:
                 continue
             size = yield from self._size_of(key[0], queue, begin, end)
             self._ends[key] = end
-            count, total = found.get(key[0], (0, 0))
-            found[key[0]] = count + end - begin, total + size
+            found[key] = end - begin, size
         if len(self._ends) > len(self._queues):
             self._ends = {key: end for key, end in self._ends.items() if key in self._queues}
         return found

@@ -5,7 +5,7 @@ Java counterpart: common/stats/StatsItem.java of 5.5.0. Pure.
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from typing import Final, NamedTuple
 
 SAMPLE_INTERVAL_MS: Final = 10_000
@@ -50,6 +50,10 @@ class StatsSnapshot(NamedTuple):
 
 _NOTHING: Final = StatsSnapshot(0, 0.0, 0.0)
 
+_FIELDS: Final = 3
+"""Numbers of a sample: wall ms, value, times. A counter has up to 39 samples, 1 KB in arrays, and
+each queue of a broker has counters."""
+
 
 class StatsItem:
     """A counter and its samples.
@@ -63,8 +67,8 @@ class StatsItem:
     def __init__(self) -> None:
         self.value = 0
         self.times = 0
-        # A tuple of (wall ms, value, times) for each sample; empty until the first one.
-        self._samples: tuple[deque[tuple[int, int, int]] | None, ...] = (None, None, None)
+        # The samples of each period one after the other; empty until the first one.
+        self._samples: tuple[array[int] | None, ...] = (None, None, None)
 
     def add(self, value: int, times: int) -> None:
         """Count events."""
@@ -84,9 +88,10 @@ class StatsItem:
                 continue
             kept = samples[at]
             if kept is None:
-                kept = samples[at] = deque(maxlen=period.count_max)
-                kept.append((now_ms - period.interval_ms, 0, 0))
-            kept.append((now_ms, self.value, self.times))
+                kept = samples[at] = array("q", (now_ms - period.interval_ms, 0, 0))
+            kept.extend((now_ms, self.value, self.times))
+            if len(kept) > period.count_max * _FIELDS:
+                del kept[:_FIELDS]
         self._samples = tuple(samples)
 
     def growth(self, period: int) -> StatsSnapshot:
@@ -94,8 +99,8 @@ class StatsItem:
         samples = self._samples[period]
         if samples is None:
             return _NOTHING
-        begin_ms, begin, begin_times = samples[0]
-        end_ms, end, end_times = samples[-1]
+        begin_ms, begin, begin_times = samples[:_FIELDS]
+        end_ms, end, end_times = samples[-_FIELDS:]
         grown, times = end - begin, end_times - begin_times
         return StatsSnapshot(
             grown,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .admin import Admin
 from .asking import BrokerFailure, BrokersError, NotFoundError
+from .broker_stats import BrokerStats, Rates
 from .results import (
     BrokerInfo,
     ClientInfo,
@@ -23,6 +24,18 @@ from .results import (
     TopicInfo,
     TopicOnBroker,
 )
+from .statistics import (
+    BrokerConsumeStats,
+    GroupProgress,
+    Growth,
+    MessageTrack,
+    ProducerInfo,
+    QueueProgress,
+    QueueSpan,
+    QueueUnit,
+    StatsSnapshot,
+    TopicStats,
+)
 from .traces import (
     MessageTrace,
     TracedConsumption,
@@ -33,8 +46,10 @@ from .traces import (
 
 __all__ = [
     "Admin",
+    "BrokerConsumeStats",
     "BrokerFailure",
     "BrokerInfo",
+    "BrokerStats",
     "BrokersError",
     "ClientInfo",
     "ClusterView",
@@ -43,17 +58,27 @@ __all__ = [
     "GroupClients",
     "GroupInfo",
     "GroupLag",
+    "GroupProgress",
+    "Growth",
     "MessageTrace",
+    "MessageTrack",
     "NotFoundError",
+    "ProducerInfo",
     "QueueLag",
     "QueueOffsets",
+    "QueueProgress",
     "QueueReset",
+    "QueueSpan",
     "QueueState",
+    "QueueUnit",
+    "Rates",
     "RunningInfo",
     "StaticTopicInfo",
+    "StatsSnapshot",
     "SubscriptionInfo",
     "TopicInfo",
     "TopicOnBroker",
+    "TopicStats",
     "TracedConsumption",
     "TracedRecall",
     "TracedSend",

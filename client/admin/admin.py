@@ -18,13 +18,17 @@ from ..task_host import Openable
 from .asking import Brokers
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
+from .counters import CounterVerbs
 from .filters import FilterVerbs
 from .groups import GroupVerbs
 from .messages import MessageVerbs
+from .name_servers import NameServerVerbs
 from .offsets import OffsetVerbs
+from .progress import ProgressVerbs
 from .static_topics import StaticTopicVerbs
 from .topics import TopicVerbs
 from .traces import TraceVerbs
+from .upkeep import UpkeepVerbs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,11 +79,16 @@ class Admin(Openable):
         broker_verbs = BrokerVerbs(brokers)
         offsets = OffsetVerbs(brokers, topics, groups, clients, broker_verbs)
         messages = MessageVerbs(brokers, topics)
-        traces, filters = TraceVerbs(messages), FilterVerbs(brokers)
-        statics = StaticTopicVerbs(brokers)
+        counters = CounterVerbs(brokers)
         parts = (
-            topics, statics, groups, clients, offsets, messages, traces, broker_verbs, filters,
-        )  # fmt: skip
+            StaticTopicVerbs(brokers),
+            *(topics, groups, clients, offsets, messages, broker_verbs, counters),
+            ProgressVerbs(brokers, clients, groups, offsets, counters),
+            UpkeepVerbs(brokers, topics),
+            NameServerVerbs(brokers),
+            TraceVerbs(messages),
+            FilterVerbs(brokers),
+        )
         self._parts: Final = {type(part).__name__: part for part in parts}
 
     @property
@@ -111,6 +120,15 @@ class Admin(Openable):
     topic: Final = forwarded(TopicVerbs.topic)
     create_topic: Final = forwarded(TopicVerbs.create_topic)
     delete_topic: Final = forwarded(TopicVerbs.delete_topic)
+    update_topic_perm: Final = forwarded(UpkeepVerbs.update_topic_perm)
+    order_conf: Final = forwarded(UpkeepVerbs.order_conf)
+    put_order_conf: Final = forwarded(UpkeepVerbs.put_order_conf)
+    delete_order_conf: Final = forwarded(UpkeepVerbs.delete_order_conf)
+    topic_stats: Final = forwarded(CounterVerbs.topic_stats)
+    topic_offsets: Final = forwarded(CounterVerbs.topic_offsets)
+    topic_groups: Final = forwarded(CounterVerbs.topic_groups)
+    system_topics: Final = forwarded(CounterVerbs.system_topics)
+    queue_units: Final = forwarded(CounterVerbs.queue_units)
 
     static_topic: Final = forwarded(StaticTopicVerbs.static_topic)
     create_static_topic: Final = forwarded(StaticTopicVerbs.create_static_topic)
@@ -122,6 +140,10 @@ class Admin(Openable):
     group: Final = forwarded(GroupVerbs.group)
     create_group: Final = forwarded(GroupVerbs.create_group)
     delete_group: Final = forwarded(GroupVerbs.delete_group)
+    progress: Final = forwarded(ProgressVerbs.progress)
+    all_progress: Final = forwarded(ProgressVerbs.all_progress)
+    group_topics: Final = forwarded(ProgressVerbs.group_topics)
+    subscription: Final = forwarded(ProgressVerbs.subscription)
 
     # Clients
 
@@ -129,12 +151,17 @@ class Admin(Openable):
     producers: Final = forwarded(ClientVerbs.producers)
     running_info: Final = forwarded(ClientVerbs.running_info)
     consume_directly: Final = forwarded(ClientVerbs.consume_directly)
+    all_producers: Final = forwarded(CounterVerbs.all_producers)
 
     # Offsets
 
     offsets: Final = forwarded(OffsetVerbs.offsets)
     lag: Final = forwarded(OffsetVerbs.lag)
     reset_offset: Final = forwarded(OffsetVerbs.reset_offset)
+    consume_spans: Final = forwarded(ProgressVerbs.consume_spans)
+    clone_offsets: Final = forwarded(ProgressVerbs.clone_offsets)
+    clone_offsets_on_brokers: Final = forwarded(ProgressVerbs.clone_offsets_on_brokers)
+    correction_offsets: Final = forwarded(ProgressVerbs.correction_offsets)
 
     # Messages
 
@@ -142,6 +169,7 @@ class Admin(Openable):
     messages_by_key: Final = forwarded(MessageVerbs.messages_by_key)
     messages_by_time: Final = forwarded(MessageVerbs.messages_by_time)
     dead_letters: Final = forwarded(MessageVerbs.dead_letters)
+    message_track: Final = forwarded(ProgressVerbs.message_track)
     message_trace: Final = forwarded(TraceVerbs.message_trace)
 
     # Brokers
@@ -150,6 +178,26 @@ class Admin(Openable):
     broker_runtime_info: Final = forwarded(BrokerVerbs.broker_runtime_info)
     broker_config: Final = forwarded(BrokerVerbs.broker_config)
     update_broker_config: Final = forwarded(BrokerVerbs.update_broker_config)
+    broker_stats: Final = forwarded(CounterVerbs.broker_stats)
+    all_broker_stats: Final = forwarded(CounterVerbs.all_broker_stats)
+    broker_consume_stats: Final = forwarded(CounterVerbs.broker_consume_stats)
+    broker_topics: Final = forwarded(CounterVerbs.broker_topics)
+    counter: Final = forwarded(CounterVerbs.counter)
+    ha_status: Final = forwarded(CounterVerbs.ha_status)
+    clean_expired_consume_queues: Final = forwarded(UpkeepVerbs.clean_expired_consume_queues)
+    clean_unused_topics: Final = forwarded(UpkeepVerbs.clean_unused_topics)
+    delete_expired_commit_log: Final = forwarded(UpkeepVerbs.delete_expired_commit_log)
+    wipe_write_perm: Final = forwarded(UpkeepVerbs.wipe_write_perm)
+    add_write_perm: Final = forwarded(UpkeepVerbs.add_write_perm)
+
+    # Name servers
+
+    kv_configs: Final = forwarded(UpkeepVerbs.kv_configs)
+    kv_config: Final = forwarded(UpkeepVerbs.kv_config)
+    put_kv_config: Final = forwarded(UpkeepVerbs.put_kv_config)
+    delete_kv_config: Final = forwarded(UpkeepVerbs.delete_kv_config)
+    name_server_config: Final = forwarded(NameServerVerbs.name_server_config)
+    update_name_server_config: Final = forwarded(NameServerVerbs.update_name_server_config)
 
     # Class filters
 

@@ -7,7 +7,7 @@ error's `partial`, so that a part is not taken for the whole.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
 import msgspec
@@ -134,6 +134,20 @@ async def ask_all(calls: Mapping[K, Callable[[], Awaitable[T]]]) -> Answers[K, T
     return answers
 
 
+class BrokerAt(NamedTuple):
+    """One broker.
+
+    Attributes:
+      name: the name that it shares with its slaves; its address if it was named by that.
+      broker_id: 0: the master; -1: it was named by its address.
+      address: `host:port`.
+    """
+
+    name: str
+    broker_id: int
+    address: str
+
+
 class Brokers:
     """The brokers that a client reaches, and the names by which they know its topics and groups.
 
@@ -174,6 +188,31 @@ class Brokers:
             names = ", ".join(sorted({broker.cluster for broker in brokers})) or "none"
             raise ConfigurationError(f"there is no cluster {cluster!r}; there are: {names}")
         return found
+
+    async def one(self, broker: str) -> BrokerAt:
+        """The broker of a name (its master, or another where that is not up) or of a `host:port`.
+
+        Raises: NotFoundError: no broker is called so. ServerError; ConnectError.
+        """
+        if ":" in broker:
+            return BrokerAt(broker, -1, broker)
+        brokers = await self.find()
+        for each in each_of(brokers):
+            if broker == each.name:
+                return each
+        names = ", ".join(each.name for each in brokers) or "none"
+        raise NotFoundError(f"no broker is called {broker!r}; there are: {names}")
+
+    async def chosen(self, broker: str | None, cluster: str | None) -> list[BrokerAt]:
+        """One broker as `one`, or the masters of a cluster, or of all clusters.
+
+        Raises: ConfigurationError: both are given, or there is no such cluster. As `one`.
+        """
+        if broker is not None and cluster is not None:
+            raise ConfigurationError("give a broker or a cluster, not both")
+        if broker is not None:
+            return [await self.one(broker)]
+        return [each for each in each_of(await self.find(cluster)) if each.broker_id == 0]
 
     async def find_with_warning(self) -> tuple[list[BrokerInfo], str]:
         """All brokers, sorted, and the name server's warning about them, or "".
@@ -228,6 +267,34 @@ class Brokers:
             return lambda: ask_one(broker)
 
         return await ask_all({broker.name: call(broker) for broker in brokers})
+
+
+def each_of(brokers: Iterable[BrokerInfo]) -> list[BrokerAt]:
+    """Masters and slaves one by one, in the order of the names, then of the ids."""
+    return [
+        BrokerAt(broker.name, broker_id, broker.addresses[broker_id])
+        for broker in brokers
+        for broker_id in sorted(broker.addresses)
+    ]
+
+
+async def ask_each(
+    brokers: Iterable[BrokerAt], ask: Callable[[BrokerAt], Awaitable[T]]
+) -> Answers[str, T]:
+    """Ask brokers one by one chosen, at the same time.
+
+    Returns: answers by `name` of a master, and `name/id` of a slave.
+    """
+
+    def call(broker: BrokerAt) -> Callable[[], Awaitable[T]]:
+        return lambda: ask(broker)
+
+    return await ask_all({label(broker): call(broker) for broker in brokers})
+
+
+def label(broker: BrokerAt) -> str:
+    """A broker for people: its name, with its id if it is a slave."""
+    return broker.name if broker.broker_id <= 0 else f"{broker.name}/{broker.broker_id}"
 
 
 def brokers_of(route: TopicRouteData) -> list[BrokerInfo]:

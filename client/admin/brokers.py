@@ -11,7 +11,7 @@ from ...remoting.bodies import KVTable
 from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
 from ..errors import BadAnswerError, ConfigurationError
-from .asking import Brokers, NotFoundError
+from .asking import Brokers
 from .results import ClusterView
 
 
@@ -50,17 +50,14 @@ class BrokerVerbs:
         """
         address = await self._address(broker)
         answer = await self._client.request(address, RequestCode.GET_BROKER_CONFIG)
-        try:
-            lines = answer.body.decode().splitlines()
-        except UnicodeDecodeError as error:
-            raise BadAnswerError(address, f"its settings are not UTF-8: {error}") from error
-        pairs = (line.partition("=") for line in lines)
-        return {key.strip(): value for key, separator, value in pairs if separator}
+        return settings_of(address, answer.body)
 
     async def update_broker_config(self, broker: str, settings: Mapping[str, str]) -> None:
         """Change settings of a running broker, which writes them to its broker.conf.
 
-        Apache's brokers ignore a key that they do not know, and some need a restart.
+        trocket's brokers change all of the settings or none: each takes effect at once, or the
+        error names it. Apache's brokers ignore a key that they do not know, and some keys need a
+        restart.
 
         Args:
           settings: keys of broker.conf to values.
@@ -68,21 +65,35 @@ class BrokerVerbs:
         Raises: NotFoundError: no broker is called so. ConfigurationError: no settings, or a key
           that cannot be one. ServerError; ConnectError.
         """
-        if not settings:
-            raise ConfigurationError("no settings are given")
-        body = _properties_text(settings).encode("ascii")
+        body = properties_body(settings)
         address = await self._address(broker)
         await self._client.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def _address(self, broker: str) -> str:
-        if ":" in broker:
-            return broker
-        brokers = await self._brokers.find()
-        for each in brokers:
-            if each.name == broker and each.address is not None:
-                return each.address
-        names = ", ".join(each.name for each in brokers) or "none"
-        raise NotFoundError(f"no broker is called {broker!r}; there are: {names}")
+        return (await self._brokers.one(broker)).address
+
+
+def settings_of(address: str, body: bytes) -> dict[str, str]:
+    """The settings in a server's answer, `key=value` lines without escapes.
+
+    Raises: BadAnswerError: it is not UTF-8.
+    """
+    try:
+        lines = body.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise BadAnswerError(address, f"its settings are not UTF-8: {error}") from error
+    pairs = (line.partition("=") for line in lines)
+    return {key.strip(): value for key, separator, value in pairs if separator}
+
+
+def properties_body(settings: Mapping[str, str]) -> bytes:
+    """The body of a request to change settings.
+
+    Raises: ConfigurationError: there are none, or a key cannot be one.
+    """
+    if not settings:
+        raise ConfigurationError("no settings are given")
+    return _properties_text(settings).encode("ascii")
 
 
 def _properties_text(settings: Mapping[str, str]) -> str:
@@ -90,7 +101,7 @@ def _properties_text(settings: Mapping[str, str]) -> str:
     lines = []
     for key, value in settings.items():
         if not (key.isascii() and key.isidentifier()):
-            raise ConfigurationError(f"{key!r} cannot be a key of broker.conf")
+            raise ConfigurationError(f"{key!r} cannot be a key of a configuration file")
         lines.append(f"{key}={''.join(map(_escaped, value))}\n")
     return "".join(lines)
 

@@ -58,23 +58,29 @@ class ClientVerbs:
         """
         full = self._brokers.full(group)
         answers = await self.consumer_connections(full, await self._brokers.find())
-        found = {name: body for name, body in answers.values.items() if body is not None}
+        result = self.group_clients(self._brokers.short(full), answers.values)
+        answers.check(f"the clients of group {group}", result)
+        return result
+
+    def group_clients(
+        self, group: str, connections: Mapping[str, ConsumerConnection | None]
+    ) -> GroupClients:
+        """What several brokers know of a group's members, in one."""
+        found = {name: body for name, body in connections.items() if body is not None}
         newest: dict[str, SubscriptionData] = {}
         for body in found.values():
             for topic, data in body.subscription_table.items():
                 if topic not in newest or data.sub_version > newest[topic].sub_version:
                     newest[topic] = data
         first = next(iter(found.values()), ConsumerConnection())
-        result = GroupClients(
-            self._brokers.short(full),
+        return GroupClients(
+            group,
             _merged({name: body.connection_set for name, body in found.items()}),
             tuple(self._subscription(newest[topic]) for topic in sorted(newest)),
             str(first.consume_type or ""),
             str(first.message_model or ""),
             str(first.consume_from_where or ""),
         )
-        answers.check(f"the clients of group {group}", result)
-        return result
 
     async def consumer_connections(
         self, full: str, brokers: Iterable[BrokerInfo]

@@ -57,8 +57,8 @@ class GroupVerbs:
         shown = sorted(
             self._brokers.short(name)
             for name in names
-            if (is_all and (self._brokers.is_ours(name) or _is_system(name)))
-            or (self._brokers.is_ours(name) and not _is_system(name))
+            if (is_all and (self._brokers.is_ours(name) or is_own_group(name)))
+            or (self._brokers.is_ours(name) and not is_own_group(name))
         )
         answers.check("listing groups", shown)
         return shown
@@ -157,5 +157,6 @@ class GroupVerbs:
                 await self._topics.delete_if_there(topic)
 
 
-def _is_system(full: str) -> bool:
+def is_own_group(full: str) -> bool:
+    """Whether a group is one of RocketMQ's own."""
     return full in SYSTEM_GROUPS or is_system_group(full)

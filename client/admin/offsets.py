@@ -151,29 +151,34 @@ class OffsetVerbs:
         for body in connections.values.values():
             if body is not None:
                 topics |= body.subscription_table.keys()
-        kept = await self._brokers.ask(brokers, self._topics_with_offsets(full))
-        unknown = [broker for broker in brokers if is_not_supported_by(kept, broker.name)]
-        for broker in unknown:
-            del kept.errors[broker.name]
-        kept.check(f"the topics of group {self._brokers.short(full)}", None)
-        for names in kept.values.values():
-            topics |= names
-        if unknown:
-            topics |= await self._topics_by_asking_each(full, unknown)
+        topics |= await self.topics_with_offsets(full)
         if not topics:
             await self._groups.group(full)  # raises when there is none
         return topics
 
-    def _topics_with_offsets(self, full: str) -> Callable[[BrokerInfo, str], Awaitable[set[str]]]:
+    async def topics_with_offsets(self, full: str) -> set[str]:
+        """The full names of the topics in which a group has offsets, on whichever broker.
+
+        Raises: BrokersError; ServerError; ConnectError.
+        """
+        brokers = await self._brokers.find()
         header = QueryTopicsByConsumerRequestHeader(group=full)
 
-        async def ask(broker: BrokerInfo, address: str) -> set[str]:
+        async def ask(_: BrokerInfo, address: str) -> set[str]:
             code = RequestCode.QUERY_TOPICS_BY_CONSUMER
             answer = await self._client.request(address, code, header)
             with reading_answer(address):
                 return set(TopicList.from_body(answer.body).topic_list)
 
-        return ask
+        kept = await self._brokers.ask(brokers, ask)
+        unknown = [broker for broker in brokers if is_not_supported_by(kept, broker.name)]
+        for broker in unknown:
+            del kept.errors[broker.name]
+        topics: set[str] = set().union(*kept.values.values())
+        kept.check(f"the topics of group {self._brokers.short(full)}", None)
+        if unknown:
+            topics |= await self._topics_by_asking_each(full, unknown)
+        return topics
 
     async def _topics_by_asking_each(self, full: str, brokers: list[BrokerInfo]) -> set[str]:
         """For brokers that do not serve 343: who consumes each topic there is."""

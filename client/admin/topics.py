@@ -52,7 +52,7 @@ class TopicVerbs:
         """
         names = await self.topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         if is_all:
-            shown = {name for name in names if self._brokers.is_ours(name) or _is_system(name)}
+            shown = {name for name in names if self._brokers.is_ours(name) or is_own_topic(name)}
             return sorted(map(self._brokers.short, shown))
         system = await self.topic_names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         # A broker makes one for each cluster's replies.
@@ -61,7 +61,7 @@ class TopicVerbs:
             self._brokers.short(name)
             for name in names - system
             if self._brokers.is_ours(name)
-            and not (_is_system(name) or is_retry_topic(name) or is_dlq_topic(name))
+            and not (is_own_topic(name) or is_retry_topic(name) or is_dlq_topic(name))
         )
 
     async def topic_names(self, code: RequestCode) -> set[str]:
@@ -93,7 +93,7 @@ class TopicVerbs:
             )
 
         async def ask(broker: BrokerInfo, address: str) -> TopicConfig:
-            return await self._topic_config(address, full)
+            return await self.topic_config(address, full)
 
         answers = await self._brokers.ask(brokers, ask)
         for broker in brokers:
@@ -115,7 +115,11 @@ class TopicVerbs:
         answers.check(f"the settings of topic {name}", info)
         return info
 
-    async def _topic_config(self, address: str, full: str) -> TopicConfig:
+    async def topic_config(self, address: str, full: str) -> TopicConfig:
+        """The settings of a topic on one broker.
+
+        Raises: NotFoundError; ServerError; ConnectError.
+        """
         header = GetTopicConfigRequestHeader(topic=full)
         try:
             answer = await self._client.request(address, RequestCode.GET_TOPIC_CONFIG, header)
@@ -229,6 +233,7 @@ class TopicVerbs:
             await self.delete_topic(full)
 
 
-def _is_system(full: str) -> bool:
+def is_own_topic(full: str) -> bool:
+    """Whether a topic is one of RocketMQ's own, by its name; brokers add some with their names."""
     # 5.5 has some that no earlier version knew, such as RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC.
     return is_system_topic(full) or full.upper().startswith("RMQ_SYS_")

@@ -89,10 +89,16 @@ class WorkerFilter:
                 await self._compile_java()
             process = self._process = await self._new_process(self._program)
             logger.info(
-                "the filter class %s runs in process %d; protections not in force: %s",
-                self._class_name,
-                process.pid,
-                "; ".join([f"{name}: {why}" for name, why in self._report.lacking.items()]) or "-",
+                "the filter class %(class_name)s runs in process %(pid)d; protections not in "
+                "force: %(lacking)s",
+                {
+                    "class_name": self._class_name,
+                    "pid": process.pid,
+                    "lacking": "; ".join(
+                        [f"{name}: {why}" for name, why in self._report.lacking.items()]
+                    )
+                    or "-",
+                },
             )
 
     async def match(self, messages: Sequence[MessageExt], group: str) -> Sequence[bool]:

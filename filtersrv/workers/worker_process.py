@@ -173,9 +173,9 @@ class WorkerProcess:
         self._ended = True
         if self._popen.poll() is None:
             logger.error(
-                "the worker process %d was killed but has not ended within %g s; check it by hand",
-                self.pid,
-                END_TIMEOUT_S,
+                "the worker process %(pid)d was killed but has not ended within "
+                "%(end_timeout_s)g s; check it by hand",
+                {"pid": self.pid, "end_timeout_s": END_TIMEOUT_S},
             )
         self._stderr_text = self._read_stderr()
         for end in (self._stderr, self._pidfd):

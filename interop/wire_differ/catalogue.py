@@ -18,6 +18,7 @@ from . import (
     statistics_requests,
     timers_requests,
     topics_requests,
+    unserved_requests,
 )
 from .request import Request, Script
 
@@ -33,6 +34,7 @@ _MAKERS = (
     *messages_requests.SCRIPTS,
     *clients_requests.SCRIPTS,
     *statistics_requests.SCRIPTS,
+    *unserved_requests.SCRIPTS,
 )
 
 

@@ -24,6 +24,7 @@ from .normalise import clock, java_exception_text, offset_ids, physical_offsets,
 from .request import BodyKind, ClientAnswer, FromServer, Request, Script, Step, answer_field
 
 STATE = json_body({"properties": {"PROP_CLIENT_VERSION": "V5_5_0"}, "subscriptionSet": []})
+OFFSETS = b'{"messageQueueTable":{{"topic":"T","brokerName":"broker-a","queueId":1}:5}}'
 DIRECTLY = json_body({"autoCommit": True, "consumeResult": "CR_SUCCESS", "spentTimeMills": 3})
 
 
@@ -148,6 +149,12 @@ def asked(header: SerializeType) -> Script:
         clock("body.*.store_timestamp_ms"),
         physical_offsets("body.*.physical_offset"),
     )
+    status, of_client = (
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, Code.GET_CONSUMER_STATUS_FROM_CLIENT,
+    )  # fmt: skip
+    telling = from_server(name="of each", code=of_client, answer=ClientAnswer(body=OFFSETS))
+    one_tells = from_server(name="of one", code=of_client, answer=ClientAnswer(body=OFFSETS))
+    refusing = from_server(name="refused", code=of_client, answer=ClientAnswer(code=3))
     running = from_server(name="of a client", code=run, answer=ClientAnswer(body=STATE))
     steps: tuple[Step, ...] = (
         create_topic(topic),
@@ -167,6 +174,12 @@ def asked(header: SerializeType) -> Script:
         Request("to a time", reset, place, body_kind=BodyKind.JSON),
         from_server(name="at a client", code=Code.RESET_CONSUMER_CLIENT_OFFSET,
                     body_kind=BodyKind.JSON),
+        Request("of the group", status, {"group": group, "topic": topic}, body_kind=BodyKind.JSON,
+                meanwhile=(telling,)),
+        Request("of one client", status, {"group": group, "topic": topic, "clientAddr": client_id},
+                body_kind=BodyKind.JSON, meanwhile=(one_tells,)),
+        Request("of a client that refuses", status, {"group": group, "topic": topic},
+                body_kind=BodyKind.JSON, meanwhile=(refusing,), erroneous=True),
         *_refused_asks(names, {**who}, one_message, place),
     )  # fmt: skip
     return Script("clients that are asked", header, steps)
@@ -180,7 +193,14 @@ def _refused_asks(
     group = {"consumerGroup": names("missing")}
     client = {"clientId": names("missing")}
     no_time = {name: value for name, value in place.items() if name != "timestamp"}
+    status = Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+    mine = {"group": place["group"], "topic": place["topic"]}
     return (
+        bad("an unknown client", status, {**mine, "clientAddr": names("missing")},
+            body_kind=BodyKind.JSON),
+        refused("an unknown group", status, {**mine, "group": names("missing")}),
+        refused("without a group", status, {"topic": place["topic"]}),
+        refused("without a topic", status, {"group": place["group"]}),
         bad("a client that nobody knows", run, {**who, **client}, expect=1),
         bad("a group that nobody knows", run, {**who, **group}, expect=1),
         refused("without a client", run, group),

@@ -11,10 +11,14 @@ from .builders import (
     bad,
     create_group,
     create_topic,
+    heartbeat_body,
     json_body,
     properties,
+    pull_fields,
+    pull_until,
     refused,
     send_fields,
+    subscription,
     unique_key,
 )
 from .normalise import clock, counts, data_versions, offset_ids, only, unordered
@@ -80,6 +84,38 @@ def groups(header: SerializeType) -> Script:
         refused("without a name", delete),
     )  # fmt: skip
     return Script("groups", header, steps)
+
+
+def forbidden(header: SerializeType) -> Script:
+    """A group is forbidden one topic, and allowed it again."""
+    names = Names("forbidden", header)
+    group, topic, client_id = names("group"), names("topic"), names("one")
+    mine: dict[str, FieldValue] = {"group": group, "topic": topic}
+    forbid = partial(Request, code=Code.UPDATE_AND_GET_GROUP_FORBIDDEN, body_kind=BodyKind.JSON)
+    wrong = partial(forbid, erroneous=True)
+    body = heartbeat_body(client_id, group=group, subscriptions=(subscription(topic),))
+    pull = pull_fields(group, topic, sysFlag=0)
+    text = properties(UNIQ_KEY=unique_key(names, 1))
+    steps = (
+        create_topic(topic),
+        create_group(group),
+        Request("a consumer", Code.HEART_BEAT, body=body, connection="one"),
+        Request("a message", Code.SEND_MESSAGE_V2, send_fields(topic, text), b"x",
+                normalisers=(offset_ids("fields.msgId"),)),
+        forbid(name="only asked", fields=mine),
+        forbid(name="forbidden", fields={**mine, "readable": False}),
+        forbid(name="asked again", fields=mine),
+        bad("of a group that is forbidden the topic", Code.PULL_MESSAGE, pull, expect=16,
+            since="5.0.0", connection="one"),
+        forbid(name="allowed", fields={**mine, "readable": True}),
+        pull_until(group, topic, "of a group that is allowed again", 1, sysFlag=0),
+        wrong(name="an unknown group and topic",
+              fields={"group": names("missing"), "topic": names("nowhere")}),
+        wrong(name="neither true nor false", fields={**mine, "readable": "maybe"}),
+        refused("without a group", Code.UPDATE_AND_GET_GROUP_FORBIDDEN, {"topic": topic}),
+        refused("without a topic", Code.UPDATE_AND_GET_GROUP_FORBIDDEN, {"group": group}),
+    )  # fmt: skip
+    return Script("forbidden topics", header, steps)
 
 
 def offsets(header: SerializeType) -> Script:
@@ -193,5 +229,5 @@ def locks(header: SerializeType) -> Script:
     return Script("locks", header, steps)
 
 
-SCRIPTS = (groups, offsets, locks)
+SCRIPTS = (groups, forbidden, offsets, locks)
 """Each creates a script for one kind of header."""

@@ -80,9 +80,14 @@ _SENDS = ("10: *", "310: *", "320: *", "324: *", "325: *", "370: *")
 
 _ON_THE_NAME_SERVER = (
     KnownBug(
-        requests=("318: a key that nobody knows", "318: a key that must not be changed"),
+        requests=(
+            "318: a key that nobody knows",
+            "318: a key that must not be changed",
+            "318: a value that is no number",
+            "318: a right key and a wrong one",
+        ),
         paths=_REMARK,
-        codes=((16, 0),),
+        codes=((1, 0), (16, 0)),
         row="PUT_KV_CONFIG and UPDATE_NAMESRV_CONFIG answer SYSTEM_ERROR",
         source="namesrv/processor/DefaultRequestProcessor.java updateConfig",
     ),
@@ -93,9 +98,36 @@ _ON_THE_NAME_SERVER = (
         row="GET_NAMESRV_CONFIG tells the keys that trocket supports",
         source="namesrv/processor/DefaultRequestProcessor.java getConfig",
     ),
+    KnownBug(
+        requests=("319: *",),
+        paths=("body.*",),
+        theirs_absent=True,
+        row="GET_NAMESRV_CONFIG tells the keys that trocket supports",
+        source="namesrv/processor/DefaultRequestProcessor.java getConfig",
+    ),
 )
 
 _CONFIGURATION = (
+    KnownBug(
+        requests=(
+            "25: a key that * does not have",
+            "25: a key that has no effect",
+            "25: a key that is read at the start",
+            "25: a value *",
+            "25: a right key and a wrong one",
+        ),
+        paths=_REMARK,
+        codes=((1, 0), (16, 0)),
+        row="UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG refuse a key",
+        source="remoting/Configuration.java mergeIfExist, MixAll.java properties2Object",
+    ),
+    KnownBug(
+        requests=("25: a path *",),
+        paths=_REMARK,
+        codes=((16, 0), (16, 16)),
+        row="no request may change a path",
+        source="AdminBrokerProcessor.java initConfigBlackList",
+    ),
     KnownBug(
         requests=("26: *",),
         paths=("body.*",),
@@ -187,13 +219,6 @@ _PULLING = (
         source="store/DefaultMessageStore.java queryMessage",
     ),
     KnownBug(
-        requests=("12: by tag",),
-        paths=_ANSWER,
-        codes=((3, 0), (3, 22)),
-        row="the index has no entry by tag",
-        source="store/index/IndexService.java buildIndex",
-    ),
-    KnownBug(
         requests=("33: inside a message",),
         paths=_ANSWER,
         row="12 or 33 that meets a damaged message is SYSTEM_ERROR",
@@ -252,6 +277,13 @@ _ADMINISTERING = (
         row="352 for an unknown group creates nothing",
         source="broker/subscription/SubscriptionGroupManager.java findSubscriptionGroupConfig",
         since="5.0",
+    ),
+    KnownBug(
+        requests=("315: stored messages of a queue",),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row="the counters of 315 are found by looking at the queues",
+        source="broker/processor/SendMessageProcessor.java handlePutMessageResult",
     ),
     KnownBug(
         requests=("21: a version that is no JSON", "201: a version that is no JSON"),

@@ -69,6 +69,7 @@ def look_ups(header: SerializeType) -> Script:
     }
     wrong = partial(look_up, erroneous=True, expect=22)
     no_key = {name: value for name, value in fields.items() if name != "key"}
+    by_tag = {**fields, "key": "A", "indexType": "T"}
     unique = {**fields, "key": key, "_UNIQUE_KEY_QUERY": True}
     steps = (
         create_topic(topic),
@@ -83,7 +84,11 @@ def look_ups(header: SerializeType) -> Script:
         wrong(name="a time before", fields={**fields, "endTimestamp": 1000}),
         wrong(name="none at all", fields={**fields, "maxNum": 0}),
         wrong(name="a negative count", fields={**fields, "maxNum": -1}),
-        wrong(name="by tag", fields={**fields, "key": "A", "indexType": "T"}, expect=3),
+        look_up(name="by tag", fields=by_tag, since="5.5.0", until=_found(2)),
+        look_up(name="the newest of a tag", fields={**by_tag, "maxNum": 1}, since="5.5.0"),
+        wrong(name="a tag that none has", fields={**by_tag, "key": "B"}, since="5.5.0"),
+        wrong(name="a key as a tag", fields={**by_tag, "key": "k2"}, since="5.5.0"),
+        wrong(name="a tag as a key", fields={**fields, "key": "A"}),
         refused("without a key", Code.QUERY_MESSAGE, no_key),
         view(name="a message", fields={"offset": send_offset("first")}),
         view(

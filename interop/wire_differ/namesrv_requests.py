@@ -303,8 +303,22 @@ def configuration(header: SerializeType) -> Script:
         refused("without a value", put, missing),
         asked("a key", update, body=b"orderMessageEnable=false\n"),
         bad("a key that must not be changed", update, body=b"kvConfigPath=/tmp/x\n", expect=16),
-        bad("a key that nobody knows", update, body=b"nonsense=1\n", expect=16),
+        bad("a key that nobody knows", update, body=b"nonsense=1\n", expect=1),
         bad("nothing", update),
+        asked("a range", update, body=b"scanNotActiveBrokerInterval=6000\n"),
+        asked("the usual value", update, body=b"# usual\nscanNotActiveBrokerInterval = 5000\n"),
+        bad(
+            "a value that is no number",
+            update,
+            body=b"scanNotActiveBrokerInterval=soon\n",
+            expect=1,
+        ),
+        bad(
+            "a right key and a wrong one",
+            update,
+            body=b"orderMessageEnable=false\nnonsense=1\n",
+            expect=1,
+        ),
         show(name="all keys"),
         show(name="fields that nobody reads", fields={"key": "listenPort"}, erroneous=True),
     )

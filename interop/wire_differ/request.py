@@ -40,6 +40,9 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.GET_BROKER_HA_STATUS: "5.0.0",
         RequestCode.QUERY_TOPICS_BY_CONSUMER: "5.0.0",
         RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: "5.0.0",
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: "5.0.0",
+        RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: "5.3.2",
+        RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: "5.3.2",
     }
 )
 """The first version of Apache's with a code; codes not listed are older than 4.9."""

@@ -8,6 +8,7 @@ from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
 from .builders import (
     Names,
+    bad,
     create_group,
     create_topic,
     properties,
@@ -32,7 +33,7 @@ OWN_PLACES = ("bindAddress", "haListenPort", "listenPort", "storePathRootDir")
 
 OWN_VALUES = (
     "storePathCommitLog", "mappedFileSizeCommitLog", "timerFlushIntervalMs",
-    "registerBrokerTimeoutMills",
+    "registerBrokerTimeoutMills", "metricsExporterType", "metricsPromExporterPort",
 )  # fmt: skip
 """Keys that the two brokers are started with, or whose default is another one in 4.9.7."""
 
@@ -65,15 +66,6 @@ def slaves(header: SerializeType) -> Script:
         normalisers=(counts("body.read_time_ms"), data_versions("body.version")),
         since="5.5.0",
     )
-    shown = partial(
-        Request,
-        code=Code.GET_BROKER_CONFIG,
-        body_kind=BodyKind.PROPERTIES,
-        normalisers=(
-            place("fields.version", *(f"body.{key}" for key in OWN_PLACES)),
-            *(without(key, "body") for key in OWN_VALUES),
-        ),
-    )
     steps = (
         create_topic(topic),
         create_group(group),
@@ -86,8 +78,6 @@ def slaves(header: SerializeType) -> Script:
         tables("modes of requests", Code.GET_ALL_MESSAGE_REQUEST_MODE),
         timers(name="how far timers are"),
         status(name="of a master without slaves"),
-        shown(name="the keys of the broker"),
-        shown(name="with a body that is no JSON", body=b"{", erroneous=True),
         # Servers ignore fields and body of such a request.
         *(tables("with a body that is no JSON", code, body=b"{", erroneous=True, since="5.5.0")
           for code in _CODES),
@@ -97,5 +87,38 @@ def slaves(header: SerializeType) -> Script:
     return Script("slaves", header, steps)
 
 
-SCRIPTS = (slaves,)
+def settings(header: SerializeType) -> Script:
+    """The configuration of the broker, shown and changed."""
+    shown = partial(
+        Request,
+        code=Code.GET_BROKER_CONFIG,
+        body_kind=BodyKind.PROPERTIES,
+        normalisers=(
+            place("fields.version", *(f"body.{key}" for key in OWN_PLACES)),
+            *(without(key, "body") for key in OWN_VALUES),
+        ),
+    )
+    change, wrong = Code.UPDATE_BROKER_CONFIG, partial(bad, code=Code.UPDATE_BROKER_CONFIG)
+    steps = (
+        Request("a number", change, body=b"transactionCheckMax=14\n"),
+        Request("two keys and a comment", change,
+                body=b"# both\ntransactionCheckMax = 15\nrejectTransactionMessage=false\n"),
+        Request("a permission", change, body=b"brokerPermission=6\n"),
+        Request("nothing", change),
+        wrong("a key that RocketMQ does not have", body=b"nonsense=1\n", expect=1),
+        wrong("a key that has no effect", body=b"flushCommitLogLeastPages=4\n", expect=1),
+        wrong("a key that is read at the start", body=b"haListenPort=10999\n", expect=16),
+        wrong("a value that is no number", body=b"transactionCheckMax=many\n", expect=1),
+        wrong("a value out of range", body=b"transactionCheckMax=0\n", expect=1),
+        wrong("a right key and a wrong one",
+              body=b"transactionCheckMax=16\nnonsense=1\n", expect=1),
+        wrong("a path that RocketMQ refuses", body=b"rocketmqHome=/x\n", expect=16),
+        Request("the usual value", change, body=b"transactionCheckMax=15\n"),
+        shown(name="the keys of the broker"),
+        shown(name="with a body that is no JSON", body=b"{", erroneous=True),
+    )  # fmt: skip
+    return Script("settings", header, steps)
+
+
+SCRIPTS = (slaves, settings)
 """Each creates a script for one kind of header."""

@@ -16,6 +16,7 @@ from .builders import (
     properties,
     refused,
     send_fields,
+    subscription,
     unique_key,
 )
 from .normalise import (
@@ -103,6 +104,12 @@ def statistics(header: SerializeType) -> Script:
         json(name="stored messages", code=Code.VIEW_BROKER_STATS_DATA,
              fields={"statsName": "TOPIC_PUT_NUMS", "statsKey": topic},
              normalisers=(rates("body.*.*"),)),
+        json(name="stored messages of a queue", code=Code.VIEW_BROKER_STATS_DATA,
+             fields={"statsName": "QUEUE_PUT_NUMS", "statsKey": f"{topic}@0"},
+             normalisers=(rates("body.*.*"),)),
+        json(name="the latency of a queue", code=Code.VIEW_BROKER_STATS_DATA, since="5.0.0",
+             fields={"statsName": "TOPIC_PUT_LATENCY", "statsKey": f"0@{topic}"},
+             normalisers=(rates("body.*.*"),)),
         json(name="of the cluster", code=Code.VIEW_BROKER_STATS_DATA,
              fields={"statsName": "BROKER_PUT_NUMS", "statsKey": CLUSTER},
              normalisers=(rates("body.*.*"),)),
@@ -116,6 +123,22 @@ def statistics(header: SerializeType) -> Script:
     return Script("statistics", header, steps)
 
 
+def rocksdb(header: SerializeType) -> Script:
+    """Requests about RocksDB, at brokers with files."""
+    names = Names("rocksdb", header)
+    check = partial(Request, code=Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, body_kind=BodyKind.JSON)
+    export = Code.EXPORT_ROCKSDB_CONFIG_TO_JSON
+    steps: tuple[Step, ...] = (
+        check(name="of a topic", fields={"topic": names("topic"), "checkStoreTime": 0}),
+        check(name="without a topic", erroneous=True),
+        Request("all", export, {"configType": "topics;subscriptionGroups;consumerOffsets;"}),
+        Request("in another case", export, {"configType": "TOPICS"}),
+        refused("an unknown table", export, {"configType": "topics;queues"}),
+        refused("without tables", export),
+    )
+    return Script("RocksDB", header, steps)
+
+
 def _units(names: Names, topic: str) -> tuple[Request, ...]:
     """The units of a queue with two messages."""
     query = partial(
@@ -125,12 +148,17 @@ def _units(names: Names, topic: str) -> tuple[Request, ...]:
             sizes("body.queueData.*.physicSize"),
         ),
     )  # fmt: skip
+    connected = names("connected")
     queue: dict[str, FieldValue] = {"topic": topic, "queueId": 0, "index": 0, "count": 10}
     return (
         query(name="two messages", fields=queue),
         query(name="the second message", fields={**queue, "index": 1, "count": 1}),
         query(name="of a group that is not connected",
               fields={**queue, "consumerGroup": names("group")}),
+        Request("a consumer", Code.HEART_BEAT, connection="one",
+                body=heartbeat_body(names("one"), group=connected,
+                                    subscriptions=(subscription(topic),))),
+        query(name="of a group that is connected", fields={**queue, "consumerGroup": connected}),
         query(name="past the end", fields={**queue, "index": 9}, erroneous=True,
               body_kind=BodyKind.BYTES, normalisers=()),
         refused("without a queue", Code.QUERY_CONSUME_QUEUE, {"topic": topic}),
@@ -258,5 +286,5 @@ def cleaning(header: SerializeType) -> Script:
     return Script("cleaning", header, steps)
 
 
-SCRIPTS = (statistics, look_ups, cleaning)
+SCRIPTS = (statistics, look_ups, cleaning, rocksdb)
 """Each creates a script for one kind of header."""

@@ -76,9 +76,9 @@ class BrokerProcessors:
         crc32 = zlib.crc32(request.body) & 0x7FFFFFFF
         if header.body_crc32 and header.body_crc32 != crc32:
             logger.warning(
-                "%s: a registration is refused, its body does not match its checksum",
-                channel.remote_address,
-            )  # fmt: skip
+                "%(peer)s: a registration is refused, its body does not match its checksum",
+                {"peer": channel.remote_address},
+            )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         if header.broker_addr in self._in_steps:
             return Deferred(lambda: self._register_after(request, header, channel))
@@ -183,7 +183,10 @@ class BrokerProcessors:
     def wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> Answer:
         """WIPE_WRITE_PERM_OF_BROKER 205: make a broker's topics read-only."""
         name = decode(WipeWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
-        logger.info("%s wipes the write permission of %r", channel.remote_address, name[:80])
+        logger.info(
+            "%(peer)s wipes the write permission of %(topic)r",
+            {"peer": channel.remote_address, "topic": name[:80]},
+        )
 
         def steps() -> Steps[RemotingCommand]:
             count = yield from self._routes.wipe_write_perm(name)
@@ -195,7 +198,10 @@ class BrokerProcessors:
     def add_write_perm(self, request: RemotingCommand, channel: Channel) -> Answer:
         """ADD_WRITE_PERM_OF_BROKER 327: make a broker's topics writable again."""
         name = decode(AddWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
-        logger.info("%s gives %r write permission", channel.remote_address, name[:80])
+        logger.info(
+            "%(peer)s gives %(topic)r write permission",
+            {"peer": channel.remote_address, "topic": name[:80]},
+        )
 
         def steps() -> Steps[RemotingCommand]:
             count = yield from self._routes.add_write_perm(name)

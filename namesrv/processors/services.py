@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,8 +28,9 @@ class NamesrvServices:
       now_ms: monotonic time.
       started_ms: when this name server started, on the same clock.
       save_kv: writes the KV table; raises StoreError.
-      save_config: writes the settings given by key; raises StoreError.
+      change_config: changes and saves settings; see `ConfigChanges.change`.
       notify: sends NOTIFY_MIN_BROKER_ID_CHANGE; never blocks.
+      call: asks another server; see `RemotingClient.call`.
     """
 
     config: NamesrvConfig
@@ -38,8 +39,9 @@ class NamesrvServices:
     now_ms: Callable[[], int]
     started_ms: int
     save_kv: Callable[[], Awaitable[None]]
-    save_config: Callable[[dict[str, str]], Awaitable[None]]
+    change_config: Callable[[bytes, str], Awaitable[Mapping[str, str]]]
     notify: Callable[[Iterable[MinBrokerIdChange]], None]
+    call: Callable[[str, RemotingCommand, float], Awaitable[RemotingCommand]]
 
 
 def answer_when_saved(

@@ -134,3 +134,14 @@ class SubscriptionGroupList(Body):
     """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
 
     group_config_list: list[SubscriptionGroupConfig] = msgspec.field(default_factory=list)
+
+
+class GroupForbidden(Body):
+    """Answer to UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether a group may read a topic.
+
+    Source: RocketMQ 5.5.0 GroupForbidden.
+    """
+
+    topic: str = ""
+    group: str = ""
+    readable: bool = True

@@ -176,13 +176,21 @@ class ConsumeQueueData(Body):
     Attributes:
       physic_offset, physic_size: the place of the record in the log, in bytes.
       tags_code: hash code of the tag, or the address of an extension.
+      extend_data_json: the extension unit, as JSON; None: there is none.
+      bit_map: its bit map in ones and zeros, the last bit first; None: it has none.
+      eval: whether the group's filter lets the message through, by its extension unit; false
+        without one, or without a group.
+      msg: what is wrong with the unit; None: nothing.
     Source: RocketMQ 5.5.0 ConsumeQueueData.
     """
 
     physic_offset: Int64 = 0
     physic_size: Int32 = 0
     tags_code: Int64 = 0
+    extend_data_json: str | None = None
+    bit_map: str | None = None
     eval: bool = False
+    msg: str | None = None
 
 
 class QueryConsumeQueueResponseBody(Body):
@@ -191,7 +199,8 @@ class QueryConsumeQueueResponseBody(Body):
     Attributes:
       subscription_data: that of the group that the request names; None: it names none, or the
         group does not subscribe to the topic.
-      filter_data: the group's expression; None: the request names no group.
+      filter_data: the group's SQL92 filter as pretty JSON, "null" if it has none; None: the request
+        names no group.
       queue_data: the units.
       max_queue_index, min_queue_index: the queue's offsets.
     Source: RocketMQ 5.5.0 QueryConsumeQueueResponseBody.
@@ -202,3 +211,30 @@ class QueryConsumeQueueResponseBody(Body):
     queue_data: list[ConsumeQueueData] = msgspec.field(default_factory=list)
     max_queue_index: Int64 = 0
     min_queue_index: Int64 = 0
+
+
+class GetConsumerStatusBody(Body):
+    """Answer to INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), and a client's to 221.
+
+    Attributes:
+      message_queue_table: a client's offsets, the next message to consume of each queue; empty in
+        the answer to 223.
+      consumer_table: those of each client by its id; empty in the answer to 221.
+    Source: RocketMQ 5.5.0 GetConsumerStatusBody.
+    """
+
+    message_queue_table: dict[MessageQueue, Int64] = msgspec.field(default_factory=dict)
+    consumer_table: dict[str, dict[MessageQueue, Int64]] = msgspec.field(default_factory=dict)
+
+
+class CheckRocksdbCqWriteResult(Body):
+    """Answer to CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354).
+
+    Attributes:
+      check_result: what was found, in words; None: the check is not finished.
+      check_status: 0 as it should be, 1 not, 2 in progress, 3 an error.
+    Source: RocketMQ 5.5.0 CheckRocksdbCqWriteResult.
+    """
+
+    check_result: str | None = None
+    check_status: Int32 = 0

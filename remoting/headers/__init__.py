@@ -64,6 +64,8 @@ from .consumer import (
 from .consumer_admin import (
     CloneGroupOffsetRequestHeader,
     ConsumeMessageDirectlyRequestHeader,
+    ExportRocksDBConfigToJsonRequestHeader,
+    GetConsumerStatusRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
@@ -73,6 +75,7 @@ from .consumer_admin import (
     QuerySubscriptionByConsumerRequestHeader,
     QueryTopicsByConsumerRequestHeader,
     ResetQueueOffsetRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
 from .filter_server import (
@@ -140,6 +143,7 @@ __all__ = [
     "DeleteTopicFromNamesrvRequestHeader",
     "DeleteTopicRequestHeader",
     "EndTransactionRequestHeader",
+    "ExportRocksDBConfigToJsonRequestHeader",
     "GetAllConsumerOffsetRequestHeader",
     "GetAllConsumerOffsetResponseHeader",
     "GetAllSubscriptionGroupRequestHeader",
@@ -153,6 +157,7 @@ __all__ = [
     "GetConsumerConnectionListRequestHeader",
     "GetConsumerListByGroupRequestHeader",
     "GetConsumerRunningInfoRequestHeader",
+    "GetConsumerStatusRequestHeader",
     "GetEarliestMsgStoretimeRequestHeader",
     "GetEarliestMsgStoretimeResponseHeader",
     "GetKVConfigRequestHeader",
@@ -216,6 +221,7 @@ __all__ = [
     "UnregisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
     "UpdateConsumerOffsetRequestHeader",
+    "UpdateGroupForbiddenRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
     "ViewMessageRequestHeader",
     "WipeWritePermOfBrokerRequestHeader",

@@ -155,3 +155,44 @@ class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
 
     stats_name: str
     stats_key: str
+
+
+class UpdateGroupForbiddenRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of UPDATE_AND_GET_GROUP_FORBIDDEN (353).
+
+    Attributes:
+      group, topic: the group that may, or may not, read the topic.
+      readable: whether it may from now on; None: only ask.
+    Source: RocketMQ 5.5.0 UpdateGroupForbiddenRequestHeader.
+    """
+
+    group: str
+    topic: str
+    readable: bool | None = None
+
+
+class GetConsumerStatusRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
+    """Request of INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), and of
+    GET_CONSUMER_STATUS_FROM_CLIENT (221), from the broker to the group's clients.
+
+    Attributes:
+      topic, group: the offsets of the group in this topic.
+      client_addr: id of one client; None or blank: all. Only in 223.
+    Source: RocketMQ 5.5.0 GetConsumerStatusRequestHeader.
+    """
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+class ExportRocksDBConfigToJsonRequestHeader(Header, frozen=True, kw_only=True):
+    """Request of EXPORT_ROCKSDB_CONFIG_TO_JSON (355).
+
+    Attributes:
+      config_type: the tables: `topics`, `subscriptionGroups`, `consumerOffsets`, with semicolons
+        between.
+    Source: RocketMQ 5.5.0 ExportRocksDBConfigToJsonRequestHeader.
+    """
+
+    config_type: str

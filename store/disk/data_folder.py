@@ -60,7 +60,7 @@ def hold_lock(disk: Disk, root: str) -> None:
     path = f"{root}/lock"
     if disk.hold_lock(path):
         logger.warning(
-            "%s was removed or replaced while the store is open: it is created and locked again. "
-            "Remove it only when no broker runs on this folder",
-            path,
+            "%(path)s was removed or replaced while the store is open: it is created and locked "
+            "again. Remove it only when no broker runs on this folder",
+            {"path": path},
         )

@@ -146,7 +146,9 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
         if not disk.exists(candidate):
             if candidate == path and disk.exists(f"{path}.bak"):
                 # Not removed by this program, which renames a new text over the old one.
-                logger.error("%s is missing; its .bak, which is older, is used instead", path)
+                logger.error(
+                    "%(file)s is missing; its .bak, which is older, is used instead", {"file": path}
+                )
             continue
         data = _read(disk, candidate)
         text, is_right = unsealed(data)
@@ -161,13 +163,13 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
             value = parse(text)
         except ValueError as error:
             problems.append(f"{candidate}: {error}")
-            logger.error("%s cannot be used: %s", candidate, error)
+            logger.error("%(file)s cannot be used: %(error)s", {"file": candidate, "error": error})
         else:
             if problems:
-                logger.error("%s is used instead, which is older", candidate)
+                logger.error("%(file)s is used instead, which is older", {"file": candidate})
             was_spare = is_right is True and data == sealed(text, as_spare=True)
             if was_spare and candidate == path:
-                logger.warning("%s holds an older text: it is a renamed .bak", path)
+                logger.warning("%(file)s holds an older text: it is a renamed .bak", {"file": path})
             return value, was_spare or candidate != path
     if not problems:
         return None

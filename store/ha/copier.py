@@ -257,7 +257,10 @@ class LogCopier:
             queue_store.batch_topics.add(key[0])
         queue = queue_store.create(*key)
         if queue is None:
-            logger.error("queue %d of topic %r is impossible; it is left out", *key[::-1])
+            logger.error(
+                "queue %(queue_id)d of topic %(topic)r is impossible; it is left out",
+                {"queue_id": key[1], "topic": key[0]},
+            )
         return queue
 
     def _fit(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int) -> bool:
@@ -287,7 +290,10 @@ class LogCopier:
         return True
 
     def _empty(self, queue: ConsumeQueue, physical_offset: int) -> None:
-        logger.info("queue %d of topic %s begins again", queue.key[1], queue.key[0])
+        logger.info(
+            "queue %(queue_id)d of topic %(topic)s begins again",
+            {"queue_id": queue.key[1], "topic": queue.key[0]},
+        )
         self._commit(physical_offset)
         self._store.copies.empty_queue(queue)
 

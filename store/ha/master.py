@@ -186,7 +186,11 @@ class HaMaster:
         host = address.rpartition(":")[0]
         level = logging.DEBUG if self._logged == (host, reason) else logging.WARNING
         self._logged = (host, reason)
-        logger.log(level, "slave %s %s: %s", address, what, reason)
+        logger.log(
+            level,
+            "slave %(slave)s %(what)s: %(reason)s",
+            {"slave": address, "what": what, "reason": reason},
+        )
 
     def _end_older(self, newest: LogSender) -> None:
         """End the earlier connection of the same slave, which must not count twice."""
@@ -209,9 +213,9 @@ def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> soc
     is_open = not config.ha_allowed_slaves and not config.ha_tls_enable
     if is_open and not _is_loopback(address):
         logger.warning(
-            "any host that can connect to %s can copy every message: set haAllowedSlaves to your "
-            "slaves' addresses, or haTlsEnable",
-            address,
+            "any host that can connect to %(slave)s can copy every message: set haAllowedSlaves "
+            "to your slaves' addresses, or haTlsEnable",
+            {"slave": address},
         )
     return open_listener(address, config.ha_listen_port if port is None else port)
 

@@ -92,10 +92,9 @@ class LogSender:
         requested = await self._agree()
         self.send_offset = requested or self._first_offset()
         logger.info(
-            "slave %s has the log up to %d and is sent it from %d on",
-            self.address,
-            requested,
-            self.send_offset,
+            "slave %(slave)s has the log up to %(requested)d and is sent it from "
+            "%(send_offset)d on",
+            {"slave": self.address, "requested": requested, "send_offset": self.send_offset},
         )
         self._note_ack(requested)
         listeners = self._store.activity.listeners

@@ -193,14 +193,17 @@ class HaSlave:
         self._warn_once(address, reason)
 
     def _clear_problem(self) -> None:
-        logger.info("the master's log at %s is followed", self._address)
+        logger.info("the master's log at %(master)s is followed", {"master": self._address})
         self._problem = ""
 
     def _warn_once(self, address: str, problem: str) -> None:
         """Log a problem unless it is the same as before."""
         if problem != self._problem:
             self._problem = problem
-            logger.warning("the master's log at %s is not followed: %s", address, problem)
+            logger.warning(
+                "the master's log at %(master)s is not followed: %(problem)s",
+                {"master": address, "problem": problem},
+            )
 
 
 class LogFollower:

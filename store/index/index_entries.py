@@ -1,20 +1,29 @@
-"""Index entries of messages: one for the unique key, then one for each of the keys. Pure."""
+"""Index entries of messages: of the unique key, then of each of the keys, then of the tags.
+
+Java counterpart: store/index/IndexService.java buildIndex of 5.5.0; before 5.5.0 tags had no entry.
+Pure.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ...common.java_hash import hash_continue, index_key_hash_after
-from ...common.message_properties import KEYS_HEAD, UNIQUE_KEY_HEAD, find_property
+from ...common.message_properties import KEYS_HEAD, TAGS_HEAD, UNIQUE_KEY_HEAD, find_property
 from .index_backlog import IndexItem
 
 IndexEntry: TypeAlias = tuple[int, int, int]
 """(key hash, physical offset, store timestamp ms), as `IndexFile.put_many` takes it."""
 
+TAG_KEY_HEAD: Final = "T#"
+"""What the key of a message's tags begins with, after the topic and its #; the whole value of TAGS
+follows. Source: IndexService.buildKey of 5.5.0."""
+
 
 def entries_of_items(items: list[IndexItem]) -> list[IndexEntry]:
     """The entries of messages, in their order: `entries_of` each, in a fraction of its time."""
     last_topic_hash, last_head, head_hash = 0, b"", 0
+    last_tags_topic_hash, last_tags, tags_hash = 0, b"", 0
     entries: list[IndexEntry] = []
     for topic_hash, properties, physical_offset, timestamp_ms in items:
         # The usual message has no KEYS and one unique key, which differs from the previous
@@ -40,13 +49,35 @@ def entries_of_items(items: list[IndexItem]) -> list[IndexEntry]:
         if code >= 0x80000000:
             code = (0x100000000 - code) & 0x7FFFFFFF
         entries.append((code, physical_offset, timestamp_ms))
+        at = properties.rfind(TAGS_HEAD)
+        if at >= 0:
+            if at and properties[at - 1] != 2:
+                tags = find_property(properties, b"TAGS")
+            else:
+                end = properties.find(b"\x02", at + 5)
+                tags = properties[at + 5 : end if end > 0 else None]
+            if tags:
+                if tags != last_tags or topic_hash != last_tags_topic_hash:
+                    last_tags, last_tags_topic_hash = tags, topic_hash
+                    tags_hash = tags_hash_after(topic_hash, tags)
+                entries.append((tags_hash, physical_offset, timestamp_ms))
     return entries
+
+
+def tags_hash_after(topic_hash: int, tags: bytes) -> int:
+    """The hash of the key of a message's tags.
+
+    Args:
+      topic_hash: `hash_prefix("topic#")`.
+      tags: the value of TAGS, not empty.
+    """
+    return index_key_hash_after(topic_hash, TAG_KEY_HEAD + str(tags, "utf-8", "replace"))
 
 
 def entries_of(
     topic_hash: int, properties: bytes, physical_offset: int, timestamp_ms: int
 ) -> list[IndexEntry]:
-    """The entries of one message: one for its unique key, then one for each of its keys."""
+    """The entries of one message: of its unique key, of each of its keys, and of its tags."""
     entries = []
     unique_key = find_property(properties, b"UNIQ_KEY")
     if unique_key is not None:
@@ -58,4 +89,7 @@ def entries_of(
             if key:
                 code = index_key_hash_after(topic_hash, key)
                 entries.append((code, physical_offset, timestamp_ms))
+    tags = find_property(properties, b"TAGS")
+    if tags:
+        entries.append((tags_hash_after(topic_hash, tags), physical_offset, timestamp_ms))
     return entries

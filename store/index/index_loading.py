@@ -93,8 +93,9 @@ class IndexLoader:
         progress = self._checkpoint.index
         if progress is not None and not self._is_possible(progress, log):
             logger.warning(
-                "the checkpoint's record of the index contradicts the log and is ignored: %s",
-                progress,
+                "the checkpoint's record of the index contradicts the log and is ignored: "
+                "%(progress)s",
+                {"progress": progress},
             )
             progress = None
         names = [
@@ -191,9 +192,14 @@ class IndexLoader:
 
     def _remove(self, path: str, problem: str) -> None:
         if self._read_only:
-            logger.warning("index file %s is not used: %s", path, problem)
+            logger.warning(
+                "index file %(path)s is not used: %(problem)s", {"path": path, "problem": problem}
+            )
             return
-        logger.warning("index file %s is removed and rebuilt from the log: %s", path, problem)
+        logger.warning(
+            "index file %(path)s is removed and rebuilt from the log: %(problem)s",
+            {"path": path, "problem": problem},
+        )
         self._disk.unlink(path)
 
 

@@ -1,6 +1,6 @@
-"""The hash index of all messages, by KEYS and by UNIQ_KEY.
+"""The hash index of all messages, by KEYS, UNIQ_KEY and TAGS.
 
-Java counterpart: store/index/IndexService.java of 5.3.3. The store passes the items of each commit
+Java counterpart: store/index/IndexService.java of 5.5.0. The store passes the items of each commit
 to `add`, which is cheap; entries are built in bounded slices (`work`) between the broker's other
 work, or from the log where the backlog is too large to keep.
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix, index_key_hash
 from ...native import Extension, extension
+from ...remoting.steps import Steps
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..clock import Clock
 from ..disk.os_disk import Disk
@@ -185,7 +186,10 @@ class IndexService:
             self._resumed = resumed
             self._finish_resuming()
         if catch_up is not None and read_only:
-            logger.warning("queries by key miss messages from offset %d of the log on", catch_up)
+            logger.warning(
+                "queries by key miss messages from offset %(log_offset)d of the log on",
+                {"log_offset": catch_up},
+            )
         elif catch_up is not None:
             self.catch_up_from(catch_up)
 
@@ -279,9 +283,9 @@ class IndexService:
         if not missing:
             return
         logger.warning(
-            "%s was removed while the broker runs: all index files are rebuilt from the log; "
-            "queries by key miss messages until that is done",
-            missing[0].path if names else self.folder,
+            "%(path)s was removed while the broker runs: all index files are rebuilt from the "
+            "log; queries by key miss messages until that is done",
+            {"path": missing[0].path if names else self.folder},
         )
         for file in self.files:
             self._disk.unlink(file.path)
@@ -364,12 +368,16 @@ class IndexService:
         if any(file.has_failed_sync for file in self.files):
             self.is_broken = True
             self._backlog.clear()
-            logger.error("the index is not extended until restart, an fsync failed: %s", error)
+            logger.error(
+                "the index is not extended until restart, an fsync failed: %(error)s",
+                {"error": error},
+            )
             return
         if not self._is_failing:
             logger.error(
-                "the index cannot be written, queries by key miss new messages until it can: %s",
-                error,
+                "the index cannot be written, queries by key miss new messages until it can: "
+                "%(error)s",
+                {"error": error},
             )
         self._is_failing = True
         self._paused_until_s = self._clock.monotonic_s() + RETRY_S
@@ -398,8 +406,8 @@ class IndexService:
 
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> QueryOffsets:
-        """Physical offsets of messages with a key, newest first.
+    ) -> Steps[QueryOffsets]:
+        """Steps that find the physical offsets of messages with a key, newest first.
 
         Hashes may collide: the caller has to compare the messages (Apache's broker does not).
 
@@ -412,12 +420,12 @@ class IndexService:
         if not self.files:
             return QueryOffsets(found, 0, 0)
         key_hash = index_key_hash(f"{topic}#{key}")
-        for file in reversed(self.files):
+        newest = self.files[-1]
+        for file in reversed(list(self.files)):
             if file.is_time_matched(begin_ms, end_ms):
-                file.select(key_hash, found, count_max, begin_ms, end_ms)
+                yield from file.select(key_hash, found, count_max, begin_ms, end_ms)
             if file.begin_timestamp_ms < begin_ms or len(found) >= count_max:
                 break
-        newest = self.files[-1]
         return QueryOffsets(found, newest.end_timestamp_ms, newest.end_physical_offset)
 
     def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:

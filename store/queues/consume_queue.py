@@ -550,14 +550,14 @@ class ConsumeQueue:
 
         Source: RocketMQ 5.3.3 store/MappedFileQueue.java deleteExpiredFileByOffset.
         """
-        if len(self.file_offsets) < 2 or not self._is_expired(
-            self.file_offsets[0], min_physical_offset
-        ):
+        offsets = self.file_offsets
+        if len(offsets) < 2 or not self._is_expired(offsets[0], min_physical_offset):
             return False
-        path = self.path_of(self.file_offsets[0])
+        path = self.path_of(offsets[0])
         self.files.remove(path)
-        del self.file_offsets[0]
-        logger.info("%s is deleted: the log begins at %d", path, min_physical_offset)
+        del offsets[0]
+        logger.info("%(path)s is deleted: the log begins at %(log_begin)d",
+                    {"path": path, "log_begin": min_physical_offset})  # fmt: skip
         return True
 
     def _is_expired(self, base: int, min_physical_offset: int) -> bool:

@@ -248,9 +248,10 @@ class ConsumeQueueExt:
             return position + len(unit.to_bytes())
         size = self._files.file_size
         logger.warning(
-            "%s: the unit at %d cannot be read: its message passes every tag filter here, and the "
-            "next unit goes into a new file", self.folder, position,
-        )  # fmt: skip
+            "%(folder)s: the unit at %(position)d cannot be read: its message passes every tag "
+            "filter here, and the next unit goes into a new file",
+            {"folder": self.folder, "position": position},
+        )
         return (position // size + 1) * size
 
     def reader(self) -> Callable[[int], ExtUnit | None]:
@@ -337,7 +338,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         except CorruptRecordError as error:
             if self.writes:
                 raise
-            logger.warning("%s", error)
+            logger.warning("%(error)s", {"error": error})
             self.ext.reset()
         else:
             self._cut_ext()

@@ -127,7 +127,10 @@ class ConsumeQueueStore:
             self._load(topic, queue_id)
         for topic, queue_id in self._found(self._folder):
             if topic in self.batch_topics:
-                logger.warning("%s/%s is ignored: the topic has batch queues", self._folder, topic)
+                logger.warning(
+                    "%(folder)s/%(topic)s is ignored: the topic has batch queues",
+                    {"folder": self._folder, "topic": topic},
+                )
             else:
                 self._load(topic, queue_id)
 
@@ -161,7 +164,10 @@ class ConsumeQueueStore:
         disk = self._disk
         for topic in disk.list(folder):
             if topic_path(topic) is None:
-                logger.warning("%s/%s is ignored: it is not a topic's folder", folder, topic)
+                logger.warning(
+                    "%(folder)s/%(topic)s is ignored: it is not a topic's folder",
+                    {"folder": folder, "topic": topic},
+                )
                 continue
             for name in disk.list(f"{folder}/{topic}"):
                 if name.isascii() and name.isdigit() and int(name) <= QUEUE_ID_MAX:

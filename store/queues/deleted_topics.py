@@ -66,9 +66,10 @@ class DeletedTopics:
             self.known_from, self.names = _parse(data)
         except (ValueError, KeyError, TypeError) as error:
             logger.warning(
-                "%s cannot be used: %s; topics that were deleted before now may come back",
-                self._path, error,
-            )  # fmt: skip
+                "%(path)s cannot be used: %(error)s; topics that were deleted before now may "
+                "come back",
+                {"path": self._path, "error": error},
+            )
 
     def begin(self, log_end: int) -> None:
         """Create the file, if there is none.

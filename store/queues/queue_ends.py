@@ -137,7 +137,10 @@ def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
     try:
         return QueueEnds.from_bytes(file.pread(file.size(), START))
     except ValueError as error:
-        logger.warning("%s is ignored: %s; queues are checked without it", path, error)
+        logger.warning(
+            "%(path)s is ignored: %(error)s; queues are checked without it",
+            {"path": path, "error": error},
+        )
         return None
     finally:
         file.close()

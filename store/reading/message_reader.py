@@ -20,9 +20,11 @@ import msgspec
 from ...native import Extension
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
+from ...remoting.steps import Steps
 from ..config import BrokerRole, MessageStoreConfig
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import UNIT, UNIT_PLACE, UNIT_SIZE, Unit
+from ..index.index_entries import TAG_KEY_HEAD
 from ..index.index_service import IndexService
 from ..log.commit_log import CommitLog
 from ..queues.batch_consume_queue import BatchConsumeQueue
@@ -31,7 +33,7 @@ from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
 from .recent_records import RecentRecords
-from .record_check import RecordCheck, holds_key, no_unit
+from .record_check import RecordCheck, holds_key, holds_tags, no_unit
 from .record_filter import MATCHING, RecordFilter, Wanted, filtered
 
 SIZE_MAX = 128 * 1024 * 1024
@@ -499,9 +501,17 @@ class MessageReader:
         return data if record.physical_offset == physical_offset else None
 
     def query_by_key(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, log_end: int
-    ) -> QueryResult:
-        """Messages whose KEYS or UNIQ_KEY hold a key, oldest first.
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        log_end: int,
+        *,
+        by_tags: bool = False,
+    ) -> Steps[QueryResult]:
+        """Steps that find messages by key, unique key or tags, oldest first.
 
         Entries of other keys with the same hash count towards `count_max`, but are not answered.
 
@@ -509,13 +519,17 @@ class MessageReader:
           count_max: most messages, the newest ones; maxMsgsNumBatch applies, too.
           begin_ms, end_ms: store time, both included, to the second.
           log_end: the end of the visible log.
+          by_tags: the key is the value of TAGS. Messages that an earlier version indexed are not
+            found by it.
 
         Raises:
           StoreIOError: a file could not be read.
           CorruptRecordError: a message that the index names is damaged, or is not there.
         """
         count_max = max(min(count_max, self._config.max_msgs_num_batch), QUERY_COUNT_MAX_MIN)
-        found = self._index.query(topic, key, count_max, begin_ms, end_ms)
+        indexed = f"{TAG_KEY_HEAD}{key}" if by_tags else key
+        found = yield from self._index.query(topic, indexed, count_max, begin_ms, end_ms)
+        holds = holds_tags if by_tags else holds_key
         records = []
         for physical_offset in sorted(found.physical_offsets):
             if physical_offset < self._log.min_offset:
@@ -529,7 +543,7 @@ class MessageReader:
                     "offset of the log, where none is; remove this folder while the broker is down "
                     "to have the index built again, and check the log with `trocket store fsck`",
                 )
-            if holds_key(record, topic, key):
+            if holds(record, topic, key):
                 records.append(record)
         return QueryResult(
             records,

@@ -366,6 +366,18 @@ def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -
     return f"the record is of topic {record.topic[:80]!r}, and does not name this queue"
 
 
+def holds_tags(record: bytes | memoryview, topic: str, tags: str) -> bool:
+    """Whether a record has a topic and these tags: the index has only the hash of both.
+
+    Args:
+      record: whole, as in the log.
+      tags: the whole value of TAGS.
+    """
+    message = decode_record(record, 0, check_crc=False, read_body=False)
+    found = find_property(message.properties_bytes, b"TAGS") or b""
+    return message.topic == topic and str(found, "utf-8", "replace") == tags
+
+
 def holds_key(record: bytes | memoryview, topic: str, key: str) -> bool:
     """Whether a record has a topic and a key: the index has only the hash of both.
 

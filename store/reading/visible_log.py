@@ -39,9 +39,10 @@ class VisibleLog:
             if log.min_offset <= start < end:
                 reason = reader.reason or "zeros, or a missing file"
                 logger.error(
-                    "the index leaves out damaged bytes of the log from offset %d on: %s",
-                    start, reason,
-                )  # fmt: skip
+                    "the index leaves out damaged bytes of the log from offset %(start)d on: "
+                    "%(reason)s",
+                    {"start": start, "reason": reason},
+                )
                 hole = reader.skip_damage(end)
                 start = hole.end if hole is not None else -1
 

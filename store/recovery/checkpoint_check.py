@@ -57,8 +57,15 @@ def correct_checkpoint(checkpoint: Checkpoint, path: str, *, latest_ms: int, log
             changes.append((field, name, 0, f"the log's files end at {log_end}"))
     for field, name, used, reason in changes:
         logger.warning(
-            "%s: its %s is %d, but %s: %d is used in its place, and the file is written again",
-            path, field, getattr(checkpoint, name), reason, used,
-        )  # fmt: skip
+            "%(path)s: its %(field)s is %(value)d, but %(reason)s: %(used)d is used in its "
+            "place, and the file is written again",
+            {
+                "path": path,
+                "field": field,
+                "value": getattr(checkpoint, name),
+                "reason": reason,
+                "used": used,
+            },
+        )
         setattr(checkpoint, name, used)
     return bool(changes)

@@ -46,9 +46,10 @@ def read_doubt(disk: Disk, root: str, log_end: int) -> int:
     if 0 <= found <= log_end:
         return found
     logger.warning(
-        "%s: its offset is %r, but the log's files end at %d: 0 is used in its place, so all of "
-        "the log is written to the device again", path, text, log_end,
-    )  # fmt: skip
+        "%(path)s: its offset is %(text)r, but the log's files end at %(log_end)d: 0 is used in "
+        "its place, so all of the log is written to the device again",
+        {"path": path, "text": text, "log_end": log_end},
+    )
     return 0
 
 
@@ -66,8 +67,9 @@ def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
     except StoreIOError as error:
         logger.error(
             "reboot this machine before the next start: an fsync failed, and the offset of the "
-            "pages that may be lost could not be recorded: %s", error,
-        )  # fmt: skip
+            "pages that may be lost could not be recorded: %(error)s",
+            {"error": error},
+        )
 
 
 def clear_doubt(disk: Disk, root: str) -> None:

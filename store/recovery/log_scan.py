@@ -115,9 +115,10 @@ class LogScan:
                 segments.append((start, end))
             if last_ms > LATEST_MS:
                 logger.warning(
-                    "%s: the store timestamp %d of a record before offset %d is impossible and is "
-                    "ignored as the newest", log.folder, last_ms, end,
-                )  # fmt: skip
+                    "%(folder)s: the store timestamp %(last_ms)d of a record before offset "
+                    "%(end)d is impossible and is ignored as the newest",
+                    {"folder": log.folder, "last_ms": last_ms, "end": end},
+                )
                 last_ms = newest_ms
             nonzero_end, found, case = self._classify_end(reader, last_ms)
             result = ScanResult(

@@ -174,9 +174,10 @@ class RecoveredQueues:
         queue = self._queue_store.queues.get(key)
         if queue is None and not self._queue_store.is_possible(topic, queue_id):
             logger.error(
-                "queue %d of topic %r is impossible; its messages stay in the log but are not "
-                "served", *key[::-1],
-            )  # fmt: skip
+                "queue %(queue_id)d of topic %(topic)r is impossible; its messages stay in the "
+                "log but are not served",
+                {"queue_id": key[1], "topic": key[0]},
+            )
             self._impossible.add(key)
             return None
         rebuild = key in self._rebuilding
@@ -202,7 +203,10 @@ class RecoveredQueues:
             return self._begin(key, state, queue_offset)
         if queue_offset < state.next:
             if queue_offset == 0:
-                logger.info("queue %d of topic %s begins again at %d", key[1], key[0], queue_offset)
+                logger.info(
+                    "queue %(queue_id)d of topic %(topic)s begins again at %(queue_offset)d",
+                    {"queue_id": key[1], "topic": key[0], "queue_offset": queue_offset},
+                )
                 state.begin(queue_offset)
                 return True
             if state.first <= queue_offset and key in self._rebuilding:
@@ -238,7 +242,10 @@ class RecoveredQueues:
         if queue_offset > 0 and is_new and not (self.after_hole or self._begun_midway):
             # A new queue begins at 0, so this one is older and was deleted since.
             if not state.is_ignored:
-                logger.info("the last messages of the deleted topic %s are left out", key[0])
+                logger.info(
+                    "the last messages of the deleted topic %(topic)s are left out",
+                    {"topic": key[0]},
+                )
             state.is_ignored = True
             return False
         state.is_ignored = False
@@ -259,8 +266,9 @@ class RecoveredQueues:
                 f"{state.next} would be the next"
             )
         logger.warning(
-            "queue %d of topic %s ends at %d, but its next record in the log is %d: it is rebuilt "
-            "from the log", key[1], key[0], state.next, queue_offset,
-        )  # fmt: skip
+            "queue %(queue_id)d of topic %(topic)s ends at %(next)d, but its next record in the "
+            "log is %(queue_offset)d: it is rebuilt from the log",
+            {"queue_id": key[1], "topic": key[0], "next": state.next, "queue_offset": queue_offset},
+        )
         self.damaged.add(key)
         return False

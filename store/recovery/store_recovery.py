@@ -202,10 +202,10 @@ class StoreRecovery:
         newest_ms = found.newest_ms or log_end_timestamp_ms(self._disk, log, found.end)
         if newest_ms - self._wall_ms > CLOCK_BEHIND_MAX_MS:
             logger.warning(
-                "the newest message was stored %.1f h after the time of this machine's clock. New "
-                "messages get the same store time until the clock has reached it; if the clock is "
-                "wrong, set it",
-                (newest_ms - self._wall_ms) / 3_600_000,
+                "the newest message was stored %(ahead_h).1f h after the time of this machine's "
+                "clock. New messages get the same store time until the clock has reached it; if "
+                "the clock is wrong, set it",
+                {"ahead_h": (newest_ms - self._wall_ms) / 3_600_000},
             )
         if not holes:
             as_closed = (
@@ -319,7 +319,8 @@ class StoreRecovery:
                 key, "it is missing, or does not end where the last checkpoint says"
             )
             logger.warning(
-                "queue %d of topic %s is rebuilt from the log: %s", key[1], key[0], reason
+                "queue %(queue_id)d of topic %(topic)s is rebuilt from the log: %(reason)s",
+                {"queue_id": key[1], "topic": key[0], "reason": reason},
             )
         return damaged
 
@@ -354,10 +355,16 @@ class StoreRecovery:
             place = record and self._places.place_in(record, key, kept - 1)
             if record is None or place is None or unit_fault(unit, record, place) in WRONG_RECORD:
                 logger.warning(
-                    "queue %d of topic %s is rebuilt from the log unless the log is damaged: its "
-                    "last unit says %d bytes at %d, where its message is not", key[1], key[0],
-                    size, physical_offset,
-                )  # fmt: skip
+                    "queue %(queue_id)d of topic %(topic)s is rebuilt from the log unless the "
+                    "log is damaged: its last unit says %(size)d bytes at %(physical_offset)d, "
+                    "where its message is not",
+                    {
+                        "queue_id": key[1],
+                        "topic": key[0],
+                        "size": size,
+                        "physical_offset": physical_offset,
+                    },
+                )
                 found.add(key)
         return found
 
@@ -409,14 +416,17 @@ class StoreRecovery:
         base = end - end % file_size
         if found.case.action is Action.TRUNCATE:
             logger.warning(
-                "%s/%s: the log is cut at %d, %d bytes after it are zeroed: %s (case %s: %s)",
-                log.folder,
-                file_name(base),
-                end,
-                found.nonzero_end - end,
-                found.reason or "zeros",
-                found.case.label,
-                found.case.why,
+                "%(folder)s/%(file)s: the log is cut at %(end)d, %(cut_size)d bytes after it "
+                "are zeroed: %(reason)s (case %(case)s: %(why)s)",
+                {
+                    "folder": log.folder,
+                    "file": file_name(base),
+                    "end": end,
+                    "cut_size": found.nonzero_end - end,
+                    "reason": found.reason or "zeros",
+                    "case": found.case.label,
+                    "why": found.case.why,
+                },
             )
         # A file that begins where the log ends is needed next, unless it must be overwritten.
         keep_until = base + file_size if base in log.files else base

@@ -271,7 +271,8 @@ class StateFile:
     def _log(self, error: StoreIOError) -> None:
         if str(error) != self._logged:
             logger.error(
-                "the %s could not be saved: %s; %s (check the disk's free space and the folder's "
-                "permissions)", self._what, error, self._means,
-            )  # fmt: skip
+                "the %(what)s could not be saved: %(error)s; %(means)s (check the disk's free "
+                "space and the folder's permissions)",
+                {"what": self._what, "error": error, "means": self._means},
+            )
         self._logged = str(error)

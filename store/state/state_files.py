@@ -103,9 +103,9 @@ class StateFiles:
                 self.save(name, text)
             except StoreIOError as error:
                 logger.error(
-                    "%s is damaged and could not be written again from its .bak: %s",
-                    self._path(name), error,
-                )  # fmt: skip
+                    "%(file)s is damaged and could not be written again from its .bak: %(error)s",
+                    {"file": self._path(name), "error": error},
+                )
         self._from_spare.clear()
 
     def save(self, name: str, text: bytes) -> None:
@@ -144,18 +144,19 @@ class StateFiles:
     async def run_lazy(
         self,
         file: StateFile,
-        interval_s: float,
+        interval_s: Callable[[], float],
         before: Callable[[], Awaitable[None]],
         refresh: Callable[[], None] = lambda: None,
     ) -> None:
         """Save a file at intervals, if its table changed, until cancelled.
 
         Args:
+          interval_s: gives the seconds of the next interval.
           before: called when it changed; raises StoreIOError if it must not be saved now.
           refresh: called at each interval, before the table is checked for changes.
         """
         while True:
-            await trio.sleep(interval_s)
+            await trio.sleep(interval_s())
             refresh()
             if file.is_dirty:
                 await self._save(file, before)

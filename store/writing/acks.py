@@ -36,7 +36,7 @@ class SlaveAcks:
         self.needed = max(1, config.in_sync_replicas - 1)
         self.acked_offset = 0
         self.waited_for = trio.Event()
-        self._gap_max = config.ha_max_gap_not_in_sync
+        self._config = config
         self._clock = clock
         self._offsets: dict[Hashable, int] = {}
         self._waiters: OffsetWaiters[PutMessageStatus] = OffsetWaiters(config.slave_timeout / 1000)
@@ -64,7 +64,7 @@ class SlaveAcks:
 
     def is_in_sync(self, offset: int, log_end: int) -> bool:
         """Whether a slave that has the log up to an offset counts as available."""
-        return log_end - offset < self._gap_max
+        return log_end - offset < self._config.ha_max_gap_not_in_sync
 
     def are_enough(self, log_end: int) -> bool:
         """Whether enough slaves are in sync to wait for."""

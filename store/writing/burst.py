@@ -17,7 +17,12 @@ class Burst:
     A put is cheap because it only appends to these lists. The appenders fill them; `LogWriter`
     writes them and makes them visible, or rolls them back.
 
+    Args:
+      body_size_max: see below.
+
     Attributes:
+      body_size_max: bytes of a message's body, at most (maxMessageSize); it may change. Here,
+        because each put reads it.
       now_ms: store timestamp of the next puts.
       append_offset: physical offset of the next record.
       file_end: physical offset at which the current file ends, or `NO_PUTS`.
@@ -29,6 +34,7 @@ class Burst:
 
     __slots__ = (
         "append_offset",
+        "body_size_max",
         "file_end",
         "index_items",
         "now_ms",
@@ -38,7 +44,8 @@ class Burst:
         "touched",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, body_size_max: int) -> None:
+        self.body_size_max = body_size_max
         self.now_ms = 0
         self.append_offset = 0
         self.file_end = NO_PUTS

@@ -138,8 +138,16 @@ class FlushService:
             else:
                 self._flushed(target)
 
-    async def run(self, *, interval_s: float, group_commit: bool, threaded: bool) -> None:
-        """Sync until cancelled: at intervals, and under group commit on each request."""
+    async def run(
+        self, *, interval_s: Callable[[], float], group_commit: bool, threaded: bool
+    ) -> None:
+        """Sync until cancelled: at intervals, and under group commit on each request.
+
+        Args:
+          interval_s: gives the seconds of the next interval.
+          group_commit: whether requests end an interval early.
+          threaded: whether another thread syncs.
+        """
         self.may_wait_in_loop = threaded
         try:
             if threaded:
@@ -148,7 +156,7 @@ class FlushService:
                 # Commits made during the last fsync are synced without waiting for a request.
                 has_unsynced = self.committed_offset > self.flushed_offset
                 if not (group_commit and has_unsynced and self.failure is None):
-                    with trio.move_on_after(interval_s):
+                    with trio.move_on_after(interval_s()):
                         await self._wanted.wait()
                 self._wanted = trio.Event()
                 await self.flush_in_thread(threaded=threaded)

@@ -62,7 +62,7 @@ class LogWriter:
         on_failed: Callable[[StoreIOError], None],
     ) -> None:
         self.mode = StoreMode()
-        self.burst = Burst()
+        self.burst = Burst(config.max_message_size)
         self.committed_offset = 0
         self.sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._clock = clock
@@ -95,9 +95,9 @@ class LogWriter:
         mode = self.mode
         if mode.apply(event, reason):
             if mode.is_read_only:
-                logger.critical("%s", mode.remark)
+                logger.critical("%(reason)s", {"reason": mode.remark})
             elif mode.trouble:
-                logger.error("sends are refused: %s", mode.remark)
+                logger.error("sends are refused: %(reason)s", {"reason": mode.remark})
             elif event is StoreEvent.DISK_HAS_ROOM:
                 logger.warning("sends are taken again")
         self._set_file_end()
@@ -189,7 +189,10 @@ class LogWriter:
             self._log.zero_ahead(end, self._zero_ahead_size)
         except StoreIOError as error:
             self._zero_ahead_size = 0
-            logger.warning("no zeros can be written ahead, fsyncs will take longer: %s", error)
+            logger.warning(
+                "no zeros can be written ahead, fsyncs will take longer: %(error)s",
+                {"error": error},
+            )
 
     def roll(self, size: int) -> PutRefusal | None:
         """Begin the next file, because a record of `size` bytes does not fit into this one.
@@ -211,7 +214,10 @@ class LogWriter:
             except StoreIOError as error:
                 self._create_again_s = self._clock.monotonic_s() + CREATE_RETRY_S
                 self._no_file = self._no_file._replace(remark=str(error))
-                logger.error("sends are refused, no commit log file can be created: %s", error)
+                logger.error(
+                    "sends are refused, no commit log file can be created: %(error)s",
+                    {"error": error},
+                )
                 return self._no_file
         if burst.append_offset < base:
             burst.pending.append(blank(base - burst.append_offset))

@@ -89,7 +89,6 @@ class MessageAppender:
         self._burst = writer.burst
         self._queues = queue_store.queues
         self._create_queue = queue_store.create
-        self._body_size_max = config.max_message_size
         self._record_size_max = config.mapped_file_size_commit_log - RECORD_PREFIX.size
         self._append_crc = config.enabled_append_prop_crc
         # No queue has this magic, so every put takes the slow path when records get a checksum.
@@ -126,10 +125,11 @@ class MessageAppender:
 
         Raises: struct.error: a number does not fit into its field; nothing was stored.
         """
+        burst = self._burst
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
         body_size = len(body)
         properties_size = len(properties)
-        if queue is None or body_size > self._body_size_max:
+        if queue is None or body_size > burst.body_size_max:
             return (_illegal(topic, body_size), _NOWHERE, _NO_PLACE)
         if properties_size > PROPERTIES_SIZE_MAX:
             return (_too_many_properties(properties_size), _NOWHERE, _NO_PLACE)
@@ -142,7 +142,6 @@ class MessageAppender:
                 flag, sys_flag, reconsume_times, prepared_transaction_offset,
             )  # fmt: skip
             return self._put_unusual(queue, message, tags_code)
-        burst = self._burst
         size = queue.record_overhead + body_size + properties_size
         physical_offset = burst.append_offset
         if physical_offset + size + 8 > burst.file_end:
@@ -175,7 +174,7 @@ class MessageAppender:
         """
         topic, queue_id = message.topic, message.queue_id
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
-        if queue is None or len(message.body) > self._body_size_max:
+        if queue is None or len(message.body) > self._burst.body_size_max:
             return (_illegal(topic, len(message.body)), _NOWHERE, _NO_PLACE)
         return self._put_unusual(queue, message, tags_code)
 
@@ -208,7 +207,7 @@ class MessageAppender:
             return False
         size = RECORD_HEAD.size + topic_size + 2 + hosts_size - 16 + body_size + properties_size
         return (
-            body_size <= self._body_size_max
+            body_size <= self._burst.body_size_max
             and properties_size <= PROPERTIES_SIZE_MAX
             and size <= self._record_size_max
         )
@@ -241,7 +240,7 @@ class MessageAppender:
           and one that is too large for a file.
         """
         queue = self._queues.get((topic, queue_id)) or self._create_queue(topic, queue_id)
-        if queue is None or len(body) > self._body_size_max:
+        if queue is None or len(body) > self._burst.body_size_max:
             return (_illegal(topic, len(body)), [], _NO_PLACE)
         batch = InnerMessage(
             topic, queue_id, body, properties, born_timestamp_ms, born_host, store_host, flag,

@@ -94,7 +94,6 @@ class RunAppender:
         self._read_clock = writer.read_clock
         self._queues = queue_store.queues
         self._burst = writer.burst
-        self._body_size_max = config.max_message_size
         self._delays_ms = tuple(delay_levels_ms(config.message_delay_level))
 
     def rules(
@@ -108,10 +107,10 @@ class RunAppender:
         answer_parts: tuple[bytes, ...],
         json_answer_parts: tuple[bytes, ...],
     ) -> SendRules:
-        """The rules for `append`; see `SendRules`."""
+        """The rules for `append`, with maxMessageSize as it is now; see `SendRules`."""
         return SendRules(
             topics, checked, self._queues, added, store_host, id_prefix, answer_parts,
-            json_answer_parts, self._body_size_max, self._delays_ms,
+            json_answer_parts, self._burst.body_size_max, self._delays_ms,
         )  # fmt: skip
 
     def append(
@@ -155,7 +154,7 @@ class RunAppender:
         """
         burst = self._burst
         packed = self._pack_deliveries(
-            self._queues, topics, self._body_size_max, data, position, burst.now_ms,
+            self._queues, topics, burst.body_size_max, data, position, burst.now_ms,
             burst.append_offset, burst.file_end, burst.touched,
         )  # fmt: skip
         if packed is None:

@@ -24,8 +24,9 @@ from trocket.broker.processors.lock import QUEUES_MAX
 from trocket.broker.subscription import SUBSCRIPTION_LENGTH_MAX
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.topic_config_manager import TopicConfigManager
-from trocket.namesrv import settings
-from trocket.namesrv.config import NamesrvConfig
+from trocket.common.config import ConfigError
+from trocket.common.live_config import LiveConfig
+from trocket.namesrv.config import NamesrvConfig, known_keys
 from trocket.namesrv.controller import NamesrvController
 from trocket.namesrv.registration import BrokerRegistration
 from trocket.namesrv.route_info_manager import RouteInfoManager
@@ -39,7 +40,7 @@ from trocket.remoting.bodies import (
     TopicConfig,
 )
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.errors import RemoteProtocolError, RequestRefused
+from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message_batch import BATCH_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
@@ -273,8 +274,9 @@ def test_too_long_lists_and_settings_are_refused() -> None:
         answer = broker.ask(code, body=body)
         assert answer.code == ResponseCode.INVALID_PARAMETER
         assert "the request has 2001 items, the limit is 2000: divide" in (answer.remark or "")
-    with pytest.raises(RequestRefused, match="the limit is 32768"):
-        settings.change(NamesrvConfig(), b"k=v\n" * 10_000)
+    live = LiveConfig((NamesrvConfig(),), known_keys, server="the name server")
+    with pytest.raises(ConfigError, match="the limit is 32768"):
+        live.plan(b"k=v\n" * 10_000)
 
 
 async def test_long_tags_are_refused() -> None:

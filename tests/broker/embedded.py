@@ -103,6 +103,7 @@ async def embedded_broker(
     open_process: OpenProcess = open_filter_server,
     random: Random | None = None,
     native: Extension | None = extension,
+    config_path: str = "",
     **options: Any,
 ) -> AsyncIterator[Broker]:
     """Run a broker until the block ends.
@@ -113,6 +114,7 @@ async def embedded_broker(
       open_process: starts a filter server.
       random: of the broker.
       native: the C extension; None: pure Python.
+      config_path: the file of the broker's configuration; "": none.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
     store_options = {
@@ -135,6 +137,7 @@ async def embedded_broker(
         open_process=open_process,
         random=random,
         native=native,
+        config_path=config_path,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(controller.run)

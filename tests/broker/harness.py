@@ -197,6 +197,7 @@ class Broker:
                 register_topics=self._register,
                 on_deleted=lambda topic: None,
                 times_ms=Histogram(),
+                config=self.config,
             ),
             GroupAdminProcessor(
                 groups=self.groups,

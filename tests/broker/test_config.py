@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import pytest
 from hypothesis import given
@@ -326,3 +327,51 @@ def test_any_lines_are_a_configuration_or_a_config_error(lines: list[tuple[str, 
         assert isinstance(store, MessageStoreConfig)
         said = warnings
     assert all(line and "\n" not in line for line in said)
+
+
+def read_metrics(*lines: str) -> BrokerConfig:
+    text = "".join(f"{line}\n" for line in lines)
+    return read_broker_config(
+        parse_properties(text), BrokerConfig(), MessageStoreConfig(), path="b.conf"
+    )[0]
+
+
+def test_metrics_may_be_sent_to_a_collector() -> None:
+    read = read_metrics(
+        "metricsExporterType=OTLP_GRPC",
+        "metricsGrpcExporterTarget=collector:4317",
+        "metricsGrpcExporterHeader=Authorization: Bearer x:y, x-zone:a",
+        "metricsInDelta=true",
+    )
+    assert read.metrics_headers == (("authorization", "Bearer x:y"), ("x-zone", "a"))
+    assert read.metrics_labels["aggregation"] == "delta"
+    assert read.metric_grpc_exporter_interval_in_mills == 60_000
+    for target in ("http://127.0.0.1:4317", "https://collector:4317/", "[::1]:4317"):
+        read_metrics("metricsExporterType=OTLP_GRPC", f"metricsGrpcExporterTarget={target}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (["metricsExporterType=OTLP_GRPC"], "metricsGrpcExporterTarget ''"),
+        (["metricsExporterType=OTLP_GRPC", "metricsGrpcExporterTarget=ftp://x"], "ftp://x"),
+        (["metricsExporterType=OTLP_GRPC", "metricsGrpcExporterTarget=x:70000"], "x:70000"),
+        (["metricsGrpcExporterHeader=a:1,secret"], "header 2 is not name:value"),
+        (["metricsGrpcExporterHeader=a-bin:1"], "header 1"),
+        (["metricsGrpcExporterHeader=a:ü"], "header 1"),
+        (["metricsInDelta=true", "metricsLabel=aggregation:x"], "metricsLabel"),
+        (["metricGrpcExporterIntervalInMills=0"], "metricGrpcExporterIntervalInMills"),
+        (["metricsExporterType=NATS"], "metricsExporterType"),
+    ],
+)
+def test_metrics_that_cannot_be_sent_are_refused(lines: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=r"b\.conf") as refused:
+        read_metrics(*lines)
+    assert text in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(ConfigError, match=r"needs the package grpc: pip install 'trocket\[otlp\]'"):
+        read_metrics("metricsExporterType=OTLP_GRPC", "metricsGrpcExporterTarget=c:4317")

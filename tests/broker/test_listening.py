@@ -8,7 +8,14 @@ from contextlib import closing
 
 import pytest
 
-from trocket.broker.listening import VIP_PORT_STEP, ha_port, listen, listen_for_slaves
+from trocket.broker.config import BrokerConfig, MetricsExporterType
+from trocket.broker.listening import (
+    VIP_PORT_STEP,
+    ha_port,
+    listen,
+    listen_for_slaves,
+    open_metrics_listener,
+)
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
 HOST = "127.0.0.1"
@@ -26,6 +33,18 @@ def ports(listeners: list[socket.socket]) -> list[int]:
     for listener in listeners:
         listener.close()
     return found
+
+
+def test_a_taken_port_for_metrics_is_named_with_its_key(taken: int) -> None:
+    config = BrokerConfig(
+        metrics_exporter_type=MetricsExporterType.PROM,
+        metrics_prom_exporter_host=HOST,
+        metrics_prom_exporter_port=taken,
+    )
+    with pytest.raises(OSError, match=rf"metricsPromExporterPort.*{taken}.*in use"):
+        open_metrics_listener(config)
+    config.metrics_exporter_type = MetricsExporterType.OTLP_GRPC
+    assert open_metrics_listener(config) is None
 
 
 def test_a_free_port_has_its_vip_port_two_below() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trocket.cli.protocol_table import PARTLY, SENT, page, served_codes, state
 from trocket.interop.wire_differ.catalogue import catalogue, coverage
-from trocket.remoting.request_codes import RequestCode
+from trocket.remoting.request_codes import UNSERVED_BY_APACHE, RequestCode
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocol.md"
 
@@ -45,8 +45,16 @@ def test_only_what_is_served_is_served_partly() -> None:
     served = frozenset().union(*served_codes().values())
     assert set(PARTLY) <= served
     assert state(RequestCode.POP_MESSAGE, "broker", served) == ""
-    assert state(RequestCode.QUERY_MESSAGE, "broker", served) == "partly"
+    assert state(RequestCode.PULL_MESSAGE, "broker", served) == "partly"
     assert state(RequestCode.HEART_BEAT, "broker", served) == "yes"
+
+
+def test_what_apaches_servers_refuse_is_refused_here_and_asked_beside_them() -> None:
+    covered = coverage(catalogue())
+    for code in UNSERVED_BY_APACHE:
+        assert not [server for server, codes in served_codes().items() if code in codes]
+        assert covered["broker", code, True], code
+        assert covered["name server", code, True], code
 
 
 def test_what_a_server_sends_is_not_what_it_serves() -> None:

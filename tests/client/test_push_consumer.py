@@ -23,6 +23,7 @@ from trocket import (
     RetryLater,
 )
 from trocket.client import PushedMessage, push_consumer, rebalance, route_table
+from trocket.remoting.bodies import GetConsumerStatusBody
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.testing import Broker
@@ -483,6 +484,15 @@ def test_an_administrator_can_look_and_try(
             text = answer.body.decode()
             assert '"PROP_CONSUME_TYPE":"CONSUME_PASSIVELY"' in text
             assert f'"topic":"{topic}"' in text
+            answer = await consumer.client.request(
+                broker.broker_address,
+                RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+                more={"topic": topic, "group": group},
+            )
+            told = GetConsumerStatusBody.from_body(answer.body).consumer_table
+            offsets = told[consumer.client.client_id]
+            assert {queue.topic for queue in offsets} == {topic}
+            assert offsets.keys() == consumer.positions.keys()
             for outcome in ("CR_SUCCESS", "CR_THROW_EXCEPTION"):
                 answer = await consumer.client.request(
                     broker.broker_address,

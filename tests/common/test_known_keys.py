@@ -48,6 +48,7 @@ MISSING = re.compile(r"not there|there is no\b|not supported|no controller")
 WITHOUT_CODE = {
     "batch": "compaction",
     "other": "many small things",
+    "rocksdb": "RocksDB",
     "tiered": "tiered storage",
 }
 """Features that add no request: a commit that adds one changes the section."""

@@ -149,6 +149,32 @@ assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == soft
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_values_of_an_event_are_members_by_their_names() -> None:
+    text = "queue %(queue_id)d of %(topic)r: %(share).1f %% of %(topics)s by %(peer)s, %(level)s"
+    values = {
+        "queue_id": 3,
+        "topic": "T\n",
+        "share": 2.5,
+        "topics": ["A", "B"],
+        "peer": Path("/x"),
+        "level": "not this",
+    }
+    record = logging.LogRecord("trocket.x", logging.INFO, __file__, 1, text, (values,), None)
+    line = JsonFormatter().format(record)
+    assert json.loads(line) == {
+        "time": json.loads(line)["time"],
+        "level": "INFO",
+        "logger": "trocket.x",
+        "message": "queue 3 of 'T\\n': 2.5 % of ['A', 'B'] by /x, not this",
+        "event": "queue {queue_id} of {topic}: {share} % of {topics} by {peer}, {level}",
+        "queue_id": 3,
+        "topic": "T\n",
+        "share": 2.5,
+        "topics": ["A", "B"],
+        "peer": "/x",
+    }
+
+
 def test_json_log_lines_are_objects_with_their_traceback() -> None:
     record = logging.makeLogRecord(
         {"name": "trocket.x", "levelname": "ERROR", "msg": "a\n%s", "args": ("ü",), "created": 0.5}

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
+from trocket.cli.top_sample import Sampler
 from trocket.client import (
     Admin,
     ConfigurationError,
@@ -307,5 +308,170 @@ def test_the_cluster_its_state_and_its_settings(do: Do, cluster: ApacheCluster) 
         await admin.update_broker_config(cluster.broker_address, changed)
         config = await admin.broker_config(cluster.broker_address)
         assert {key: config[key] for key in changed} == changed
+
+    do(verb)
+
+
+# Statistics, progress, upkeep
+
+
+def test_statistics_of_the_broker_and_of_a_topic(do: Do, cluster: ApacheCluster) -> None:
+    async def verb(admin: Admin) -> None:
+        async def sampled() -> Any:
+            try:
+                stats = await admin.broker_stats(BROKER)
+            except ServerError as error:
+                # As above: before the first sample.
+                if "NoSuchElementException" not in str(error):
+                    raise
+                return None
+            return stats if stats.put is not None else None
+
+        stats = await until(sampled)
+        assert (stats.broker_id, stats.address) == (0, cluster.broker_address)
+        assert stats.version == f"V{cluster.label.removeprefix('apache-').replace('.', '_')}"
+        assert stats.boot_ms > 0
+        for name in ("got", "get_found", "get_missed"):
+            assert getattr(stats, name).last_600_s >= 0
+        assert 0 <= stats.commit_log_disk_ratio <= 1
+        assert 0 <= stats.consume_queue_disk_ratio <= 1
+        assert stats.commit_log_end >= (stats.commit_log_begin or 0) >= 0
+        assert (stats.send_queue_size, stats.put_today is None) == (0, False)
+        assert (await admin.all_broker_stats())[0].version == stats.version
+        await admin.create_topic("Statistics", 1)
+        await admin.create_group("counting")
+        await send(admin, "Statistics", *"abc")
+        await until(lambda: all_there(admin, "Statistics", 3))
+        await admin.reset_offset("counting", "Statistics", to="begin")
+        topic = await admin.topic_stats("Statistics")
+        assert [(q.begin, q.end) for q in topic.queues] == [(0, 3)]
+        assert topic.queues[0].last_store_ms is not None
+        assert topic.groups == {"counting": None}
+        assert await admin.topic_groups("Statistics") == ["counting"]
+        assert topic.put_count is not None
+        assert await admin.counter(BROKER, "TOPIC_PUT_NUMS", "NoSuch") is None
+        units = await admin.queue_units("Statistics", BROKER, 0, count=2)
+        assert [unit.queue_offset for unit in units] == [0, 1]
+        assert units[0].size > 0
+        assert (await admin.broker_topics(BROKER))["Statistics"].write_queue_nums == 1
+        assert "TBW102" in await admin.system_topics()
+
+    do(verb)
+
+
+def test_the_progress_of_groups(do: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("Progress", 1)
+        await admin.create_group("behind")
+        await admin.create_group("copy")
+        sent = await send(admin, "Progress", *"abcd")
+        await until(lambda: all_there(admin, "Progress", 4))
+        queue = MessageQueue("Progress", BROKER, 0)
+        await admin.reset_offset("behind", "Progress", offsets={queue: 1})
+        progress = await admin.progress("behind")
+        (found,) = [each for each in progress.queues if each.topic == "Progress"]
+        assert (found.committed, found.end, found.lag) == (1, 4, 3)
+        first = await admin.message(sent[0].offset_message_id)
+        assert found.last_consumed_ms == first.store_timestamp_ms
+        assert found.delay_s is not None
+        assert 0 <= found.delay_s < DEADLINE_S
+        (span,) = await admin.consume_spans("behind", "Progress")
+        assert (span.first_ms, span.consumed_ms) == (first.store_timestamp_ms,) * 2
+        assert span.delay_s is not None
+        groups = {each.group: each for each in await admin.all_progress()}
+        assert (groups["behind"].lag, groups["behind"].dead_letters) == (3, 0)
+        on_broker = await admin.broker_consume_stats(BROKER)
+        assert {each.group: each.lag for each in on_broker.groups}["behind"] == 3
+        assert "Progress" in await admin.group_topics("behind")
+        (copied,) = await admin.clone_offsets("behind", "copy", "Progress")
+        assert copied.after == 1
+        assert (await admin.lag("copy", "Progress")).total == 3
+        await admin.reset_offset("behind", "Progress", offsets={queue: 2})
+        await admin.clone_offsets_on_brokers("behind", "copy", "Progress")
+        assert (await admin.lag("copy", "Progress")).total == 2
+        assert await admin.correction_offsets("copy", "Progress") == {BROKER: {0: 2}}
+        async with PushConsumer(
+            admin.client, group="copy", subscriptions={"Progress": "*"}
+        ) as consumer:
+
+            async def owned() -> Any:
+                found = await admin.progress("copy", "Progress", with_owners=True)
+                owners = {each.client_id for each in found.queues}
+                return found if owners == {admin.client.client_id} else None
+
+            found_owner = await until(owned)
+            assert consumer.queues
+            assert found_owner.message_model == "CLUSTERING"
+            subscription = await admin.subscription("copy", "Progress")
+            assert subscription is not None
+            assert subscription.expression == "*"
+
+    do(verb)
+
+
+def test_upkeep(do: Do, is_5: bool) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("Upkeep", 2, order=True)
+        async with Producer(admin.client, group="listed") as producer:
+            await producer.send(Message("Upkeep", "x"))
+
+            async def listed() -> Any:
+                return [p for p in await admin.all_producers() if p.group == "listed"]
+
+            (found,) = await until(listed)
+            assert (found.client_id, found.language) == (admin.client.client_id, "PYTHON")
+        for clean in (
+            admin.clean_expired_consume_queues,
+            admin.clean_unused_topics,
+            admin.delete_expired_commit_log,
+        ):
+            assert await clean() == [BROKER]
+        assert await admin.update_topic_perm("Upkeep", 4) == [BROKER]
+        (on,) = (await admin.topic("Upkeep")).brokers
+        assert (on.perm_text, on.write_queues, on.order) == ("R", 2, is_5)
+        await admin.update_topic_perm("Upkeep", 6)
+        (wiped,) = (await admin.wipe_write_perm(BROKER)).values()
+        (added,) = (await admin.add_write_perm(BROKER)).values()
+        assert wiped > 0
+        assert added >= wiped
+        await admin.put_order_conf("Upkeep", {BROKER: 2})
+        assert await admin.order_conf("Upkeep") == {BROKER: 2}
+        await admin.delete_order_conf("Upkeep")
+        assert await admin.order_conf("Upkeep") is None
+        if is_5:
+            assert (await admin.ha_status(BROKER)).master
+        else:
+            with pytest.raises(ServerError, match="REQUEST_CODE_NOT_SUPPORTED"):
+                await admin.ha_status(BROKER)
+
+    do(verb)
+
+
+def test_samples_of_the_live_table(do: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("Sampled", 1)
+        await admin.create_topic("Lone", 1)
+        await admin.create_group("sampled")
+        await send(admin, "Sampled", "a")
+        await send(admin, "Lone", "a")
+        await until(lambda: all_there(admin, "Sampled", 1))
+        await admin.reset_offset("sampled", "Sampled", to="begin")
+        sampler = Sampler(admin)
+        await sampler.sample()
+        await send(admin, "Sampled", "b", "c")
+        await send(admin, "Lone", "b")
+        await until(lambda: all_there(admin, "Sampled", 3))
+        await until(lambda: all_there(admin, "Lone", 2))
+        sample = await sampler.sample()
+        topics = {row.topic: row for row in sample.topics}
+        assert (topics["Sampled"].lag, topics["Lone"].groups) == (3, 0)
+        for name in ("Sampled", "Lone"):
+            rate = topics[name].in_rate
+            assert rate is not None
+            assert rate > 0
+        (group,) = [row for row in sample.groups if row.group == "sampled"]
+        assert (group.lag, group.topics) == (3, ("Sampled",))
+        assert group.delay_s is not None
+        assert BROKER not in topics
 
     do(verb)

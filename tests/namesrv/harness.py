@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from trocket.namesrv.config import NamesrvConfig
+from trocket.common.live_config import LiveConfig
+from trocket.namesrv.config import NamesrvConfig, check_values, known_keys
 from trocket.namesrv.kv_config import KVConfigManager
 from trocket.namesrv.processors import NamesrvServices, name_server_processors
 from trocket.namesrv.registration import MinBrokerIdChange
@@ -14,7 +15,9 @@ from trocket.namesrv.route_info_manager import RouteInfoManager
 from trocket.remoting.channel import Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
+from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
+from trocket.store.state.config_changes import ConfigChanges
 
 
 @dataclass
@@ -31,7 +34,6 @@ class Harness:
     config: NamesrvConfig = field(default_factory=NamesrvConfig)
     now_ms: int = 0
     kv_saves: int = 0
-    saved_settings: dict[str, str] = field(default_factory=dict)
     changes: list[MinBrokerIdChange] = field(default_factory=list)
     disk_is_full: bool = False
 
@@ -39,6 +41,11 @@ class Harness:
         self.routes = RouteInfoManager()
         self.kv = KVConfigManager()
         self.channel = FakeChannel()
+        self.disk = MemoryDisk()
+        self.live = LiveConfig(
+            (self.config,), known_keys, check=check_values, server="the name server"
+        )
+        self.elsewhere: dict[str, RemotingCommand | Exception] = {}
         self.processors = name_server_processors(
             NamesrvServices(
                 config=self.config,
@@ -47,8 +54,9 @@ class Harness:
                 now_ms=lambda: self.now_ms,
                 started_ms=self.now_ms,
                 save_kv=self._save_kv,
-                save_config=self._save_config,
+                change_config=ConfigChanges(self.live, self.disk, "/n/n.conf").change,
                 notify=self.changes.extend,
+                call=self._call,
             )
         )
 
@@ -58,9 +66,14 @@ class Harness:
             raise StoreIOError("kvConfig.json", "No space left on device")
         self.kv_saves += 1
 
-    async def _save_config(self, values: dict[str, str]) -> None:
-        await self._save_kv()
-        self.saved_settings.update(values)
+    async def _call(
+        self, address: str, request: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        await trio.lowlevel.checkpoint()
+        answer = self.elsewhere[address]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def serve(self, request: RemotingCommand, channel: object = None) -> RemotingCommand:
         """The answer to a request, as the server makes it."""

@@ -60,7 +60,7 @@ def test_every_supported_key_is_rocketmqs_with_rocketmqs_default() -> None:
         if key == "listenPort":  # NamesrvStartup puts 9876 over the class's 0
             assert value == "9876"
         elif key not in machine:
-            assert value == known[key].default, key
+            assert (value or "-") == known[key].default, key
 
 
 @given(st.text())
@@ -70,3 +70,16 @@ def test_any_text_is_a_configuration_or_a_config_error(text: str) -> None:
     except ConfigError:
         return
     assert isinstance(config, NamesrvConfig)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("clusterTest=true", "clusterTest=true needs productNamesrvAddr"),
+        ("productNamesrvAddr=a", "productNamesrvAddr: 'a' is not host:port"),
+        ("logLevels=store", "logLevels: 'store' is not part:LEVEL"),
+    ],
+)
+def test_texts_with_a_form_of_their_own_are_checked_at_the_start(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read(text)

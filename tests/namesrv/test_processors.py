@@ -21,6 +21,7 @@ from trocket.remoting.bodies import (
     TopicRouteData,
 )
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
+from trocket.remoting.errors import RemotingConnectError
 from trocket.remoting.request_codes import RequestCode as Code
 from trocket.remoting.response_codes import ResponseCode
 
@@ -338,22 +339,55 @@ def test_what_is_not_in_the_kv_table_is_not_found(harness):
 
 def test_a_change_that_is_not_on_disk_is_not_answered_with_success(harness):
     harness.disk_is_full = True
-    put = harness.ask(100, namespace="NS", key="k", value="v")
-    update = harness.ask(318, b"enableTopicList=false")
-    for answer in (put, update):
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark is not None
-        assert "not saved: kvConfig.json: No space left on device" in answer.remark
+    answer = harness.ask(100, namespace="NS", key="k", value="v")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "not saved: kvConfig.json: No space left on device" in answer.remark
 
 
 def test_settings_are_shown_changed_and_saved(harness):
     assert b"enableTopicList=true\n" in harness.ask(319).body
     assert harness.ask(318, b"enableTopicList=false").code == 0
-    assert harness.saved_settings == {"enableTopicList": "false"}
+    file = harness.disk.open("/n/n.conf")
+    assert file.pread(file.size(), 0) == b"enableTopicList=false\n"
     assert b"enableTopicList=false\n" in harness.ask(319).body
     assert harness.ask(318).code == 0
     assert harness.ask(318, b"kvConfigPath=/tmp/x").code == ResponseCode.NO_PERMISSION
-    assert harness.kv_saves == 1
+    assert file.pread(file.size(), 0) == b"enableTopicList=false\n"
+
+
+def cluster_test(**elsewhere: RemotingCommand | Exception) -> Harness:
+    """A name server that asks those of the other environment, `a` and `b`."""
+    config = NamesrvConfig(cluster_test=True, product_namesrv_addr="a:1;b:1")
+    harness = Harness(config=config)
+    harness.elsewhere = {f"{name}:1": answer for name, answer in elsewhere.items()}
+    return harness
+
+
+FOUND = RemotingCommand(0, body=b"{route}")
+UNKNOWN = RemotingCommand(ResponseCode.TOPIC_NOT_EXIST)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "found"),
+    [
+        ({"a": FOUND, "b": UNKNOWN}, True),
+        ({"a": UNKNOWN, "b": FOUND}, True),
+        ({"a": RemotingConnectError("refused"), "b": FOUND}, True),
+        ({"a": UNKNOWN, "b": RemotingConnectError("refused")}, False),
+    ],
+)
+def test_with_cluster_test_an_unknown_topic_is_asked_elsewhere(elsewhere, found):
+    answer = cluster_test(**elsewhere).ask(105, topic="T")
+    assert (answer.code, answer.body) == ((0, b"{route}") if found else (17, b""))
+    if not found:
+        assert answer.remark.startswith("No topic route info in name server for the topic: T\nSee ")
+
+
+def test_with_cluster_test_a_topic_that_is_known_here_is_not_asked_elsewhere():
+    harness = cluster_test()  # asking would be a KeyError
+    register(harness, "b0", 0)
+    assert harness.ask(105, topic="T").code == 0
 
 
 def test_a_broker_belongs_to_the_channel_it_registered_on(harness):

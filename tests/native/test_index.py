@@ -18,7 +18,7 @@ KEY = b"UNIQ_KEY\x010123456789ABCDEF\x02"
 PIECES = [
     KEY, KEY[:-1], b"UNIQ_KEY\1\2", b"KEYS\1a b  c\2", b"KEYS\1 \2", b"KEYS\1\xff k\2",
     b"XKEYS\1a\2", b"UNIQ_KEY\1sh\2", b"XUNIQ_KEY\1abcdefghijk\2", b"TAGS\1\xc3\xa9\2", b"\2",
-    b"UNIQ_KEY\1\xc3\xa9\2",
+    b"UNIQ_KEY\1\xc3\xa9\2", b"TAGS\1TagA\2", b"TAGS\1a || b", b"TAGS\1\2", b"XTAGS\1a\2",
 ]  # fmt: skip
 items = st.lists(
     st.tuples(

@@ -12,9 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from trocket.common.java_hash import hash_prefix
 from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from trocket.store.config import MessageStoreConfig
+from trocket.store.index.index_entries import entries_of
 from trocket.store.message_store import MessageStore
+from trocket.store.offline.dump import dump_index
+from trocket.store.offline.layout import read_layout
+from trocket.store.offline.read_only import ReadOnlyDisk
+from trocket.store.offline.selection import Selection
+from trocket.store.reading.visible_log import VisibleLog
 from trocket.store.status import GetMessageStatus
 
 NAMES = [
@@ -165,6 +173,27 @@ def check_index(store, line):
     assert [[m.topic, m.queue_id, m.queue_offset, m.physical_offset] for m in messages] == [
         entry[:4] for entry in line["found"]
     ], line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["5.5.0-crc", "5.5.0-edge", "5.5.0-ext", "5.5.0-mix"])
+def test_the_index_of_apaches_store_has_the_entries_that_are_made_here(name, golden, tmp_path):
+    config = unpack(golden, name, tmp_path)
+    layout = read_layout(ReadOnlyDisk(), config.store_path_root_dir)
+    rows = dump_index(ReadOnlyDisk(), layout, Selection(), None)
+    theirs = [(row["keyHash"], row["physicalOffset"]) for row in rows if row["kind"] == "entry"]
+    store = MessageStore(config)
+    store.load()
+    ours = [
+        (code, offset)
+        for record in VisibleLog(store.log, lambda: store.dispatched_offset).records(0)
+        if record.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE
+        for code, offset, _ in entries_of(
+            hash_prefix(f"{record.topic}#"), record.properties, record.physical_offset, 0
+        )
+    ]
+    store.close()
+    assert ours == theirs
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from trocket.remoting.steps import at_once
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
@@ -47,7 +48,7 @@ def progress_of(file):
 
 def selected(file, key_hash, count_max=1000, begin_ms=0, end_ms=1 << 60):
     found = []
-    file.select(key_hash, found, count_max, begin_ms, end_ms)
+    at_once(file.select(key_hash, found, count_max, begin_ms, end_ms))
     return found
 
 
@@ -182,6 +183,23 @@ def test_a_search_looks_at_a_bounded_number_of_entries(monkeypatch):
     file.put_many([(1, 100, 1)] + [(2, 200 + n, 1) for n in range(5)])
     assert selected(file, 1) == []
     assert len(selected(file, 2)) == 5
+
+
+def test_a_long_search_has_steps_between_which_the_file_may_go(monkeypatch):
+    monkeypatch.setattr("trocket.store.index.index_file.CHAIN_STEP_COUNT", 2)
+    file = new_file(slot_count=1)
+    file.create(end_physical_offset=0, end_timestamp_ms=0)
+    file.put_many([(1, 100 + n, 1) for n in range(6)])
+    found: list[int] = []
+    steps = file.select(1, found, 10, 0, 10)
+    next(steps)
+    assert found == [105]
+    next(steps)
+    assert found == [105, 104, 103]
+    file.close()
+    assert list(steps) == []
+    assert found == [105, 104, 103]
+    assert selected(file, 1) == []
 
 
 def test_a_file_that_there_is_no_room_for_leaves_nothing_behind():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from trocket.remoting.message_codec import decode_record
+from trocket.remoting.steps import at_once
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import INDEX_HEADER_SIZE
 from trocket.store.index.index_loading import LogSpan
@@ -228,8 +229,8 @@ async def test_a_read_only_start_changes_nothing_and_finds_what_is_indexed():
     while index.is_behind:
         index.work(1.0)
     assert {path: bytes(data) for path, data in disk.contents.items()} == before
-    assert len(index.query("T", "k3", 32, 0, 1 << 60).physical_offsets) == 1
-    assert index.query("T", "k120", 32, 0, 1 << 60).physical_offsets == []
+    assert len(at_once(index.query("T", "k3", 32, 0, 1 << 60)).physical_offsets) == 1
+    assert at_once(index.query("T", "k120", 32, 0, 1 << 60)).physical_offsets == []
 
 
 def open_store_index_read_only(disk):

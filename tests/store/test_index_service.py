@@ -58,6 +58,32 @@ def test_keys_are_found(properties, keys):
     assert store.index.files[0].index_count == 1 + len(keys)
 
 
+@pytest.mark.parametrize(
+    ("properties", "tags", "entries"),
+    [
+        pytest.param(b"TAGS\x01TagA\x02", "TagA", 1, id="no key"),
+        pytest.param(b"UNIQ_KEY\x01" + UNIQUE + b"AB\x02TAGS\x01a", "a", 2, id="the usual"),
+        pytest.param(b"KEYS\x01a b\x02TAGS\x01x y\x02", "x y", 3, id="tags are not divided"),
+        pytest.param("TAGS\x01schlüssel\x02".encode(), "schlüssel", 1, id="not ASCII"),
+    ],
+)
+def test_tags_are_found_and_are_no_keys(properties, tags, entries):
+    store = open_store()
+    send(store, properties=properties)
+    assert find(store, "something else") == 0
+    assert store.index.files[0].index_count == 1 + entries
+    assert len(store.query_by_key("T", tags, 32, 0, 1 << 60, by_tags=True).buffers) == 1
+    assert store.query_by_key("U", tags, 32, 0, 1 << 60, by_tags=True).buffers == []
+    assert find(store, f"T#{tags}") == 0
+
+
+def test_empty_tags_have_no_entry():
+    store = open_store()
+    send(store, properties=b"KEYS\x01k\x02TAGS\x01\x02")
+    assert find(store, "k") == 1
+    assert store.index.files[0].index_count == 2
+
+
 def test_a_property_that_only_ends_like_a_key_is_none():
     store = open_store()
     send(store, properties=b"MY_UNIQ_KEY\x01abcdefgh\x02MY_KEYS\x01abcd\x02")

@@ -157,7 +157,7 @@ async def test_a_lazy_file_is_saved_after_what_must_come_before_and_again_where_
             raise StoreIOError("log", "no fsync")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(table.files.run_lazy, table.file, 5.0, before)
+        nursery.start_soon(table.files.run_lazy, table.file, lambda: 5.0, before)
         await trio.sleep(6)
         assert came_before == []  # nothing changed
         table.file.changed()

@@ -130,7 +130,8 @@ async def test_no_request_changes_what_the_broker_keeps_alive(autojump_clock, li
         client = await broker.connect()
         before = dict(to_properties(broker.controller.config))
         answer = await client.ask(25, {}, line.encode())
-        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark.startswith("Can not update config in black list.")
         await trio.sleep(100)
         assert dict(to_properties(broker.controller.config)) == before
 

@@ -14,6 +14,7 @@ from trocket.broker.metrics.http_server import (
     CONNECTIONS_MAX,
     IDLE_S,
     REQUEST_SIZE_MAX,
+    SEND_S,
     Answer,
     HttpServer,
 )
@@ -137,6 +138,18 @@ async def test_who_sends_nothing_is_closed(
         await far.send_all(b"GET / HT")
         assert await far.receive_some() == b""
         assert trio.current_time() - began_s == pytest.approx(IDLE_S)
+
+
+async def test_who_does_not_read_its_answer_is_closed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    near, far = trio.testing.lockstep_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(HttpServer(handle).serve_stream, near)
+        await far.send_all(get("/long"))
+        began_s = trio.current_time()
+        await trio.testing.wait_all_tasks_blocked()
+    assert trio.current_time() - began_s == pytest.approx(SEND_S)
 
 
 async def test_a_reader_that_leaves_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:

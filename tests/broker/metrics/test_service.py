@@ -49,6 +49,10 @@ class Page:
         ]
         return found.value
 
+    def count(self, name: str) -> int:
+        """The number of samples of that name."""
+        return len(self._samples[name])
+
     def names(self) -> set[str]:
         return set(self._samples)
 
@@ -187,6 +191,39 @@ async def test_a_store_that_cannot_be_read_costs_one_reading(
         assert answer.status == 503
         assert b"Input/output error" in answer.body
         assert (await metrics.answer("/metrics")).status == 200
+
+
+async def test_many_topics_are_bounded_and_the_others_counted() -> None:
+    async with embedded_broker(metrics_otel_cardinality_limit=20) as broker:
+        metrics = service(broker)
+        client = await broker.connect()
+        for number in range(30):
+            await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(topic=f"T{number}"))
+        page = await read(metrics)
+    assert page.count("rocketmq_messages_in_total") == 20
+    left_out = page.value("trocket_series_left_out", metric="rocketmq_messages_in_total")
+    assert left_out == 10
+    assert page.value("trocket_series_left_out", metric="all") > 10
+
+
+async def test_units_are_rocketmqs_or_prometheuss() -> None:
+    async with embedded_broker() as broker:
+        metrics = service(broker)
+        client = await broker.connect()
+        await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields())
+        for query, unit, other in (
+            ("", "milliseconds", "seconds"),
+            ("?units=rocketmq&x=1", "milliseconds", "seconds"),
+            ("?units=base", "seconds", "milliseconds"),
+        ):
+            answer = await metrics.answer(f"/metrics{query}")
+            names = Page(answer.body.decode()).names()
+            assert f"rocketmq_rpc_latency_{unit}_count" in names
+            assert f"rocketmq_rpc_latency_{other}_count" not in names
+        for query in ("?units=inches", "?units=", "?units=base&units=x"):
+            answer = await metrics.answer(f"/metrics{query}")
+            assert answer.status == 400
+            assert b"units is rocketmq, the default, or base" in answer.body
 
 
 async def test_ready_names_what_is_missing() -> None:

@@ -11,18 +11,23 @@ from trocket.remoting import fastjson
 from trocket.remoting.bodies import (
     ConsumerConnection,
     ConsumerData,
+    GetConsumerStatusBody,
     GroupList,
     HeartbeatData,
+    MessageQueue,
     ProducerConnection,
     ProducerData,
     SubscriptionData,
 )
 from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.mq_version import V3_0_7_SNAPSHOT
+from trocket.remoting.response_codes import NOT_SET
 
 from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
 
 HEARTBEAT, SEND, RESET_CLIENT = 34, 310, 220
 CONSUMERS, PRODUCERS, RESET, CONSUMED_BY, RUNNING_INFO, DIRECTLY = 203, 204, 222, 300, 307, 309
+STATUS, CLIENT_STATUS = 223, 221
 
 
 async def member(broker, client_id="c@1", sub_string="a || b"):
@@ -137,6 +142,79 @@ async def test_what_cannot_be_handed_on_is_refused(code, changed, remark, autoju
         answer = await admin.ask(code, {"consumerGroup": "CG", "clientId": "c@1"} | changed)
         assert answer.code == 1
         assert remark in answer.remark
+
+
+OFFSETS = b'{"messageQueueTable":{{"topic":"T","brokerName":"b","queueId":1}:5}}'
+
+
+def offsets_by_client(answer):
+    """Client id -> (topic, broker name, queue id) -> offset."""
+    assert (answer.code, answer.remark) == (0, NOT_SET)
+    found = GetConsumerStatusBody.from_body(answer.body)
+    assert found.message_queue_table == {}
+    return found.consumer_table
+
+
+async def test_the_clients_of_a_group_tell_their_offsets(autojump_clock):
+    fields = {"topic": "T", "group": "CG"}
+    at_5 = {MessageQueue("T", "b", 1): 5}
+    seen: list[RemotingCommand] = []
+    async with embedded_broker() as broker, trio.open_nursery() as nursery:
+        for number in (1, 2):
+            client = await member(broker, f"c@{number}")
+            nursery.start_soon(serve, client, seen, 0, OFFSETS)
+        admin = await broker.connect()
+        both = await admin.ask(STATUS, fields)
+        assert offsets_by_client(both) == {"c@1": at_5, "c@2": at_5}
+        asked = [dict(each.ext_fields) for each in seen if each.code == CLIENT_STATUS]
+        assert asked == [fields] * 2
+        one = await admin.ask(STATUS, fields | {"clientAddr": "c@2"})
+        assert offsets_by_client(one) == {"c@2": at_5}
+        none = await admin.ask(STATUS, fields | {"clientAddr": "c@9"})
+        assert offsets_by_client(none) == {}
+        blank = await admin.ask(STATUS, fields | {"clientAddr": " "})
+        assert len(offsets_by_client(blank)) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_clients_that_do_not_tell_their_offsets_are_left_out(autojump_clock):
+    async with embedded_broker() as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(serve, await member(broker, "c@good"), [], 0, OFFSETS)
+        nursery.start_soon(serve, await member(broker, "c@refuses"), [], 3, OFFSETS)
+        nursery.start_soon(serve, await member(broker, "c@garbage"), [], 0, b"{")
+        nursery.start_soon(serve, await member(broker, "c@empty"), [], 0, b"")
+        await member(broker, "c@silent")
+        leaves = await member(broker, "c@leaves")
+        admin = await broker.connect()
+        began_s = trio.current_time()
+        opaque = await admin.send(RemotingCommand(STATUS, {"topic": "T", "group": "CG"}))
+        await trio.testing.wait_all_tasks_blocked()
+        await leaves.stream.aclose()
+        answer = await admin.answer(opaque)
+        assert set(offsets_by_client(answer)) == {"c@good"}
+        assert trio.current_time() - began_s == pytest.approx(5, abs=0.1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_offsets_of_a_group_without_clients_or_with_an_old_one_are_refused(autojump_clock):
+    fields = {"topic": "T", "group": "CG"}
+    async with embedded_broker() as broker:
+        admin = await broker.connect()
+        answer = await admin.ask(STATUS, fields)
+        remark = "No Any Consumer online in the consumer group: [CG]"
+        assert (answer.code, answer.remark) == (1, remark)
+        client = await member(broker)
+        info = broker.controller.consumers.get_consumer_group_info("CG")
+        assert info is not None
+        (old,) = info.channel_info_table.values()
+        old.version = V3_0_7_SNAPSHOT - 1
+        answer = await admin.ask(STATUS, fields)
+        assert answer.code == 1
+        assert answer.remark.startswith("the client does not support this feature. version=")
+        assert CLIENT_STATUS not in [each.code for each in client.pushed]
+        answer = await admin.ask(STATUS, {"group": "CG"})
+        assert answer.code == 1
+        assert "topic" in answer.remark
 
 
 async def test_a_client_that_does_not_answer_or_disconnects_is_reported(autojump_clock):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from trocket.broker import subscription_group_manager
 from trocket.remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupList
 from trocket.remoting.request_codes import RequestCode
 
@@ -106,3 +107,75 @@ def test_groups_are_returned_all_at_once_or_in_pages():
     assert first == (names[:2], {})
     rest = table({"groupSeq": "2", "maxGroupNum": "2000", "dataVersion": version})
     assert rest == (names[2:], {"g": {"T": 1}})
+
+
+FORBIDDEN = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+
+
+def readable(broker, topic="T", group="g", **fields):
+    answer = broker.ask(FORBIDDEN, {"group": group, "topic": topic, **fields})
+    assert (answer.code, answer.remark) == (0, "")
+    body = json.loads(answer.body)
+    assert (body.pop("group"), body.pop("topic")) == (group, topic)
+    return body == {"readable": True}
+
+
+def test_a_group_is_forbidden_a_topic_and_allowed_it_again():
+    broker = Broker()
+    create(broker, "g")
+    assert readable(broker)
+    assert not readable(broker, readable="false")
+    assert not readable(broker)
+    assert readable(broker, topic="U")
+    assert readable(broker, group="h")
+    # It is in the file, as RocketMQ has it, and in the answer for slaves.
+    assert json.loads(broker.files["subscriptionGroup.json"])["forbiddenTable"] == {"g": {"T": 4}}
+    answer = broker.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+    assert json.loads(answer.body)["forbiddenTable"] == {"g": {"T": 4}}
+    assert readable(broker, readable="true")
+    assert json.loads(broker.files["subscriptionGroup.json"])["forbiddenTable"] == {}
+
+
+def test_allowing_one_topic_leaves_the_others_forbidden_and_other_bits_in_place():
+    broker = Broker()
+    broker.groups.forbidden_table["g"] = {"T": 6, "U": 4, "odd": -4}
+    assert readable(broker, topic="odd")
+    assert readable(broker, topic="T", readable="true")
+    assert not readable(broker, topic="U")
+    assert broker.groups.forbidden_table == {"g": {"T": 2, "U": 4, "odd": -4}}
+
+
+def test_what_changes_nothing_is_not_saved():
+    broker = Broker()
+    version = broker.groups.data_version
+    assert readable(broker, readable="true")
+    assert broker.groups.data_version == version
+    assert broker.saves == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"group": "a/b", "topic": "T", "readable": "false"}, 29, "The specified group: a/b"),
+        ({"group": "g", "topic": "a/b", "readable": "false"}, 29, "a/b"),
+        ({"topic": "T"}, 1, "group"),
+        ({"group": "g"}, 1, "topic"),
+    ],
+)
+def test_what_cannot_be_forbidden_is_refused(fields, code, words):
+    broker = Broker()
+    answer = broker.ask(FORBIDDEN, fields)
+    assert answer.code == code
+    assert words in answer.remark
+    assert broker.groups.forbidden_table == {}
+
+
+def test_the_number_of_forbidden_pairs_is_bounded(monkeypatch):
+    monkeypatch.setattr(subscription_group_manager, "FORBIDDEN_COUNT_MAX", 2)
+    broker = Broker()
+    for topic in ("T", "U"):
+        assert not readable(broker, topic=topic, readable="false")
+    answer = broker.ask(FORBIDDEN, {"group": "h", "topic": "T", "readable": "false"})
+    assert answer.code == 1
+    assert "no more than 2" in answer.remark
+    assert readable(broker, topic="U", readable="true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -61,12 +62,14 @@ def held(broker: Broker) -> int:
     return broker.controller.pulls.hold_service.count
 
 
-def heartbeat(*subscriptions: tuple[str, str, int], kind: str = "SQL92") -> bytes:
+def heartbeat(
+    *subscriptions: tuple[str, str, int], kind: str = "SQL92", codes: Sequence[int] = ()
+) -> bytes:
     """Of a consumer of group CG: (topic, expression, version) of each subscription."""
     data = [
         {
             "topic": topic, "subString": text, "subVersion": version, "expressionType": kind,
-            "classFilterMode": False, "tagsSet": [], "codeSet": [],
+            "classFilterMode": False, "tagsSet": [], "codeSet": list(codes),
         }
         for topic, text, version in subscriptions
     ]  # fmt: skip

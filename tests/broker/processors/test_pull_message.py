@@ -343,6 +343,26 @@ async def test_a_group_that_may_not_consume_is_refused() -> None:
     assert answer.ext_fields == {"forbiddenType": "2"}  # Apache's GROUP_FORBIDDEN
 
 
+@pytest.mark.parametrize("sys_flag", [0, 4], ids=["registered", "with its subscription"])
+async def test_a_group_that_is_forbidden_a_topic_is_refused_until_it_is_allowed(
+    sys_flag: int,
+) -> None:
+    fields = {"group": "CG", "topic": "T"}
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await send(client, b"zero")
+        assert (await client.ask(34, {}, heartbeat("*", 0))).code == 0
+        assert (await client.ask(353, fields | {"readable": "false"})).code == 0
+        answer = await client.ask(PULL, pull_fields(sysFlag=sys_flag))
+        other = await client.ask(PULL, pull_fields(consumerGroup="Other"))
+        assert (await client.ask(353, fields | {"readable": "true"})).code == 0
+        allowed = await client.ask(PULL, pull_fields(sysFlag=sys_flag))
+    remark = "the consumer group[CG] is forbidden for topic[T]"
+    assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, remark)
+    assert answer.ext_fields == {"forbiddenType": "5"}  # Apache's SUBSCRIPTION_FORBIDDEN
+    assert bodies_of(other) == bodies_of(allowed) == [b"zero"]
+
+
 async def test_without_read_permission_nothing_is_pulled() -> None:
     async with embedded_broker(broker_permission=2) as broker:
         client = await broker.connect()

@@ -56,8 +56,13 @@ def change_group(**settings: bool) -> Callable[[BrokerController], object]:
         (change_topic(perm=2), ResponseCode.NO_PERMISSION, "the topic[T] pulling"),
         (lambda broker: broker.topics.delete(["T"]), ResponseCode.TOPIC_NOT_EXIST, "topic[T] not"),
         (change_group(consume_enable=False), ResponseCode.NO_PERMISSION, "group no permission, CG"),
+        (
+            lambda broker: broker.groups.set_readable("CG", "T", readable=False),
+            ResponseCode.NO_PERMISSION,
+            "the consumer group[CG] is forbidden for topic[T]",
+        ),
     ],
-    ids=["queues", "permission", "topic", "group"],
+    ids=["queues", "permission", "topic", "group", "forbidden"],
 )
 async def test_a_change_of_topic_or_group_counts_from_the_next_pull_on(
     change: Callable[[BrokerController], object], code: int, words: str

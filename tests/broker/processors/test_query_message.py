@@ -20,6 +20,7 @@ from trocket.remoting.errors import RequestRefused
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_id import decode_offset_id
 from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.steps import Steps
 from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
@@ -92,9 +93,17 @@ class FakeStore:
         self.asked.append((physical_offset,))
         return self.result.buffers[0] if self.result.buffers else None
 
-    def query_by_key(self, *question: object) -> QueryResult:
-        self.asked.append(question)
+    dispatched_offset = 0
+
+    @property
+    def reader(self) -> FakeStore:
+        return self
+
+    def query_by_key(self, *question: object, by_tags: bool = False) -> Steps[QueryResult]:
+        assert not by_tags
+        self.asked.append(question[:-1])
         return self.result
+        yield  # makes this a generator
 
 
 def serve(store: object, request: RemotingCommand) -> RemotingCommand:
@@ -289,13 +298,46 @@ async def test_without_an_index_nothing_is_found_by_key() -> None:
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_a_look_up_by_tag_is_refused_and_not_taken_for_one_by_key() -> None:
+async def test_messages_are_found_by_tag_and_not_by_a_key_of_the_same_name() -> None:
     async with embedded_broker() as broker:
         client = await broker.connect()
-        await store_message(client, b"zero", i=properties("TagA") + "TAGS\1TagA\2")
-        answer = await query(broker, client, "TagA", indexType="T")
-    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert "by tag" in (answer.remark or "")
+        await store_message(client, b"key", i=properties("TagA") + "TAGS\1TagB\2")
+        await store_message(client, b"tag", i=properties("TagB") + "TAGS\1TagA\2")
+        by_tag = await query(broker, client, "TagA", indexType="T")
+        by_key = await query(broker, client, "TagA", indexType="K")
+        other = await query(broker, client, "TagA", indexType="t")
+        missing = await query(broker, client, "Tag", indexType="T")
+        # A key that has the text of a tag's entry is not taken for the tag.
+        odd = await query(broker, client, "T#TagA")
+    assert bodies_of(by_tag) == [b"tag"]
+    assert bodies_of(by_key) == bodies_of(other) == [b"key"]
+    assert missing.code == odd.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_long_look_up_lets_other_requests_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trocket.store.index.index_file.CHAIN_STEP_COUNT", 1)
+    async with embedded_broker() as broker:
+        client, other = await broker.connect(), await broker.connect()
+        for number in range(20):
+            i = properties("", f"{number:016X}") + "TAGS\1a\2"
+            await store_message(client, b"%d" % number, i=i)
+        broker.controller.store.index.work(60.0)
+        fields = query_fields("a", indexType="T") | {"maxNum": 32}
+        texts = {name: str(value) for name, value in fields.items()}
+        opaque = await client.send(RemotingCommand(QUERY, texts))
+        quick = await other.ask(QUERY, query_fields("nothing"))
+        answer = await client.answer(opaque)
+    assert quick.code == ResponseCode.QUERY_NOT_FOUND
+    assert bodies_of(answer) == [b"%d" % number for number in range(20)]
+
+
+async def test_a_look_up_by_unique_key_is_one_whatever_its_index_type() -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await store_message(client, b"one", i=properties("", "0123456789ABCDEF") + "TAGS\1a\2")
+        more = {"_UNIQUE_KEY_QUERY": "true", "indexType": "T"}
+        answer = await query(broker, client, "0123456789ABCDEF", **more)
+    assert bodies_of(answer) == [b"one"]
 
 
 # ---- what is there and what is not
@@ -393,12 +435,12 @@ async def test_a_store_that_cannot_be_read_is_reported_and_the_broker_keeps_serv
         await store_message(client, b"zero", "k")
         broker.controller.store.index.work(60.0)
 
-        def unreadable(*_: object) -> None:
+        def unreadable(*_: object, **__: object) -> None:
             raise StoreIOError("/store/commitlog/0", "Input/output error")
 
         fields = query_fields("k") | {"offset": 0}
         with monkeypatch.context() as broken:
-            broken.setattr(broker.controller.store, "query_by_key", unreadable)
+            broken.setattr(broker.controller.store.reader, "query_by_key", unreadable)
             broken.setattr(broker.controller.store, "message_at", unreadable)
             answer = await client.ask(code, fields)
         again = await client.ask(code, fields)

@@ -15,7 +15,7 @@ from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
 SEND, PULL, HEARTBEAT, COMMIT, OFFSET = 310, 11, 34, 15, 14
 TOPIC_STATS, CONSUME_STATS, TIME_SPAN, VIEW, ALL_CONSUME_STATS = 202, 208, 303, 315, 317
 SYSTEM_TOPICS, CORRECTION, CLONE, PRODUCERS, TOPICS_OF, SUBSCRIPTION = 305, 308, 314, 328, 343, 345
-RUNTIME, DELETE_TOPIC, DELETE_GROUP, MAKE_GROUP = 28, 215, 207, 200
+RUNTIME, DELETE_TOPIC, DELETE_GROUP, MAKE_GROUP, MAKE_TOPICS = 28, 215, 207, 200, 18
 
 
 async def two_messages(broker):
@@ -77,6 +77,37 @@ async def test_the_progress_of_a_group(autojump_clock):
         assert by_queue(of_group[0]["offsetTable"])[0]["consumerOffset"] == 1
         tree = await ask(client, ALL_CONSUME_STATS, {"isOrder": "true"})
         assert {"CG": []} in tree["consumeStatsList"]
+
+
+async def test_the_progress_of_a_group_of_many_topics_lets_other_requests_through(autojump_clock):
+    topics = [f"T{number:03}" for number in range(250)]
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        configs = [{"topicName": name, "readQueueNums": 16} for name in topics]
+        body = json.dumps({"topicConfigList": configs}).encode()
+        assert (await client.ask(MAKE_TOPICS, {}, body)).code == 0
+        assert (await client.ask(MAKE_GROUP, {}, b'{"groupName":"CG"}')).code == 0
+        for name in topics:
+            fields = {"consumerGroup": "CG", "topic": name, "queueId": 1, "commitOffset": 0}
+            assert (await client.ask(COMMIT, fields)).code == 0
+        other = await broker.connect()
+        answers = 0
+
+        async def ask_on(until: trio.CancelScope) -> None:
+            nonlocal answers
+            with until:
+                while True:
+                    assert (await other.ask(TOPICS_OF, {"group": "nobody"})).code == 0
+                    answers += 1
+
+        async with trio.open_nursery() as nursery:
+            until = trio.CancelScope()
+            nursery.start_soon(ask_on, until)
+            tree = await ask(client, CONSUME_STATS, {"consumerGroup": "CG"})
+            until.cancel()
+        assert sorted(dict(key)["topic"] for key in tree["offsetTable"]) == sorted(topics * 16)
+        # 4,000 queues are forty steps, and an answer takes about five turns of the loop.
+        assert answers >= 5
 
 
 async def test_the_progress_of_a_group_in_times(autojump_clock):
@@ -176,6 +207,19 @@ async def test_all_connected_producers(autojump_clock):
         assert found["lastUpdateTimestamp"] == START_MS
 
 
+async def test_connected_producers_of_many_groups_come_in_one_answer(autojump_clock):
+    groups = sorted(f"PG{number}" for number in range(1200))
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        assert json.loads((await client.ask(PRODUCERS, {})).body) == {"data": {}}
+        members = [ProducerData(group_name=group) for group in groups]
+        beat = HeartbeatData(client_id="c@1", producer_data_set=members)
+        assert (await client.ask(HEARTBEAT, {}, beat.to_body())).code == 0
+        table = json.loads((await client.ask(PRODUCERS, {})).body)["data"]
+        assert sorted(table) == groups
+        assert {len(found) for found in table.values()} == {1}
+
+
 async def test_runtime_information(autojump_clock):
     async with embedded_broker() as broker:
         client = await two_messages(broker)
@@ -197,3 +241,28 @@ async def test_runtime_information(autojump_clock):
         assert table["brokerActive"] == "true"
         assert {"timerReadBehind", "EndTransactionQueueSize"} <= table.keys()
         assert {"queryThreadPoolQueueHeadWaitTimeMills"} <= table.keys()
+
+
+async def test_a_clone_replaces_all_offsets_of_the_group(autojump_clock):
+    async with embedded_broker() as broker:
+        admin = await broker.connect()
+        await admin.ask(SEND, send_fields(), b"x")
+        offsets = broker.controller.offsets
+        offsets.commit_offset("old", "T", 0, 1)
+        for queue_id in (0, 1):
+            offsets.commit_offset("new", "T", queue_id, 7)
+        fields = {"srcGroup": "old", "destGroup": "new", "topic": "T", "offline": "true"}
+        assert (await admin.ask(CLONE, fields)).code == 0
+        assert offsets.offset_table["T@new"] == {0: 1}
+        assert (await admin.ask(CLONE, fields | {"srcGroup": "none"})).code == 0
+        assert offsets.offset_table["T@new"] == {0: 1}
+
+
+async def test_what_a_single_pull_brings_is_not_the_subscription_of_its_group(autojump_clock):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(), b"x")
+        pulled = await client.ask(11, pull_fields(subscription="A", sysFlag=4))
+        assert pulled.code in (0, 20)
+        answer = await client.ask(SUBSCRIPTION, {"group": "CG", "topic": "T"})
+    assert json.loads(answer.body) == {"group": "CG", "topic": "T"}

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from trocket.broker.config import BrokerConfig
 from trocket.broker.processors.topic_admin import PAGE_SIZE_MAX
 from trocket.remoting.bodies import CreateTopicListRequestBody, DataVersion, TopicConfig
 from trocket.remoting.numbers import QUEUE_COUNT_MAX
@@ -128,6 +129,26 @@ def test_a_list_that_is_none_is_refused(body):
     answer = Broker().ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark.startswith("the body of request 18 cannot be read: ")
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_retry_topics_of_pop_consumers_go_with_their_topic(is_on):
+    config = BrokerConfig(clear_retry_topic_when_delete_topic=is_on)
+    broker = Broker(config)
+    retries = ["%RETRY%g+T", "%RETRY%g_T"]
+    others = ["%RETRY%h+T", "%RETRY%g+U", "%RETRY%g"]
+    names = ("T", "U", *retries, *others)
+    broker.topics.update([TopicConfig(topic_name=name) for name in names])
+    broker.topics.file.persist()
+    broker.offsets.commit_offset("g", "T", 0, 5)
+    broker.offsets.commit_offset("g", "%RETRY%g+T", 0, 5)
+    assert broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
+    gone = ["T", *retries] if is_on else ["T"]
+    kept = [*others, "U"] if is_on else [*retries, *others, "U"]
+    assert broker.store.deleted == gone
+    assert [name for name in gone if broker.topics.select(name)] == []
+    assert [name for name in kept if not broker.topics.select(name)] == []
+    assert broker.offsets.query_offset("g", "%RETRY%g+T", 0) == (-1 if is_on else 5)
 
 
 def test_a_deleted_topic_is_gone_with_its_offsets_and_queues():

@@ -38,11 +38,17 @@ class Queue:
 class Broker:
     """A manager with its queues and its clock."""
 
-    def __init__(self, *, counts_puts: bool = True) -> None:
+    def __init__(self, *, counts_puts: bool = True, has_details: bool = True) -> None:
         self.clock = ManualClock()
         self.queues: dict[tuple[str, int], Queue] = {("T", 0): Queue()}
         self.queues["T", 0].put(1, 1, 1)  # from before the start
-        self.stats = BrokerStatsManager("C", self.queues, counts_puts=counts_puts, clock=self.clock)
+        self.stats = BrokerStatsManager(
+            "C",
+            self.queues,
+            counts_puts=counts_puts,
+            clock=self.clock,
+            has_details=has_details,
+        )
         self.stats.start()
 
     def pass_time(self, samples: int = 1) -> None:
@@ -198,3 +204,66 @@ def test_times_of_writes_are_counted_in_ranges_of_the_last_minute() -> None:
         times.sample()
     assert "[<=0ms]:0" in times.text()
     assert "[10~50ms]:1" in times.text()
+
+
+def test_the_messages_of_single_queues_and_the_time_of_their_writes() -> None:
+    broker = Broker()
+    broker.queues["T", 0].put(100, 200)
+    broker.queues["T", 1] = Queue()
+    broker.queues["T", 1].put(*[10] * 8)
+    broker.stats.note_commit(0.004, 1)  # one message waited 4 ms, nine waited 24 ms
+    broker.stats.note_commit(0.024, 9)
+    broker.pass_time()
+    assert broker.growth(StatsName.QUEUE_PUT_NUMS, "T@0")[0] == 2
+    assert broker.growth(StatsName.QUEUE_PUT_SIZE, "T@0") == (300, 30.0, 150.0)
+    assert broker.growth(StatsName.QUEUE_PUT_NUMS, "T@1")[0] == 8
+    assert broker.growth(StatsName.TOPIC_PUT_LATENCY, "1@T") == (176, 17.6, 22.0)
+    assert broker.growth(PUTS, "T")[0] == 10
+    # The writes of one sample are not those of the next.
+    broker.queues["T", 0].put(1)
+    broker.pass_time()
+    assert broker.growth(StatsName.TOPIC_PUT_LATENCY, "0@T")[0] == 44
+
+
+def test_the_time_of_reads_by_queue_and_group() -> None:
+    broker = Broker()
+    for elapsed_s in (0.001, 0.004):
+        broker.stats.note_get("T@G", 3, elapsed_s)
+    broker.pass_time()
+    assert broker.growth(StatsName.GROUP_GET_LATENCY, "3@T@G") == (5, 0.5, 2.5)
+
+
+def test_without_details_queues_have_no_counters() -> None:
+    broker = Broker(has_details=False)
+    broker.queues["T", 0].put(100)
+    broker.stats.note_get("T@G", 3, 0.002)
+    broker.pass_time()
+    assert broker.stats.item(StatsName.QUEUE_PUT_NUMS, "T@0") is None
+    assert broker.stats.item(StatsName.GROUP_GET_LATENCY, "3@T@G") is None
+    assert broker.growth(StatsName.GROUP_GET_LATENCY, "T@G")[0] == 2
+    assert broker.growth(StatsName.TOPIC_PUT_LATENCY, "0@T")[0] == 0
+
+
+def test_the_counters_of_queues_go_with_their_topic_or_group() -> None:
+    broker = Broker()
+    broker.queues["U", 0] = Queue()
+    for key in ("T", 0), ("U", 0):
+        broker.queues[key].put(10)
+    for key in ("T@G", "T@H", "U@G", "U@T"):
+        broker.stats.note_get(key, 0, 0.001)
+    broker.pass_time()
+    broker.stats.note_get("T@G", 0, 0.001)
+    broker.stats.topic_deleted("T")
+    left = {
+        name: sorted(broker.stats.items(name))
+        for name in (
+            StatsName.QUEUE_PUT_NUMS,
+            StatsName.QUEUE_PUT_SIZE,
+            StatsName.TOPIC_PUT_LATENCY,
+            StatsName.GROUP_GET_LATENCY,
+        )
+    }
+    assert list(left.values()) == [["U@0"], ["U@0"], ["0@U"], ["0@U@G", "0@U@T"]]
+    broker.stats.group_deleted("G")
+    broker.pass_time()
+    assert sorted(broker.stats.items(StatsName.GROUP_GET_LATENCY)) == ["0@U@T"]

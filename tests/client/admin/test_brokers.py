@@ -7,8 +7,17 @@ import time
 import anyio
 import pytest
 
-from trocket.client import Admin, ConfigurationError, ConnectError, NotFoundError
+from trocket.client import (
+    Admin,
+    BrokersError,
+    ConfigurationError,
+    ConnectError,
+    NotFoundError,
+    ServerError,
+)
 from trocket.client.admin.brokers import _properties_text
+from trocket.remoting.response_codes import ResponseCode
+from trocket.testing import Broker
 
 from .conftest import DEADLINE_S, Do
 
@@ -30,6 +39,56 @@ def test_a_broker_is_meant_by_its_name_or_its_address(do_once: Do) -> None:
             await admin.update_broker_config("broker-a", {})
 
     do_once(verb)
+
+
+def test_settings_of_a_broker_change_as_a_whole_or_not_at_all(do_once: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.update_broker_config(
+            "broker-a", {"fileReservedTime": "48", "regionId": "é=🚀 b"}
+        )
+        after = await admin.broker_config("broker-a")
+        assert after["fileReservedTime"] == "48"
+        assert after["regionId"] == "\\u00e9=\\ud83d\\ude80 b"  # as a file has it
+        wrong = {"fileReservedTime": "24", "flushDiskType": "SYNC_FLUSH"}
+        with pytest.raises(
+            ServerError, match="flushDiskType: it is read at the start only"
+        ) as error:
+            await admin.update_broker_config("broker-a", wrong)
+        assert error.value.code == ResponseCode.NO_PERMISSION
+        assert await admin.broker_config("broker-a") == after
+        usual = {"fileReservedTime": "72", "regionId": "DefaultRegion"}
+        await admin.update_broker_config("broker-a", usual)
+
+    do_once(verb)
+
+
+def test_settings_of_name_servers_are_shown_by_address_and_changed_on_all(do_once: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        (address,) = admin.client.url.name_servers
+        await admin.update_name_server_config({"waitSecondsForService": "44"})
+        assert (await admin.name_server_config())[address]["waitSecondsForService"] == "44"
+        with pytest.raises(ServerError, match="kvConfigPath"):
+            await admin.update_name_server_config({"kvConfigPath": "/x"})
+        with pytest.raises(ConfigurationError):
+            await admin.update_name_server_config({})
+        await admin.update_name_server_config({"waitSecondsForService": "45"})
+
+    do_once(verb)
+
+
+def test_a_name_server_that_fails_is_named_and_the_others_are_changed(broker: Broker) -> None:
+    async def verb() -> None:
+        url = f"rocketmq://127.0.0.1:1;{broker.namesrv_address}"
+        async with Admin(url, connect_timeout_s=1.0) as admin:
+            with pytest.raises(BrokersError, match="1 of 2 name servers failed: ") as error:
+                await admin.update_name_server_config({"waitSecondsForService": "43"})
+            assert set(error.value.partial) == {broker.namesrv_address}
+            with pytest.raises(BrokersError) as error:
+                await admin.name_server_config()
+            settings = error.value.partial[broker.namesrv_address]
+            assert settings["waitSecondsForService"] == "43"
+
+    anyio.run(verb)
 
 
 def test_settings_travel_as_javas_properties() -> None:

@@ -20,6 +20,7 @@ import struct
 import pytest
 
 from trocket.remoting.message_codec import decode_record
+from trocket.remoting.steps import at_once
 from trocket.store.clock import ManualClock
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
@@ -81,7 +82,7 @@ def test_a_circle_of_two_entries_ends_the_search():
     damaged = IndexFile(disk, "/i/1", slot_count=1, index_count_max=10)
     assert damaged.load() == ""
     numbers = []
-    damaged.select(5, numbers, 10, 0, 10_000)
+    at_once(damaged.select(5, numbers, 10, 0, 10_000))
     assert numbers == [300]
 
 

@@ -78,7 +78,7 @@ def test_a_store_that_was_closed_is_clean():
     assert report.is_clean_exit
     assert report.counts["records"] == len(records(stopped_store()))
     assert report.counts["holes"] == 0
-    assert report.counts["indexEntries"] == COUNT * 3
+    assert report.counts["indexEntries"] == COUNT * 4
     assert report.max_offsets["T", 0] == COUNT // 3
     assert report.as_dict()["clean"] is True
 

@@ -305,7 +305,7 @@ def test_index_entries_are_listed_and_found_by_key():
     disk = stopped_store()
     layout = read_layout(disk, ROOT)
     rows = list(dump.dump_index(disk, layout, Selection(), None))
-    assert sum(row["kind"] == "entry" for row in rows) == COUNT * 3
+    assert sum(row["kind"] == "entry" for row in rows) == COUNT * 4
     headers = [row for row in rows if row["kind"] == "header"]
     assert headers[0]["maxIndexNum"] == 50
     found = list(dump.dump_index(disk, layout, Selection(topic="T", key="k9"), None))

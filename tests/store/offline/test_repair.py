@@ -453,7 +453,7 @@ def test_rebuilding_all_makes_the_same_queues_and_index():
     queues = {p[len(ROOT) :]: d for p, d in contents(disk).items() if "/consumequeue/" in p}
     built = {p[len(COPY) :]: d for p, d in contents(disk, COPY).items() if "/consumequeue/" in p}
     assert built == queues
-    assert after.counts["indexEntries"] == COUNT * 3
+    assert after.counts["indexEntries"] == COUNT * 4
 
 
 @pytest.mark.slow

@@ -1,0 +1,281 @@
+"""Sub-commands of `trocket group` about progress and members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..common.terminal import say, show, time_text
+from .completion import group_names, topic_names
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    GroupName,
+    TimeoutS,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    end_with,
+    fail,
+    usage,
+    whole_or_part,
+)
+from .statistics_view import progress_tree, rate, seconds
+
+if TYPE_CHECKING:
+    from ..client import Admin, ClientInfo, DirectlyConsumed, GroupProgress, RunningInfo
+
+ClientId = Annotated[
+    str,
+    typer.Option("--client", metavar="ID", help="The id of the member. Default: the first one."),
+]
+
+
+def group_progress(
+    group: Annotated[
+        str,
+        typer.Argument(
+            metavar="[GROUP]", help="The group. Default: all.", autocompletion=group_names
+        ),
+    ] = "",
+    topic: Annotated[
+        str,
+        typer.Option(
+            "--topic",
+            help="With GROUP, show only this topic.",
+            autocompletion=topic_names,
+        ),
+    ] = "",
+    owners: Annotated[
+        bool,
+        typer.Option("--owners", help="With GROUP, ask its members which of them has each queue."),
+    ] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="List RocketMQ's own groups, too.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show how far a group is in each queue, in messages and seconds; or how far all groups are."""
+    if not group and (topic or owners):
+        usage("--topic and --owners need a GROUP")
+
+    async def ask(admin: Admin) -> tuple[list[GroupProgress], str]:
+        if not group:
+            return await whole_or_part(admin.all_progress(is_all=is_all))
+        found, error = await whole_or_part(admin.progress(group, topic or None, with_owners=owners))
+        return [found], error
+
+    found, error = administer(url, timeout_s, ask)
+    if as_json:
+        trees = [progress_tree(each) for each in found]
+        emit(trees[0] if group else trees)
+    elif group:
+        _show_one(found[0])
+    else:
+        show(
+            ["Group", "Members", "Type", "Model", "Out/s", "Lag", "Retries", "Dead letters"],
+            [
+                [
+                    each.group,
+                    len(each.clients),
+                    each.consume_type or None,
+                    each.message_model or None,
+                    rate(each.rate),
+                    each.lag,
+                    each.retries,
+                    each.dead_letters,
+                ]
+                for each in found
+            ],
+        )
+    for client_id in (each for part in found for each in part.silent_clients):
+        say(f"trocket: the member {client_id} did not tell its queues")
+    end_with(error)
+
+
+def _show_one(progress: GroupProgress) -> None:
+    show(
+        ["Topic", "Broker", "Queue", "Committed", "End", "Lag", "Delay s", "Consumed", "Client"],
+        [
+            *(
+                [
+                    queue.topic,
+                    queue.broker_name,
+                    queue.queue_id,
+                    queue.committed,
+                    queue.end,
+                    queue.lag,
+                    seconds(queue.delay_s),
+                    time_text(queue.last_consumed_ms),
+                    queue.client_id or None,
+                ]
+                for queue in progress.queues
+            ),
+            ["total", "", "", "", "", progress.lag, seconds(progress.delay_s), "", ""],
+        ],
+        title=progress.group,
+    )
+    show(
+        ["", ""],
+        [
+            ["members", len(progress.clients)],
+            ["model", progress.message_model or None],
+            ["messages per second", rate(progress.rate)],
+            ["retries", progress.retries],
+            ["dead letters", progress.dead_letters],
+        ],
+    )
+
+
+def group_topics(
+    group: GroupName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """List the topics in which a group has offsets."""
+
+    async def ask(admin: Admin) -> tuple[list[str], str]:
+        return await whole_or_part(admin.group_topics(group))
+
+    topics, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(topics)
+    else:
+        show(["Topic"], [[each] for each in topics])
+    end_with(error)
+
+
+def group_status(
+    group: GroupName,
+    client: Annotated[
+        str, typer.Option("--client", metavar="ID", help="Show only this member.")
+    ] = "",
+    stacks: Annotated[
+        bool, typer.Option("--stacks", help="Show the stacks of its threads, too.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show what each connected member of a group says of itself: queues, rates, settings."""
+
+    async def ask(admin: Admin) -> tuple[list[RunningInfo], str]:
+        from ..client import ClientError
+
+        members = [client] if client else await _ids(admin, group)
+        found, errors = [], []
+        for each in members:
+            try:
+                found.append(await admin.running_info(group, each, with_stacks=stacks))
+            except ClientError as error:
+                if len(members) == 1:
+                    raise
+                errors.append(f"{each}: {error}")
+        return found, "; ".join(errors)
+
+    found, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(found)
+    else:
+        for each in found:
+            _show_status(each)
+    end_with(error)
+    if not found:
+        fail(f"no member of the group {group} is connected")
+
+
+def _show_status(info: RunningInfo) -> None:
+    show(
+        ["Property", "Value"],
+        sorted(info.properties.items()),
+        title=info.client_id,
+    )
+    show(
+        ["Topic", "Type", "Wants"],
+        [[each.topic, each.expression_type, each.expression] for each in info.subscriptions],
+    )
+    show(
+        ["Topic", "Broker", "Queue", "Committed", "Cached", "Locked", "Dropped"],
+        [
+            [
+                queue.topic,
+                queue.broker_name,
+                queue.queue_id,
+                *(
+                    queue.values.get(name)
+                    for name in ("commitOffset", "cachedMsgCount", "locked", "droped")
+                ),
+            ]
+            for queue in info.queues
+        ],
+    )
+    show(
+        ["Topic", "Number", "Value"],
+        [
+            [topic, name, value]
+            for topic, values in sorted(info.statuses.items())
+            for name, value in sorted(values.items())
+        ],
+    )
+    if info.stacks:
+        typer.echo(info.stacks)
+
+
+async def _ids(admin: Admin, group: str) -> list[str]:
+    clients: Sequence[ClientInfo] = (await admin.clients(group)).clients
+    return [each.client_id for each in clients]
+
+
+def group_consume(
+    group: GroupName,
+    message_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Message id of the producer or of the broker.")
+    ],
+    client: ClientId = "",
+    topic: Annotated[
+        str,
+        typer.Option(
+            "--topic",
+            help="Search the message in this topic. Default: all topics.",
+            autocompletion=topic_names,
+        ),
+    ] = "",
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Have a connected member of a group consume one message now; offsets stay as they are.
+
+    Status 1 unless the member consumed it.
+    """
+    confirm(f"A member of group {group} consumes the message {message_id}, maybe again.", yes=yes)
+
+    async def consume(admin: Admin) -> tuple[str, DirectlyConsumed]:
+        from ..client import NotFoundError
+
+        members = [client] if client else await _ids(admin, group)
+        if not members:
+            raise NotFoundError(f"no member of the group {group} is connected")
+        message = await admin.message(message_id, topic or None)
+        return members[0], await admin.consume_directly(group, members[0], message)
+
+    client_id, done = administer(url, timeout_s, consume)
+    if as_json:
+        emit(
+            {
+                "clientId": client_id,
+                "result": done.result,
+                "remark": done.remark,
+                "spentMs": done.spent_ms,
+            }
+        )
+    else:
+        show(
+            ["Client", "Result", "ms", "Remark"],
+            [[client_id, done.result, done.spent_ms, done.remark]],
+        )
+    if done.result not in ("CR_SUCCESS", "CR_COMMIT"):
+        end_with(f"the member {client_id} did not consume the message: {done.result}")

@@ -1,0 +1,220 @@
+"""Sub-commands of `trocket topic` about statistics, permissions and queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..common.terminal import show, time_text
+from .session import (
+    DEFAULT_URL,
+    AsJson,
+    TimeoutS,
+    TopicName,
+    Url,
+    Yes,
+    administer,
+    confirm,
+    emit,
+    end_with,
+    fail,
+    read_pairs,
+    read_perm,
+    read_queue,
+    usage,
+    whole_or_part,
+)
+from .statistics_view import growth_rows
+
+if TYPE_CHECKING:
+    from ..client import Admin, MessageQueue, TopicStats
+
+
+def topic_stats(
+    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """Show what a topic's queues hold, and the traffic of the topic and of each of its groups."""
+
+    async def ask(admin: Admin) -> tuple[TopicStats, str]:
+        return await whole_or_part(admin.topic_stats(name))
+
+    stats, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit(stats)
+        end_with(error)
+        return
+    show(
+        ["Broker", "Queue", "Begin", "End", "Messages", "Last stored"],
+        [
+            [q.broker_name, q.queue_id, q.begin, q.end, q.count, time_text(q.last_store_ms)]
+            for q in stats.queues
+        ],
+        title=stats.topic,
+    )
+    counters = {
+        "stored messages": stats.put_count,
+        "stored bytes": stats.put_size,
+        **{f"read by {group}": each for group, each in stats.groups.items()},
+    }
+    show(
+        ["What", "Period", "Total", "Per second", "Per call"],
+        [[what, *row] for what, each in counters.items() for row in growth_rows(each)],
+    )
+    end_with(error)
+
+
+def topic_groups(
+    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """List the groups that consume a topic, and what their members want of it."""
+
+    async def ask(admin: Admin) -> tuple[list[tuple[str, str]], str]:
+        groups, error = await whole_or_part(admin.topic_groups(name))
+        found = []
+        for group in groups:
+            subscription, more = await whole_or_part(admin.subscription(group, name))
+            found.append((group, subscription.expression if subscription else ""))
+            error = error or more
+        return found, error
+
+    found, error = administer(url, timeout_s, ask)
+    if as_json:
+        emit([{"group": group, "expression": wanted or None} for group, wanted in found])
+    else:
+        show(["Group", "Wants"], [[group, wanted or None] for group, wanted in found])
+    end_with(error)
+
+
+def topic_units(
+    name: TopicName,
+    queue: Annotated[str, typer.Argument(metavar="BROKER:ID", help="The queue.")],
+    start: Annotated[
+        int, typer.Option("--from", min=-1, help="Begin at this offset; -1: at the queue's first.")
+    ] = -1,
+    count: Annotated[int, typer.Option("--count", min=1, help="Show at most this number.")] = 16,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show units of a consume queue: where in the log its messages are."""
+    broker, queue_id = read_queue(queue, "BROKER:ID")
+    offset = None if start < 0 else start
+    units = administer(
+        url,
+        timeout_s,
+        lambda admin: admin.queue_units(name, broker, queue_id, offset, count=count),
+    )
+    if as_json:
+        emit(units)
+    else:
+        show(
+            ["Offset", "Physical offset", "Size", "Tag's hash"],
+            [[u.queue_offset, u.physical_offset, u.size, u.tags_code] for u in units],
+        )
+
+
+def topic_perm(
+    name: TopicName,
+    perm: Annotated[str, typer.Argument(metavar="PERM", help="Allow RW, R or W.")],
+    broker: Annotated[
+        str, typer.Option("--broker", metavar="NAME", help="Change it on this broker only.")
+    ] = "",
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Change what clients may do with a topic; its other settings stay as they are."""
+    bits = read_perm(perm, "PERM")
+    confirm(f"This sets the permission of topic {name} to {perm.upper()}.", yes=yes)
+
+    async def change(admin: Admin) -> tuple[list[str], str]:
+        return await whole_or_part(admin.update_topic_perm(name, bits, broker=broker or None))
+
+    done, error = administer(url, timeout_s, change)
+    if as_json:
+        emit({"changed": done})
+    else:
+        show(["Changed on"], [[each] for each in done])
+    end_with(error)
+
+
+def topic_order_conf(
+    name: TopicName,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="BROKER=QUEUES", help="Fix these queues (repeatable)."),
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Forget them.")] = False,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show, set or delete the queues that the name servers keep of an ordered topic."""
+    if queues and delete:
+        usage("give --set or --delete, not both")
+    counts: dict[str, int] = {}
+    for broker, text in read_pairs(queues or (), "--set").items():
+        if not (text.isascii() and text.isdecimal() and len(text) < 10):
+            usage(f"--set: {broker}={text} is not BROKER=QUEUES")
+        counts[broker] = int(text)
+    if counts or delete:
+        confirm(f"This changes where producers write to the ordered topic {name}.", yes=yes)
+
+    async def do(admin: Admin) -> dict[str, int] | None:
+        if delete:
+            await admin.delete_order_conf(name)
+        elif counts:
+            await admin.put_order_conf(name, counts)
+        return await admin.order_conf(name)
+
+    found = administer(url, timeout_s, do)
+    if found is None and not delete:
+        fail(f"the name server keeps no queues of an ordered topic {name}")
+    if as_json:
+        emit(found)
+    else:
+        show(["Broker", "Queues"], list((found or {}).items()))
+
+
+def topic_allocate(
+    name: TopicName,
+    client: Annotated[list[str], typer.Argument(metavar="CLIENT...", help="Ids of members.")],
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Show which member of a group would get which queues, by RocketMQ's default strategy."""
+
+    async def ask(admin: Admin) -> list[tuple[MessageQueue, str]]:
+        from ..client import AllocateMessageQueueAveragely, MessageQueue
+
+        info = await admin.topic(name)
+        queues = [
+            MessageQueue(name, broker.broker_name, queue_id)
+            for broker in info.brokers
+            for queue_id in range(broker.read_queues)
+        ]
+        ids = sorted(set(client))
+        strategy = AllocateMessageQueueAveragely()
+        return [
+            (queue, member)
+            for member in ids
+            for queue in strategy.allocate("", member, queues, ids)
+        ]
+
+    found = administer(url, timeout_s, ask)
+    if as_json:
+        emit(
+            [
+                {"brokerName": q.broker_name, "queueId": q.queue_id, "clientId": member}
+                for q, member in found
+            ]
+        )
+    else:
+        show(
+            ["Broker", "Queue", "Client"],
+            [[q.broker_name, q.queue_id, member] for q, member in found],
+        )

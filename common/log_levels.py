@@ -1,0 +1,85 @@
+"""Levels of the log by part: the keys logLevel and logLevels.
+
+Loggers have the names of their modules, so a part is a folder or a module: `broker`,
+`broker.processors`, `store.retention_service`. A level counts for what is below it, too, unless
+that has its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from .config import ConfigError
+
+ROOT: Final = "trocket"
+"""The logger above those of all parts."""
+
+_FOLDER: Final = Path(__file__).parent.parent
+_PART: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
+
+_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+_set_now: set[str] = set()
+"""The parts whose loggers have a level, so that the next change can take it away."""
+
+
+class LogLevel(Enum):
+    """The lowest level of lines that are written; DEFAULT: that of `--log-level`."""
+
+    DEFAULT = "DEFAULT"
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+def parse_levels(text: str) -> dict[str, str]:
+    """The levels by part of a logLevels value, `part:LEVEL,part:LEVEL`.
+
+    Raises: ConfigError: it has another form, or names a part or a level that there is not.
+    """
+    levels: dict[str, str] = {}
+    for pair in filter(None, map(str.strip, text.split(","))):
+        part, colon, level = map(str.strip, pair.partition(":"))
+        part = part.removeprefix(f"{ROOT}.")
+        if not colon or level not in _LEVELS:
+            raise ConfigError(
+                f"logLevels: {pair!r} is not part:LEVEL with one of {', '.join(_LEVELS)}; "
+                "several look like broker.processors:DEBUG,store:WARNING"
+            )
+        if not _PART.fullmatch(part) or not _exists(part):
+            raise ConfigError(
+                f"logLevels: there is no part {part!r}; a part is a folder or a module of the "
+                "logger's name, such as store, broker.processors, or namesrv.controller"
+            )
+        if part in levels:
+            raise ConfigError(f"logLevels: {part} is there twice")
+        levels[part] = level
+    return levels
+
+
+def apply_levels(level: LogLevel, by_part: Mapping[str, str]) -> None:
+    """Set the levels of this process, and take away those of an earlier call.
+
+    Args:
+      level: of all parts without their own; DEFAULT: that of `--log-level`.
+      by_part: from `parse_levels`.
+    """
+    for part in _set_now - by_part.keys():
+        logging.getLogger(f"{ROOT}.{part}").setLevel(logging.NOTSET)
+    _set_now.clear()
+    _set_now.update(by_part)
+    base = logging.NOTSET if level is LogLevel.DEFAULT else level.name
+    logging.getLogger(ROOT).setLevel(base)
+    for part, name in by_part.items():
+        logging.getLogger(f"{ROOT}.{part}").setLevel(name)
+
+
+def _exists(part: str) -> bool:
+    path = _FOLDER.joinpath(*part.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()

@@ -1,0 +1,43 @@
+"""`trocket cluster config` and `namesrv-config`: settings of running servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from trocket.testing import Broker
+
+from .conftest import Run
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+def test_settings_are_shown_and_changed(run: Run, broker: Broker) -> None:
+    changed = run(
+        "cluster", "config", "broker-a", "--set", "fileReservedTime=48", "--yes", "--json"
+    )
+    assert changed.json == {"changed": {"fileReservedTime": "48"}}
+    assert run("cluster", "config", "broker-a", "--json").json["fileReservedTime"] == "48"
+    assert run("cluster", "config", "broker-a", "--set", "fileReservedTime=72", "--yes").status == 0
+    refused = run("cluster", "config", "broker-a", "--set", "listenPort=1", "--yes")
+    assert refused.status == 1
+    assert "listenPort: it is read at the start only" in refused.err
+
+
+def test_settings_of_name_servers_are_shown_and_changed(run: Run, broker: Broker) -> None:
+    command = ("cluster", "namesrv-config")
+    changed = run(*command, "--set", "waitSecondsForService=44", "--yes", "--json")
+    assert changed.json == {"changed": {"waitSecondsForService": "44"}}
+    shown = run(*command, "--json").json[broker.namesrv_address]
+    assert shown["waitSecondsForService"] == "44"
+    assert [broker.namesrv_address, "waitSecondsForService", "44"] in run(*command).rows
+    assert run(*command, "--set", "waitSecondsForService=45", "--yes").status == 0
+    refused = run(*command, "--set", "kvConfigPath=/x", "--yes")
+    assert refused.status == 1
+    assert "Can not update config in black list. kvConfigPath" in refused.err
+    assert run(*command, "--set", "kvConfigPath").status == 2
