@@ -46,6 +46,10 @@ class Admin(Member[AsyncAdmin]):
     system_topics: Final = forwarded(AsyncAdmin.system_topics)
     queue_units: Final = forwarded(AsyncAdmin.queue_units)
 
+    static_topic: Final = forwarded(AsyncAdmin.static_topic)
+    create_static_topic: Final = forwarded(AsyncAdmin.create_static_topic)
+    move_static_topic: Final = forwarded(AsyncAdmin.move_static_topic)
+
     # Groups
 
     groups: Final = forwarded(AsyncAdmin.groups)

@@ -49,7 +49,9 @@ from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_s
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
 from .notifier import Notifier
+from .peer_brokers import PeerBrokers
 from .processors.pull_message import PullMessageProcessor
+from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
 from .rebalance_lock_manager import RebalanceLockManager
 from .registration import Registrar
@@ -64,6 +66,8 @@ from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
+from .topic_queue_mapping_clean import TopicQueueMappingCleanService
+from .topic_queue_mapping_manager import TopicQueueMappingManager
 from .transaction_service import TransactionService
 
 _failures = FailureLog(logging.getLogger(__name__))
@@ -119,6 +123,7 @@ class Tables:
 
     files: StateFiles
     topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsetManager
@@ -156,6 +161,8 @@ class BrokerParts:
       keeper: starts and restarts filter servers.
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
+      static: rewrites requests for static topics.
+      mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
       runtime_info: what the broker tells of itself.
@@ -174,6 +181,8 @@ class BrokerParts:
     keeper: FilterServerKeeper
     replication: MasterSide | SlaveSide
     registrar: Registrar
+    static: StaticTopicProcessor
+    mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
     runtime_info: RuntimeInfo
@@ -195,7 +204,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     """
     # From the store upwards: each part gets those before it as arguments. What would be a circle
     # (new messages wake pulls, closed connections leave groups) is connected last, by `_connect`.
-    address = BrokerAddress(config, store_config)
+    address, peers = BrokerAddress(config, store_config), PeerBrokers(config, seams.client)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
     foundation = Foundation(config, seams, address, store)
     tables = _tables(foundation)
@@ -211,13 +220,10 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         config, address.port, clients.filter_servers, open_process=seams.open_process
     )
     replication = _replication(foundation, tables, deliveries)
-    registrar = Registrar(
-        config,
-        seams.client,
-        tables.topics,
-        partial(_identity, config, address, clients.filter_servers),
-        replication.on_master,
-    )
+    identity = partial(_identity, config, address, clients.filter_servers, tables.mappings)
+    registrar = Registrar(config, seams.client, tables.topics, identity, replication.on_master)
+    static = StaticTopicProcessor(config, tables.mappings, peers, now_s=trio.current_time)
+    cleaner = TopicQueueMappingCleanService(tables.mappings, store, peers)
     stats = BrokerStatsManager(
         config.broker_cluster_name,
         store.queue_store.queues,
@@ -238,6 +244,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         bit_maps=bit_maps,
         replication=replication,
         stats=stats,
+        static=static,
     )
     runtime_info = RuntimeInfo(
         config,
@@ -249,7 +256,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, pulls, stats, runtime_info,
+        keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
     )  # fmt: skip
     _connect(parts, bit_maps)
@@ -266,6 +273,9 @@ def _tables(foundation: Foundation) -> Tables:
     return Tables(
         files,
         TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
+        TopicQueueMappingManager(
+            config.broker_name, clock=clock, save=files.save, save_later=later
+        ),
         SubscriptionGroupManager(config, clock=clock, save=files.save, save_later=later),
         ConsumerOffsetManager(clock=clock, save=files.save),
         DelayOffsetManager(
@@ -348,6 +358,7 @@ def _replication(
         seams.client,
         ha,
         topics=tables.topics,
+        mappings=tables.mappings,
         groups=tables.groups,
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
@@ -357,10 +368,17 @@ def _replication(
 
 
 def _identity(
-    config: BrokerConfig, address: BrokerAddress, filter_servers: FilterServerManager
+    config: BrokerConfig,
+    address: BrokerAddress,
+    filter_servers: FilterServerManager,
+    mappings: TopicQueueMappingManager,
 ) -> BrokerIdentity:
     return BrokerIdentity(
-        config, address.broker_addr, address.ha_server_addr(), filter_servers.addresses
+        config,
+        address.broker_addr,
+        address.ha_server_addr(),
+        filter_servers.addresses,
+        mappings.topic_queue_mapping_table,
     )
 
 
@@ -369,6 +387,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     config, store, deliveries = parts.config, parts.store, parts.deliveries
     parts.new_messages.subscribe(
         parts.pulls.hold_service.notify_messages,
+        parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
     )
@@ -394,6 +413,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.keeper.wake()
 
     parts.tables.topics.on_change = on_topics_changed
+    parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
     parts.clients.filter_servers.on_change = on_filter_servers_changed
 
 

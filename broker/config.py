@@ -96,6 +96,7 @@ class BrokerConfig(FilterPolicy):
       auto_create_subscription_group: whether an unknown consumer group may consume.
       trace_topic_enable, msg_trace_topic_name: whether the trace topic exists, and its name.
       flush_consumer_offset_interval: between writes of consumer offsets to disk.
+      forward_timeout: for an answer of another broker of a static topic.
       long_polling_enable: whether pulls that find nothing wait.
       short_polling_time_mills: how long they wait where long polling is off.
       enable_property_filter: whether consumers may filter by SQL92 expressions over properties.
@@ -205,6 +206,7 @@ class BrokerConfig(FilterPolicy):
     filter_server_nums: int = setting(
         0, minimum=0, maximum=FILTER_SERVERS_MAX, guarded="starts processes"
     )
+    forward_timeout: int = setting(3_000, minimum=1, live=True)
     long_polling_enable: bool = setting(True, live=True)
     short_polling_time_mills: int = setting(1_000, minimum=0, live=True)
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)

@@ -25,6 +25,7 @@ SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"
 CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 CONSUMER_FILTERS: Final = "consumerFilter.json"
+QUEUE_MAPPINGS: Final = "topicQueueMapping.json"
 
 
 @dataclass(frozen=True, slots=True)

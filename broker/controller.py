@@ -40,6 +40,7 @@ from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
 from .table_saver import TableSaver
+from .topic_queue_mapping_clean import CLEAN_INTERVAL_S
 
 logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
@@ -236,6 +237,7 @@ class BrokerController:
         tables = TableLoader(
             self.parts.tables.files,
             topics=self.topics,
+            mappings=self.parts.tables.mappings,
             groups=self.groups,
             offsets=self.offsets,
             delay_offsets=self.delay_offsets,
@@ -295,7 +297,8 @@ class BrokerController:
                 lambda: SAVE_FILTERS_INTERVAL_S,
                 before_save=filters.clean,
             )
-            saver.start_eager(services, self.topics.file, self.groups.file)
+            mappings = self.parts.tables.mappings
+            saver.start_eager(services, self.topics.file, mappings.file, self.groups.file)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -336,6 +339,11 @@ class BrokerController:
         await services.start("the delivery of delayed messages", self.schedule.run)
         await services.start("the checks of transactions", self.transactions.run)
         services.start_soon("the saving of transactions", self.transactions.save)
+        services.every(
+            "the cleaning of queue mappings",
+            CLEAN_INTERVAL_S,
+            self.parts.mapping_cleaner.clean_when_due,
+        )
         if self.store.config.timer_wheel_enable:
             services.start_soon("the delivery of timer messages", self.timers.run)
             services.start_soon("the saving of timers", self.timers.save)

@@ -190,6 +190,11 @@ def _add(whole: _TableT, page: _TableT) -> None:
     if isinstance(whole, TopicConfigSerializeWrapper):
         assert isinstance(page, TopicConfigSerializeWrapper)
         whole.topic_config_table |= page.topic_config_table
+        mappings = page.topic_queue_mapping_detail_map
+        if mappings is not None:
+            whole.topic_queue_mapping_detail_map = {
+                **(whole.topic_queue_mapping_detail_map or {}), **mappings
+            }  # fmt: skip
     else:
         assert isinstance(page, SubscriptionGroupWrapper)
         whole.subscription_group_table |= page.subscription_group_table

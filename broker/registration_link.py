@@ -235,7 +235,15 @@ class RegistrationLink:
             if not needs_registration(known, version):
                 return
             wants_whole = True
-        if wants_whole or not is_current or not is_master or len(names) > SINGLE_TOPICS_MAX:
+        # REGISTER_TOPIC_IN_NAMESRV has no room for the mapping of a static topic.
+        is_static = not names.isdisjoint(identity.queue_mappings)
+        if (
+            wants_whole
+            or is_static
+            or not is_current
+            or not is_master
+            or len(names) > SINGLE_TOPICS_MAX
+        ):
             await self._register_whole(identity, channel, timeout_s)
         else:
             await self._register_topics(identity, names, timeout_s)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..remoting.bodies import (
@@ -28,6 +28,7 @@ from ..remoting.bodies import (
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicQueueMappingDetail,
     TopicRouteData,
 )
 from ..remoting.codec import FRAME_SIZE_MAX, RemotingCommand
@@ -64,12 +65,14 @@ class BrokerIdentity:
       broker_addr: the `host:port` advertised to clients.
       ha_server_addr: `host:port` for slaves.
       filter_servers: `host:port` of each filter server.
+      queue_mappings: of the static topics, by topic.
     """
 
     config: BrokerConfig
     broker_addr: str
     ha_server_addr: str
     filter_servers: tuple[str, ...] = ()
+    queue_mappings: Mapping[str, TopicQueueMappingDetail] = field(default_factory=dict)
 
 
 def part_size(config: BrokerConfig, topic_count: int) -> int:
@@ -219,7 +222,11 @@ def _body(
         topic_config_table={topic.topic_name: topic for topic in topics},
         data_version=data_version,
         mapping_data_version=DataVersion(timestamp=data_version.timestamp, counter=0),
-        topic_queue_mapping_info_map={},
+        topic_queue_mapping_info_map={
+            topic.topic_name: identity.queue_mappings[topic.topic_name].info()
+            for topic in topics
+            if topic.topic_name in identity.queue_mappings
+        },
         topic_queue_mapping_detail_map={},
     )
     return RegisterBrokerBody(

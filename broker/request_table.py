@@ -9,9 +9,13 @@ import os
 from functools import partial
 from typing import Final, NamedTuple
 
+import trio
+
 from ..remoting.channel import Processor, RunProcessor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
+from ..store.message_store import MessageStore
+from ..store.offsets import PhysicalOffset
 from ..store.state.config_changes import ConfigChanges
 from .assembly import BrokerParts
 from .filter_bit_maps import FilterBitMaps
@@ -87,11 +91,23 @@ def request_table(parts: BrokerParts) -> Serving:
     )
     puts = TurnPuts(store, parts.deliveries.puts, turn, parts.deliveries.transactions)
     topics = SendTopics(
-        config, parts.tables.topics, puts.kinds, parts.seams.random, parts.registrar.when_registered
+        config,
+        parts.tables.topics,
+        puts.kinds,
+        parts.seams.random,
+        parts.registrar.when_registered,
+        parts.tables.mappings,
     )
     is_ordered = partial(_is_ordered, parts)
     sends = SendMessageProcessor(
-        config, store, puts, topics, added, groups=parts.tables.groups, is_ordered=is_ordered
+        config,
+        store,
+        puts,
+        topics,
+        added,
+        groups=parts.tables.groups,
+        is_ordered=is_ordered,
+        static=parts.static,
     )
     tables = [
         sends.processors,
@@ -138,7 +154,7 @@ def _storing(
     groups, topics = parts.tables.groups, parts.tables.topics
     transactions = parts.deliveries.transactions
     return [
-        SendBatchProcessor(store, puts.turn, send_topics, added).processors,
+        SendBatchProcessor(store, puts.turn, send_topics, added, parts.static).processors,
         SendBackProcessor(
             config,
             store,
@@ -176,14 +192,18 @@ def _reading(parts: BrokerParts) -> list[Table]:
             register_topics=parts.registrar.register_topics,
             filters=parts.sql_filters,
         ).processors,
-        ConsumerManageProcessor(
-            consumers=clients.consumers,
-            offsets=tables.offsets,
-            groups=tables.groups,
-            topics=tables.topics,
-            store=parts.store,
-        ).processors,
-        QueueOffsetProcessor(parts.store).processors,
+        parts.static.wrap(
+            ConsumerManageProcessor(
+                consumers=clients.consumers,
+                offsets=tables.offsets,
+                groups=tables.groups,
+                topics=tables.topics,
+                store=parts.store,
+            ).processors
+        ),
+        parts.static.wrap(
+            QueueOffsetProcessor(parts.store, parts.store.queue_store.batch_topics).processors
+        ),
         QueryMessageProcessor(parts.store).processors,
         LockProcessor(clients.locks, clock=clock).processors,
         FilterServerProcessor(parts.config, clients.filter_servers, clock=clock).processors,
@@ -206,11 +226,13 @@ def _administering(parts: BrokerParts) -> list[Table]:
         ).processors,
         TopicAdminProcessor(
             topics=tables.topics,
+            mappings=tables.mappings,
             offsets=tables.offsets,
             store=store,
             register_topics=parts.registrar.register_topics,
             on_deleted=partial(_forget_topic, parts),
             times_ms=parts.stats.topic_creations_ms,
+            until_visible=partial(_until_visible, store),
             config=parts.config,
         ).processors,
         GroupAdminProcessor(
@@ -226,6 +248,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             broker_name=parts.config.broker_name,
             broker_addr=parts.address.broker_addr,
             topics=tables.topics,
+            static_topics=tables.mappings.topic_queue_mapping_table,
             groups=tables.groups,
             offsets=tables.offsets,
             consumers=clients.consumers,
@@ -265,6 +288,15 @@ def _broker_config(parts: BrokerParts) -> BrokerConfigProcessor:
         clock=parts.seams.clock,
         register_all=parts.registrar.register_all,
     )
+
+
+async def _until_visible(store: MessageStore) -> None:
+    """Wait until all messages that are stored now are on disk and slaves, as configured."""
+    end = store.max_physical_offset
+    if end > 0 and store.answers_later:
+        done = trio.Event()
+        store.when_replicated(PhysicalOffset(end - 1), lambda status: done.set())
+        await done.wait()
 
 
 def _forget_topic(parts: BrokerParts, topic: str) -> None:

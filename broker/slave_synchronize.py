@@ -35,6 +35,7 @@ from .slave_offsets import SlaveOffsets
 from .subscription_group_manager import SubscriptionGroupManager
 from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
+from .topic_queue_mapping_manager import TopicQueueMappingManager
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class SlaveSynchronize:
       store: of a slave, loaded.
       client: running.
       ha: follows the same master's log.
-      topics, groups, offsets, delay_offsets, timers: of the slave.
+      topics, mappings, groups, offsets, delay_offsets, timers: of the slave.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class SlaveSynchronize:
         ha: HaSlave,
         *,
         topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
         groups: SubscriptionGroupManager,
         offsets: SlaveOffsets,
         delay_offsets: DelayOffsetManager,
@@ -70,6 +72,7 @@ class SlaveSynchronize:
         self._client = client
         self._ha = ha
         self._topics = topics
+        self._mappings = mappings
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
@@ -156,6 +159,9 @@ class SlaveSynchronize:
             # Their queues stay in the store; as a master the broker must not recreate the topics.
             gone = before - self._topics.topic_config_table.keys()
             self._store.deleted_topics.add(gone, self._store.max_physical_offset)
+        self._mappings.take_over(
+            master_topics.topic_queue_mapping_detail_map, master_topics.mapping_data_version
+        )
         self._groups.take_over(await master.groups())
 
     async def _copy_offsets(self, master: MasterApi) -> None:

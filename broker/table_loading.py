@@ -27,6 +27,7 @@ from .config_text import (
     CONSUMER_FILTERS,
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
+    QUEUE_MAPPINGS,
     SUBSCRIPTION_GROUPS,
     TOPICS,
 )
@@ -35,6 +36,7 @@ from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
+from .topic_queue_mapping_manager import TopicQueueMappingManager
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class TableLoader:
 
     Args:
       files: the tables' files.
-      topics, groups, offsets, delay_offsets: the tables.
+      topics, mappings, groups, offsets, delay_offsets: the tables.
       filters: consumers' filters; None: the broker has none.
     """
 
@@ -60,6 +62,7 @@ class TableLoader:
         files: StateFiles,
         *,
         topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
@@ -67,6 +70,7 @@ class TableLoader:
     ) -> None:
         self._files = files
         self._topics = topics
+        self._mappings = mappings
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
@@ -92,6 +96,7 @@ class TableLoader:
                 count = self._load_spare(name, decode)
             if not count:
                 self._lost[name] = MISSING if count is None else "has no entry"
+        self._files.load(QUEUE_MAPPINGS, self._mappings.decode)  # few brokers have one
         if self._filters is not None:
             self._load_filters(self._filters)
 

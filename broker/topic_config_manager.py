@@ -9,7 +9,7 @@ them with the name servers.
 
 Java counterpart: broker/topic/TopicConfigManager.java of 5.3.3. Pure, but for the `save` it is
 given. A `TopicConfig` is never changed in place, always replaced.
-Not done: static topics (queue mappings), rocksdb.
+Not done: rocksdb.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from ..remoting.bodies import (
     DataVersion,
     TopicConfig,
     TopicConfigSerializeWrapper,
-    out_of_range,
 )
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
@@ -49,6 +48,7 @@ from .topic_queues import (
     mended_topic,
     queue_count_of_new_topic,
     readable_topic,
+    refuse_numbers,
     retry_queue_count,
 )
 
@@ -336,12 +336,15 @@ class TopicConfigManager:
             self.file.wait_for(f"topic[{topic}]", lambda: topic not in self._staged)
         return self.topic_config_table[topic]
 
-    def update(self, topics: Iterable[TopicConfig]) -> list[TopicConfig]:
+    def update(
+        self, topics: Iterable[TopicConfig], *, may_be_empty: bool = False
+    ) -> list[TopicConfig]:
         """Create or change topics for an administrator; it takes effect once it is saved.
 
         Args:
           topics: the new settings, but `attributes` are changes (`+key`, `-key`), as requests
             carry them. The caller checks the names.
+          may_be_empty: a topic may have no queue: a static one whose queues are on other brokers.
         Returns: the topics after the change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
           TOPIC_COUNT_MAX topics; none of the topics is changed then.
@@ -351,7 +354,7 @@ class TopicConfigManager:
         changed: dict[str, TopicConfig] = {}
         for topic in topics:
             name = topic.topic_name
-            _refuse_numbers(topic)
+            refuse_numbers(topic, may_be_empty=may_be_empty)
             old = changed.get(name) or table.get(name)
             attributes = alter_attributes(
                 {} if old is None else old.attributes,
@@ -393,6 +396,11 @@ class TopicConfigManager:
             )
             self._put(changed)
         return changed
+
+    def mapping_changed(self, topics: Iterable[str]) -> None:
+        """Give the table a new version for name servers, and topics new objects for pull checks."""
+        table = self.topic_config_table
+        self._put([msgspec.structs.replace(table[name]) for name in topics if name in table])
 
     def delete(self, topics: Iterable[str]) -> list[str]:
         """Delete topics.
@@ -590,10 +598,3 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count, perm=perm)
         for name, count, perm in topics
     ]
-
-
-def _refuse_numbers(topic: TopicConfig) -> None:
-    """Raises: RequestRefused: INVALID_PARAMETER. RocketMQ accepts any number here."""
-    fault = out_of_range(topic)
-    if fault is not None:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from ..remoting.bodies import SubscriptionGroupConfig, TopicConfig, out_of_range
 from ..remoting.errors import RequestRefused
 from ..remoting.numbers import INT32, QUEUE_COUNT, QUEUE_COUNT_MAX, READ_QUEUE_COUNT
 from ..remoting.response_codes import ResponseCode
@@ -196,3 +196,17 @@ def mended_group(
     whose = f"group {group.group_name!r}"
     warn_replaced(table, f"retryQueueNums of {whose}", count, QUEUE_COUNT, used)
     return msgspec.structs.replace(group, retry_queue_nums=used)
+
+
+def refuse_numbers(topic: TopicConfig, *, may_be_empty: bool) -> None:
+    """Refuse a request's topic with a number out of range; RocketMQ accepts any number.
+
+    Args:
+      may_be_empty: it may have no queue to read from.
+    Raises: RequestRefused: INVALID_PARAMETER.
+    """
+    if may_be_empty and not topic.read_queue_nums:
+        topic = msgspec.structs.replace(topic, read_queue_nums=1)
+    fault = out_of_range(topic)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"topic {topic.topic_name}: {fault}")

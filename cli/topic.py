@@ -33,9 +33,21 @@ from .topic_stats import (
 )
 
 if TYPE_CHECKING:
-    from ..client import Admin, QueueOffsets, TopicInfo
+    from ..client import Admin, QueueOffsets, StaticTopicInfo, TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create, change and delete topics.")
+
+static = typer.Typer(
+    no_args_is_help=True,
+    help="Show, create and move static topics: a fixed number of queues on several brokers.",
+)
+app.add_typer(static, name="static")
+
+Brokers = Annotated[
+    list[str] | None,
+    typer.Option("--broker", "-b", metavar="NAME", help="Use this broker (repeatable)."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")]
 
 
 @app.command("list", epilog="Example: trocket topic list --all")
@@ -178,3 +190,76 @@ app.command("order-conf", epilog="Example: trocket topic order-conf Orders --set
 app.command("allocate", epilog="Example: trocket topic allocate Orders client-1 client-2")(
     topic_allocate
 )
+
+
+@static.command("show", epilog="Example: trocket topic static show Orders")
+def static_show(
+    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """Show which broker has each queue of a static topic."""
+    info = administer(url, timeout_s, lambda admin: admin.static_topic(name))
+    _show_static(info, as_json=as_json)
+
+
+@static.command(
+    "create",
+    epilog="Example: trocket topic static create Orders -b broker-a -b broker-b",
+)
+def static_create(
+    name: TopicName,
+    *,
+    queues: Annotated[
+        int, typer.Option("--queues", min=1, help="Set the queues of all brokers together.")
+    ] = 8,
+    broker: Brokers = None,
+    dry_run: DryRun = False,
+    cluster: Cluster = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Create a static topic on the brokers of a cluster, or add queues to one."""
+    info = administer(
+        url,
+        timeout_s,
+        lambda admin: admin.create_static_topic(
+            name, queues, brokers=broker or (), cluster=cluster or None, dry_run=dry_run
+        ),
+    )
+    _show_static(info, as_json=as_json, is_plan=dry_run)
+
+
+@static.command("move", epilog="Example: trocket topic static move Orders -b broker-b --dry-run")
+def static_move(
+    name: TopicName,
+    broker: Brokers = None,
+    dry_run: DryRun = False,
+    cluster: Cluster = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Move the queues of a static topic to some brokers; messages stay where they are."""
+    info = administer(
+        url,
+        timeout_s,
+        lambda admin: admin.move_static_topic(
+            name, broker or (), cluster=cluster or None, dry_run=dry_run
+        ),
+    )
+    _show_static(info, as_json=as_json, is_plan=dry_run)
+
+
+def _show_static(info: StaticTopicInfo, *, as_json: bool, is_plan: bool = False) -> None:
+    """Print the brokers of a static topic's queues."""
+    if as_json:
+        emit(info)
+        return
+    show(
+        ["Queue", "Broker", "Moved from"],
+        [
+            [queue_id, leader, info.moved.get(queue_id, "")]
+            for queue_id, leader in info.leaders.items()
+        ],
+        title=f"{info.name} (plan, nothing was changed)" if is_plan else info.name,
+    )

@@ -21,7 +21,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from ..remoting.bodies import TopicRouteData
+from ..remoting.bodies import MessageQueue, TopicRouteData
 from ..remoting.codec import ONEWAY_FLAG, RemotingCommand, SerializeType, encode
 from ..remoting.headers.base import Header, encode_header
 from ..remoting.hosts import host_bytes
@@ -488,9 +488,8 @@ class Client(Openable):
         If no name server knows the topic, but brokers create topics automatically, these are the
         queues that a send would create: at most `default_queue_count` on each such broker.
 
-        Raises:
-          RouteNotFoundError: no broker takes messages of the topic.
-          ConnectError: no name server answered.
+        Raises: RouteNotFoundError: no broker takes messages of the topic; ConnectError: no name
+          server answered.
         """
         return await self._routes.publish_info(topic, default_queue_count)
 
@@ -509,11 +508,16 @@ class Client(Openable):
         return self._routes.reading_address(broker_name)
 
     def master_address(self, broker_name: str) -> str:
-        """`host:port` of a broker's master.
-
-        Raises: ConnectError: no route names it.
-        """
+        """`host:port` of a broker's master. Raises: ConnectError: no route names it."""
         return self._routes.master_address(broker_name)
+
+    def owner(self, queue: MessageQueue) -> str:
+        """Name of the broker that has a queue; see `RouteTable.owner`."""
+        return self._routes.owner(queue)
+
+    def master_of(self, queue: MessageQueue) -> str:
+        """`host:port` of a queue's master. Raises: ConnectError: no route names it."""
+        return self._routes.master_of(queue)
 
     def broker_addresses(self) -> dict[str, dict[int, str]]:
         """All brokers that routes have named: broker name to broker id to `host:port`."""

@@ -56,7 +56,7 @@ def broker_of(client: Client, queue: MessageQueue, broker_id: int = 0) -> str:
 
     Raises: ConnectError: no route names the broker.
     """
-    return _known(client.broker_address(queue.broker_name, broker_id), queue)
+    return _known(client.broker_address(client.owner(queue), broker_id), queue)
 
 
 def reader_of(client: Client, queue: MessageQueue) -> str:
@@ -67,7 +67,7 @@ def reader_of(client: Client, queue: MessageQueue) -> str:
 
     Raises: ConnectError: no route names the broker.
     """
-    return _known(client.reading_address(queue.broker_name), queue)
+    return _known(client.reading_address(client.owner(queue)), queue)
 
 
 def _known(address: str | None, queue: MessageQueue) -> str:

@@ -259,7 +259,7 @@ class Rebalance:
     async def _lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
         """Lock the queues, and return those that are locked; failures are logged."""
         locked: set[MessageQueue] = set()
-        for broker_queues in _by_broker(queues):
+        for broker_queues in self._by_broker(queues):
             body = self._lock_body(broker_queues)
             try:
                 answer = await self._client.request(
@@ -277,7 +277,7 @@ class Rebalance:
         return locked
 
     async def _unlock(self, queues: Sequence[MessageQueue]) -> None:
-        for broker_queues in _by_broker(queues):
+        for broker_queues in self._by_broker(queues):
             try:
                 await self._client.send_oneway(
                     broker_of(self._client, broker_queues[0]),
@@ -293,9 +293,8 @@ class Rebalance:
             consumer_group=self._group, client_id=self._client.client_id, mq_set=list(queues)
         ).to_body()
 
-
-def _by_broker(queues: Sequence[MessageQueue]) -> list[list[MessageQueue]]:
-    brokers: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        brokers.setdefault(queue.broker_name, []).append(queue)
-    return list(brokers.values())
+    def _by_broker(self, queues: Sequence[MessageQueue]) -> list[list[MessageQueue]]:
+        brokers: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            brokers.setdefault(self._client.owner(queue), []).append(queue)
+        return list(brokers.values())

@@ -82,7 +82,7 @@ class RequestReply:
                 topic = client.with_namespace(message.topic)
                 info = await sender.publish_info(topic)
                 # The broker needs a heartbeat on this connection to push the reply.
-                address = client.master_address((queue or info.queues[0]).broker_name)
+                address = client.master_of(queue or info.queues[0])
                 if client.open_connection(address) is None:
                     await client.connection(address)
                     await client.heartbeat()

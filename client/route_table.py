@@ -12,14 +12,20 @@ from typing import Final, Protocol
 import anyio
 
 from ..common.topic_names import AUTO_CREATE_TOPIC
-from ..remoting.bodies import TopicRouteData
+from ..remoting.bodies import MessageQueue, TopicRouteData
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers import GetRouteInfoRequestHeader
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .connection import request_name
 from .connection_log import failure_level
-from .core.routes import TopicPublishInfo, broker_addresses, publish_info
+from .core.routes import (
+    MOCK_BROKER_PREFIX,
+    TopicPublishInfo,
+    broker_addresses,
+    publish_info,
+    static_topic_endpoints,
+)
 from .errors import ClientError, ConnectError, RouteNotFoundError, reading_answer
 from .ticker import Ticker
 
@@ -72,6 +78,7 @@ class RouteTable:
         self._refresh = Ticker()
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_infos: dict[str, TopicPublishInfo] = {}
+        self._owners: dict[str, dict[MessageQueue, str]] = {}  # of static topics, by topic
         self._locks: dict[str, anyio.Lock] = {}
         self._broker_addresses: dict[str, dict[int, str]] = {}
 
@@ -111,6 +118,8 @@ class RouteTable:
             return
         self._routes[topic] = route
         self._publish_infos.pop(topic, None)
+        if route.topic_queue_mapping_by_broker:
+            self._owners[topic] = static_topic_endpoints(topic, route)
         logger.debug("the topic %s has the route %s", topic, broker_addresses(route))
         self._listener.on_route_changed(topic)
 
@@ -176,6 +185,22 @@ class RouteTable:
         if address is None and broker_id != 0 and addresses:
             address = addresses.get(0) or next(iter(addresses.values()))
         return address
+
+    def owner(self, queue: MessageQueue) -> str:
+        """Name of the broker that has a queue: its own, but for the queues of static topics."""
+        if not queue.broker_name.startswith(MOCK_BROKER_PREFIX):
+            return queue.broker_name
+        return self._owners.get(queue.topic, {}).get(queue, queue.broker_name)
+
+    def master_of(self, queue: MessageQueue) -> str:
+        """`host:port` of the master of a queue's broker.
+
+        Raises: ConnectError: no route names it.
+        """
+        addresses = self._broker_addresses.get(queue.broker_name)
+        if addresses is not None and 0 in addresses:  # nearly always
+            return addresses[0]
+        return self.master_address(self.owner(queue))
 
     def reading_address(self, broker_name: str) -> str | None:
         """`host:port` to read messages from: the master, or a slave while there is no master.

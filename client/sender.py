@@ -19,12 +19,11 @@ import anyio
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import RemotingCommand
 from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .connection import Connection
 from .core.outgoing import Outgoing
 from .core.routes import TopicPublishInfo
-from .core.sending import Selector, Sending, SendPolicy
+from .core.sending import WRONG_ROUTE_CODES, Selector, Sending, SendPolicy
 from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError, ServerError
 from .message import SendResult
 from .packer import Packer
@@ -123,7 +122,7 @@ class Sender:
 
         Raises: ConnectError; ClosedError; ForkedError.
         """
-        address = self._client.master_address(sending.queue.broker_name)
+        address = self._client.master_of(sending.queue)
         connection = self._client.open_connection(address)
         if connection is None:
             connection = await self._client.connection(address)
@@ -167,7 +166,7 @@ class Sender:
         """The broker's answer, or why there is none."""
         client = self._client
         try:
-            connection = client.open_connection(client.master_address(sending.queue.broker_name))
+            connection = client.open_connection(client.master_of(sending.queue))
             if connection is None or connection.is_backed_up:
                 connection = await self.connect(sending)
             opaque = client.next_opaque()
@@ -181,7 +180,7 @@ class Sender:
     def _look_after_routes(self, failure: ClientError, topic: str) -> None:
         if isinstance(failure, ConnectError | RequestTimeoutError):
             self._client.refresh_soon()
-        elif isinstance(failure, ServerError) and failure.code == ResponseCode.TOPIC_NOT_EXIST:
+        elif isinstance(failure, ServerError) and failure.code in WRONG_ROUTE_CODES:
             self._client.forget_route(topic)
 
     # Sends without a task: a task, its context and two events cost as much as the rest of a send
@@ -203,6 +202,8 @@ class Sender:
         if info is None:
             return False
         address = client.broker_address(sending.choose(info, sending.start_s).broker_name)
+        if address is None:  # the queue of a static topic
+            address = client.broker_address(client.owner(sending.queue))
         connection = client.open_connection(address) if address else None
         if connection is None or connection.is_backed_up:
             return False

@@ -163,7 +163,7 @@ class TransactionProducer(Producer):
             broker_name=result.queue.broker_name,
         )
         try:
-            address = self._client.master_address(result.queue.broker_name)
+            address = self._client.master_of(result.queue)
             await self._client.send_oneway(address, RequestCode.END_TRANSACTION, header)
         except ClientError as error:
             logger.warning(

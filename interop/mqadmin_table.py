@@ -239,6 +239,10 @@ CHANGES = (
         case="fifo",
         since=NEW,
     ),
+    Command(
+        "updateStaticTopic -t {topic}Static -qn 2 -b {broker_name}", (106, 351, 513), since=NEW
+    ),
+    Command("remappingStaticTopic -t {topic}Static -b {broker_name}", (106, 351, 513), since=NEW),
     Command("updateTopicPerm -b {broker} -t {topic}New -p 4", (17, 105)),
     Command("updateOrderConf -t {topic}New -m put -v {broker_name}:3", (100, 101)),
     Command(
@@ -380,8 +384,6 @@ NOT_RUN = {
     "getSyncStateSet": "a controller",
     "copyAcl": "two brokers with accounts",
     "copyUser": "two brokers with accounts",
-    "updateStaticTopic": "static topics",
-    "remappingStaticTopic": "static topics",
     "dumpCompactionLog": "a file of Apache's compacted topics",
     "exportMetadataInRocksDB": "a RocksDB folder of Apache's broker",
 }

@@ -97,6 +97,9 @@ VERSION: Final = Range("a version", INT64_MIN, INT64_MAX, 64)
 """Versions are only compared."""
 TIMEOUT_MS: Final = Range("a time-out in ms", INT64_MIN, INT64_MAX, 64)
 """Servers clamp a time-out to their own range."""
+MAPPING_INT: Final = Range("a number of a queue mapping", INT32_MIN, INT32_MAX, 32)
+MAPPING_LONG: Final = Range("a number of a queue mapping", INT64_MIN, INT64_MAX, 64)
+"""The broker compares these with each other and with the topic, and refuses in RocketMQ's words."""
 DELAY_MS: Final = Range("a delay in ms", 0, INT64_MAX, 64)
 MESSAGE_COUNT: Final = Range("a number of messages", INT32_MIN, INT32_MAX, 32)
 BYTE_COUNT: Final = Range("a number of bytes", INT32_MIN, INT32_MAX, 32)

@@ -2,7 +2,7 @@
 QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15).
 
 Java counterpart: broker/processor/ConsumerManageProcessor.java of 5.3.3. Pure.
-Not done: static topics.
+`static_topic.py` has static topics.
 """
 
 from __future__ import annotations

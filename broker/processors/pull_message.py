@@ -34,7 +34,7 @@ from ...common.sql92.expression import Expression
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.bodies import SubscriptionGroupConfig
-from ...remoting.channel import JOIN_PIECE_SIZE, Channel, Processor
+from ...remoting.channel import JOIN_PIECE_SIZE, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PullMessageRequestHeader, decode
@@ -62,6 +62,7 @@ from ..topic_config_manager import TopicConfigManager
 from .pull_checks import HOLD_MS_MAX, CheckedPulls, PullChecks
 from .pull_runs import PullRunProcessor
 from .pull_wakes import DirectWakes
+from .static_topic import StaticTopicProcessor
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class PullMessageProcessor:
       filters: the expressions of heartbeats; None: enablePropertyFilter is false.
       bit_maps: finds messages that need not be read.
       replication: knows whether a slave follows its master now.
+      static: rewrites pulls from static topics.
     """
 
     def __init__(
@@ -136,11 +138,11 @@ class PullMessageProcessor:
         bit_maps: FilterBitMaps,
         replication: MasterSide | SlaveSide,
         stats: BrokerStatsManager,
+        static: StaticTopicProcessor,
     ) -> None:
-        self._config = config
+        self._config, self._static = config, static
         self._filters, self._bit_maps = filters, bit_maps
-        self._store = store
-        self._stats = stats
+        self._store, self._stats = store, stats
         self._ends_at = store.reader.ends_at
         self._topic_table = topics.topic_config_table
         self._group_table = groups.subscription_group_table
@@ -201,7 +203,7 @@ class PullMessageProcessor:
         reads_slave = self._config.slave_read_enable
         self.hold_service.wake_directly = None if reads_slave else self._wake_directly
 
-    def lite_pull_message(self, request: RemotingCommand, channel: Channel) -> None:
+    def lite_pull_message(self, request: RemotingCommand, channel: Channel) -> Deferred | None:
         """Serve a pull of a lite pull consumer; see `pull_message`.
 
         Raises: RequestRefused: see `pull_message`; or litePullMessageEnable is false.
@@ -211,11 +213,12 @@ class PullMessageProcessor:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] for lite pull consumer is forbidden",
             )
-        self.pull_message(request, channel)
+        return self.pull_message(request, channel)
 
-    def pull_message(self, request: RemotingCommand, channel: Channel) -> None:
+    def pull_message(self, request: RemotingCommand, channel: Channel) -> Deferred | None:
         """Serve a pull; the answer is written to the channel, now or later.
 
+        Returns: the answer to a pull from a static topic; None for all others.
         Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the first message is
           damaged or cannot be read.
         """
@@ -224,12 +227,18 @@ class PullMessageProcessor:
             pulls = fields.series.derived
             if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
                 header = decode(PullMessageRequestHeader, fields.as_dict())
-                pulls = fields.series.derived = self._checks.check(header)
+                pulls = self._checks.check(header)
+                if header.topic in self._static.topics and header.logical is not False:
+                    request.ext_fields = fields.as_dict()
+                    return self._static.pull(request, header, channel, self.pull_message)
+                fields.series.derived = pulls
             queue_id, queue_offset = fields.queue_id, fields.queue_offset
             committed = fields.commit_offset
         else:
             header = decode(PullMessageRequestHeader, fields)
             pulls = self._checks.check(header)
+            if header.topic in self._static.topics and header.logical is not False:
+                return self._static.pull(request, header, channel, self.pull_message)
             queue_id, queue_offset = header.queue_id, header.queue_offset
             committed = header.commit_offset
         selector = self._checks.selector(pulls, queue_id, channel)
@@ -241,7 +250,7 @@ class PullMessageProcessor:
             channel, request.opaque, request.serialize_type, terms, queue_id, queue_offset, selector
         )
         if self._resets and self._answer_reset(pull):
-            return
+            return None
         result, began_s = None, 0.0
         if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
             next_offset = end = queue_offset  # nearly always: the consumer has kept up
@@ -267,11 +276,12 @@ class PullMessageProcessor:
                 hold_s = min(max(self._config.short_polling_time_mills, 0), HOLD_MS_MAX) / 1000
             if self.hold_service.hold(HeldPull(pull, self._now_s() + hold_s)):
                 self._stats.count_misses(1)
-                return
+                return None
         if result is None:
             began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
         self._answer(pull, result, began_s)
+        return None
 
     def _answer_reset(self, pull: Pull) -> bool:
         """Send a pull to the offset that an administrator has set; return whether there is one.

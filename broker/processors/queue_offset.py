@@ -2,15 +2,16 @@
 GET_EARLIEST_MSG_STORETIME (32).
 
 A missing queue counts as empty, as with RocketMQ: 0, 0, 0 and -1. RocketMQ creates its folder for
-any topic name; here nothing is created.
+any topic name; here nothing is created. The minimum of an empty queue of batches is -1.
 
 Java counterpart: AdminBrokerProcessor.getMaxOffset, getMinOffset, searchOffsetByTimestamp,
 getEarliestMsgStoretime of 5.3.3. Pure.
-Not done: static topics, lite topics.
+Not done: lite topics. `static_topic.py` has static topics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Protocol
 
 from ...remoting.channel import Answer, Channel, Processor
@@ -49,10 +50,12 @@ class QueueOffsetProcessor:
 
     Args:
       store: the broker's messages.
+      batch_topics: the names of the topics with queues of batches.
     """
 
-    def __init__(self, store: QueueOffsets) -> None:
+    def __init__(self, store: QueueOffsets, batch_topics: Container[str]) -> None:
         self._store = store
+        self._batch_topics = batch_topics
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.GET_MAX_OFFSET: self._max_offset,
             RequestCode.GET_MIN_OFFSET: self._min_offset,
@@ -67,7 +70,10 @@ class QueueOffsetProcessor:
 
     def _min_offset(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(GetMinOffsetRequestHeader, request.ext_fields)
-        offset = max(0, self._store.min_offset(header.topic, header.queue_id))
+        topic, queue_id = header.topic, header.queue_id
+        offset = max(0, self._store.min_offset(topic, queue_id))
+        if topic in self._batch_topics and self._store.max_offset(topic, queue_id) == 0:
+            offset = -1  # as BatchConsumeQueue.minOffsetInQueue begins
         # RocketMQ's remark is empty, too, because of its RpcResponse.
         return request.answer(remark="", ext_fields={"offset": str(offset)})
 

@@ -6,6 +6,7 @@ Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...common.message_properties import find_property
 from ...common.topic_names import RETRY_TOPIC_PREFIX
@@ -22,9 +23,10 @@ from ...store.status import PutMessageStatus, PutRefusal
 from ..admission import may_break_batch_rules, refused_in_batch
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from .added_properties import AddedProperties
-from .send_numbers import refuse_hidden
+from .send_numbers import LETTER_NAMES, refuse_hidden
 from .send_topics import SendTopics
 from .send_turn import WAIT_OFF, SendTurn
+from .static_topic import StaticTopicProcessor, is_physical
 
 
 class SendBatchProcessor:
@@ -35,11 +37,18 @@ class SendBatchProcessor:
       turn: of the broker.
       topics: finds or creates the topic.
       added: the properties that the broker adds to each message.
+      static: rewrites sends to static topics.
     """
 
     def __init__(
-        self, store: MessageStore, turn: SendTurn, topics: SendTopics, added: AddedProperties
+        self,
+        store: MessageStore,
+        turn: SendTurn,
+        topics: SendTopics,
+        added: AddedProperties,
+        static: StaticTopicProcessor,
     ) -> None:
+        self._static = static
         self._store = store
         self._turn = turn
         self._topics = topics
@@ -60,6 +69,10 @@ class SendBatchProcessor:
         turn.begin(channel)
         header = decode_send_message_v2(request.ext_fields)
         topic = header.topic
+        if topic in self._static.topics and not is_physical(request.ext_fields):
+            send = partial(self.send_batch_message, channel=channel)
+            self._static.send(request, topic, LETTER_NAMES.queue_id, turn, send)
+            return
         refuse_hidden(header.sys_flag, b"")
         if topic.startswith(RETRY_TOPIC_PREFIX):
             raise RequestRefused(

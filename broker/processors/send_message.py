@@ -14,6 +14,7 @@ Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessag
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...common.java_hash import tags_code
 from ...common.message_properties import MSG_REGION_HEAD, TAGS_HEAD, UNIQUE_KEY_HEAD, find_property
@@ -56,6 +57,7 @@ from .send_numbers import (
 )
 from .send_topics import DLQ_QUEUE_COUNT, WORD_CODES, SendTopics, bad_header
 from .send_turn import WAIT_OFF
+from .static_topic import StaticTopicProcessor, is_physical
 from .turn_puts import Place, TurnPuts
 
 _ZERO_TEXTS = ("0", "0", "0")
@@ -72,6 +74,7 @@ class SendMessageProcessor:
       added: the properties that the broker adds to each message.
       groups: the consumer groups.
       is_ordered: returns whether a group consumes in order, that is, a client of it holds locks.
+      static: rewrites sends to static topics.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class SendMessageProcessor:
         *,
         groups: SubscriptionGroupManager,
         is_ordered: Callable[[str], bool],
+        static: StaticTopicProcessor,
     ) -> None:
         self._config = config
         self._store = store
@@ -93,6 +97,7 @@ class SendMessageProcessor:
         self._added = added
         self._groups = groups
         self._is_ordered = is_ordered
+        self._static = static
         self._send_usual_half = UsualHalves(config, store, puts, added).send
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
@@ -148,6 +153,8 @@ class SendMessageProcessor:
             config is None or self._is_read_only or topic in self._checked_topics
             or (topic[0] == "r" and topic.startswith(SYSTEM_TOPIC_PREFIX))
         ):  # fmt: skip
+            if topic in self._static.topics and self._send_static(request, channel, names):
+                return
             config = self._topics.check(request, topic, channel)
         if not 0 <= queue_id < config.write_queue_nums:
             queue_id = self._topics.other_queue(config, queue_id, channel)
@@ -186,6 +193,15 @@ class SendMessageProcessor:
         if refusal is not None:
             raise self._turn.refusal(refusal)
         turn.accept(request, queue_id, physical_offset, queue_offset, waits)
+
+    def _send_static(self, request: RemotingCommand, channel: Channel, names: SendNames) -> bool:
+        """Serve a send to a logic queue; False: it is to a physical one, as most sends."""
+        fields = request.ext_fields
+        if is_physical(fields):
+            return False
+        send = partial(self._send, channel=channel, names=names)
+        self._static.send(request, fields[names.topic], names.queue_id, self._turn, send)
+        return True
 
     def _send_special(self, request: RemotingCommand, message: InnerMessage) -> None:
         """Store a send that may be delayed, of a transaction, or for a group's retry topic.

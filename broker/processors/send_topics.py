@@ -6,7 +6,7 @@ Java counterpart: msgCheck of broker/processor/AbstractSendMessageProcessor.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 from typing import Final
@@ -30,6 +30,7 @@ from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ..admission import CLOSED_TOPICS, TopicKinds
 from ..config import BrokerConfig
 from ..topic_config_manager import TopicConfigManager
+from ..topic_queue_mapping_manager import TopicQueueMappingManager
 from ..topic_queues import any_queue
 
 logger = logging.getLogger(__name__)
@@ -57,10 +58,11 @@ class SendTopics:
       kinds: the kinds of these topics.
       random: picks the queue if the producer leaves the choice to the broker.
       when_registered: waits for the name servers.
+      mappings: of the static topics.
 
     Attributes:
       table: the topics by name.
-      checked: names of topics whose sends must go through `check`: closed ones, and new ones.
+      checked: names of topics whose sends are not usual: closed ones, new ones, and static ones.
       is_read_only: the broker accepts no messages for ordered topics.
     """
 
@@ -71,9 +73,12 @@ class SendTopics:
         kinds: TopicKinds,
         random: Random,
         when_registered: WhenRegistered,
+        mappings: TopicQueueMappingManager,
     ) -> None:
         self.table = topics.topic_config_table
-        self.checked: set[str] = {*CLOSED_TOPICS}
+        self._static_topics = mappings.topic_queue_mapping_table
+        self.checked: set[str] = {*CLOSED_TOPICS, *self._static_topics}
+        mappings.changes.subscribe(self._mappings_changed)
         self._config = config
         self.settings_changed()
         self._topics = topics
@@ -122,8 +127,8 @@ class SendTopics:
             )
         if config is None:
             config = self._create(request, topic, channel)
-        if topic in self.checked and topic not in CLOSED_TOPICS:  # it is new
-            self._await_registration(topic)
+        if topic in self.checked and not (topic in CLOSED_TOPICS or topic in self._static_topics):
+            self._await_registration(topic)  # it is new
         return config
 
     def _create(self, request: RemotingCommand, topic: str, channel: Channel) -> TopicConfig:
@@ -169,13 +174,24 @@ class SendTopics:
         waiting = self._waiting.get(topic)
         if waiting is None:
             if not self._when_registered(topic, partial(self._registered, topic)):
-                self.checked.discard(topic)
+                self._uncheck(topic)
                 return
             waiting = self._waiting[topic] = []
         raise Postponed(waiting.append)
 
+    def _uncheck(self, topic: str) -> None:
+        if topic not in self._static_topics:
+            self.checked.discard(topic)
+
+    def _mappings_changed(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            if topic in self._static_topics:
+                self.checked.add(topic)
+            elif topic not in CLOSED_TOPICS and topic not in self._waiting:
+                self.checked.discard(topic)
+
     def _registered(self, topic: str) -> None:
-        self.checked.discard(topic)
+        self._uncheck(topic)
         meaning = "Their producers time out and send them again"
         serving = f"serving the first sends to topic {topic}"
         call_each(self._waiting.pop(topic, ()), self._failures, serving, meaning)

@@ -228,6 +228,20 @@ class SendTurn:
         answer = request.answer(ResponseCode.SUCCESS, None, fields | self.answer_constants)
         self.answer(request, answer, waits)
 
+    def change_last_answer(self, change: Callable[[dict[str, str]], None]) -> None:
+        """Change the fields of the answer that was kept last; a oneway request has none.
+
+        Args:
+          change: changes the fields in place.
+        """
+        if not self._answers[-1]:
+            return
+        answer = decode_frame(self._answers[-1])
+        fields = dict(answer.ext_fields)
+        change(fields)
+        answer.ext_fields = fields
+        self._answers[-1] = encode(answer)
+
     def end_turn(self) -> None:
         """Commit the messages of the turn, wake pulls that wait for them, release the answers."""
         if self.channel is None:

@@ -3,13 +3,13 @@ VIEW_BROKER_STATS_DATA 315, GET_BROKER_CONSUME_STATS 317.
 
 Java counterpart: getTopicStatsInfo, getConsumeStats, queryConsumeTimeSpan, ViewBrokerStatsData and
 fetchAllConsumeStatsInBroker of AdminBrokerProcessor.java of 5.5.0. Pure.
-Not done: static topics.
+The queues of static topics are physical ones here; tools convert them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 import msgspec
@@ -64,6 +64,7 @@ class StatisticsProcessor:
       stats: the broker's counters.
       broker_name, broker_addr: of this broker, for the answers.
       topics, groups, offsets, consumers: the broker's tables.
+      static_topics: the names of the static topics.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class StatisticsProcessor:
         broker_name: str,
         broker_addr: str,
         topics: TopicConfigManager,
+        static_topics: Container[str] = (),
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
@@ -83,6 +85,7 @@ class StatisticsProcessor:
         self._broker_name = broker_name
         self._broker_addr = broker_addr
         self._topics = topics
+        self._static_topics = static_topics
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
@@ -195,8 +198,10 @@ class StatisticsProcessor:
         for queue_id in range(queue_count):
             if queue_id and queue_id % QUEUES_PER_STEP == 0:
                 yield
-            offset = max(self._offsets.query_offset(group, topic, queue_id), 0)
-            last_ms = self._store_time(topic, queue_id, offset - 1) if offset else 0
+            offset = self._offsets.query_offset(group, topic, queue_id)
+            if topic not in self._static_topics:  # -1 lets mqadmin look at the item before
+                offset = max(offset, 0)
+            last_ms = self._store_time(topic, queue_id, offset - 1) if offset > 0 else 0
             table[MessageQueue(topic, self._broker_name, queue_id)] = OffsetWrapper(
                 self._store.max_offset(topic, queue_id),
                 offset,

@@ -1,12 +1,12 @@
 """Administration of topics: UPDATE_AND_CREATE_TOPIC (17), its list form (18),
-GET_ALL_TOPIC_CONFIG (21), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351).
+GET_ALL_TOPIC_CONFIG (21), DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_CONFIG (351),
+UPDATE_AND_CREATE_STATIC_TOPIC (513).
 
 A change is answered only after the name servers know it, so that a route requested right after the
 answer includes it. The wait for a name server that does not answer is a second at most.
 
 Java counterpart: AdminBrokerProcessor.updateAndCreateTopic, updateAndCreateTopicList, deleteTopic,
-getAllTopicConfig, getTopicConfig of 5.3.3 and 5.5. Pure.
-Not done: static topics.
+getAllTopicConfig, getTopicConfig, updateAndCreateStaticTopic of 5.3.3 and 5.5. Pure.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from ...remoting.bodies import (
     CreateTopicListRequestBody,
     DataVersion,
     TopicConfig,
+    TopicConfigAndQueueMapping,
     TopicConfigSerializeWrapper,
     TopicFilterType,
+    TopicQueueMappingDetail,
 )
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import (
+    CreateStaticTopicRequestHeader,
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
@@ -48,6 +51,7 @@ from ..config import BrokerConfig
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
+from ..topic_queue_mapping_manager import TopicQueueMappingManager
 from .request import read_body, until_saved
 
 logger = logging.getLogger(__name__)
@@ -71,12 +75,13 @@ class TopicAdminProcessor:
     """Creates, changes, lists and deletes topics.
 
     Args:
-      topics, offsets: the broker's tables.
+      topics, mappings, offsets: the broker's tables.
       store: the broker's messages.
       register_topics: registers topics by name, and other pending changes, with the name servers;
         waits a short time for their answers, and does not raise.
       on_deleted: called with the name of a deleted topic.
       times_ms: counts how long it takes to save a change, milliseconds.
+      until_visible: returns when consumers can see all messages that are stored now.
       config: the broker's; read at each use, so changes take effect at once.
     """
 
@@ -84,17 +89,21 @@ class TopicAdminProcessor:
         self,
         *,
         topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
         offsets: ConsumerOffsetManager,
         store: DeletesTopics,
         register_topics: Callable[[Iterable[str]], Awaitable[None]],
         on_deleted: Callable[[str], None],
         times_ms: Histogram,
         config: BrokerConfig,
+        until_visible: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
         self._config = config
+        self._until_visible = until_visible
         self._on_deleted = on_deleted
         self._times_ms = times_ms
         self._topics = topics
+        self._mappings = mappings
         self._offsets = offsets
         self._store = store
         self._register_topics = register_topics
@@ -104,19 +113,27 @@ class TopicAdminProcessor:
             RequestCode.GET_ALL_TOPIC_CONFIG: self._all,
             RequestCode.DELETE_TOPIC_IN_BROKER: self._delete,
             RequestCode.GET_TOPIC_CONFIG: self._one,
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self._update_static,
         }
 
-    def _saved(self, answer: RemotingCommand, topics: Iterable[str] = ()) -> Deferred:
+    def _saved(
+        self, answer: RemotingCommand, topics: Iterable[str] = (), *, is_static: bool = False
+    ) -> Deferred:
         """The answer once the topics are saved and the name servers know them.
 
         Args:
           answer: the answer.
           topics: registered even if they did not change: a name server may have lost them.
+          is_static: also wait until consumers can see the messages so far. A tool that moves a
+            queue asks for its end next, and what comes later would be skipped.
         """
 
         async def run() -> RemotingCommand:
             began_s = trio.current_time()
             await until_saved(self._topics.file)
+            await until_saved(self._mappings.file)
+            if is_static:
+                await self._until_visible()
             self._times_ms.add((trio.current_time() - began_s) * 1000)
             await self._register_topics(topics)
             return answer
@@ -140,18 +157,31 @@ class TopicAdminProcessor:
             "%(peer)s creates or changes topic %(topic)r",
             {"peer": channel.remote_address, "topic": header.topic},
         )
-        topic = TopicConfig(
-            topic_name=header.topic,
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_filter_type=_filter_type(header.topic_filter_type),
-            topic_sys_flag=header.topic_sys_flag or 0,
-            order=header.order,
-            attributes=parse_attributes(header.attributes),
-        )
+        topic = _topic_of(header)
         self._refuse(topic)
         return self._updated(request, [topic])
+
+    def _update_static(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Create or change a static topic; nothing is changed if its mapping is refused.
+
+        Source: AdminBrokerProcessor.updateAndCreateStaticTopic, which changes the topic first.
+        """
+        header = decode(CreateStaticTopicRequestHeader, request.ext_fields)
+        logger.info("%s creates or changes static topic %r", channel.remote_address, header.topic)
+        topic = _topic_of(header)
+        self._refuse(topic)
+        detail = read_body(request, TopicQueueMappingDetail.from_request)
+        if detail.topic != header.topic:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the mapping is of topic {detail.topic!r}, and the request of {header.topic!r}",
+            )
+        force = bool(header.force)
+        queue_count = max(header.read_queue_nums, header.write_queue_nums)
+        self._mappings.check(detail, queue_count=queue_count, force=force)
+        self._topics.update([topic], may_be_empty=True)
+        self._mappings.update(detail, force=force)
+        return self._saved(request.answer(remark=NOT_SET), [header.topic], is_static=True)
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
         topics = read_body(
@@ -202,6 +232,7 @@ class TopicAdminProcessor:
             self._offsets.clean_offset_by_topic(name)
             self._on_deleted(name)
         self._topics.delete(names)
+        self._mappings.delete(names)
         return self._saved(request.answer())
 
     def _retry_topics(self, topic: str) -> list[str]:
@@ -238,22 +269,29 @@ class TopicAdminProcessor:
         size_max: int,
     ) -> Steps[RemotingCommand | Deferred]:
         topics, _ = yield from json_page(table, fastjson.dumps, size_max)
+        mappings = self._mappings.topic_queue_mapping_table
         wrapper = TopicConfigSerializeWrapper(
             data_version=version,
-            mapping_data_version=DataVersion(timestamp=version.timestamp),
+            mapping_data_version=self._mappings.data_version,
             topic_queue_mapping_info_map={},
-            topic_queue_mapping_detail_map={},
+            topic_queue_mapping_detail_map={
+                name: detail for name, detail in mappings.items() if name in table
+            },
         )
         body = with_member(wrapper.to_body(), b'"topicConfigTable":{}', topics)
         return request.answer(ext_fields={"totalTopicNum": str(total)}, body=body)
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
-        name = decode(GetTopicConfigRequestHeader, request.ext_fields).topic
+        header = decode(GetTopicConfigRequestHeader, request.ext_fields)
+        name = header.topic
         topic = self._topics.select(name)
         if topic is None:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}"
             )
+        detail = self._mappings.topic_queue_mapping_table.get(name) if header.logical else None
+        if detail is not None:
+            topic = TopicConfigAndQueueMapping.of(topic, detail)
         return request.answer(body=topic.to_body())
 
 
@@ -289,6 +327,20 @@ def check_list(items: Sized) -> None:
 def page_size(wanted: int | None) -> int:
     """The number of topics or groups that a page has at most."""
     return PAGE_SIZE_MAX if wanted is None else min(wanted, PAGE_SIZE_MAX)
+
+
+def _topic_of(header: CreateTopicRequestHeader) -> TopicConfig:
+    """The settings in a request. Raises: RequestRefused: SYSTEM_ERROR: one is malformed."""
+    return TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=_filter_type(header.topic_filter_type),
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=parse_attributes(header.attributes),
+    )
 
 
 def _filter_type(name: str) -> TopicFilterType:

@@ -25,6 +25,7 @@ from .messages import MessageVerbs
 from .name_servers import NameServerVerbs
 from .offsets import OffsetVerbs
 from .progress import ProgressVerbs
+from .static_topics import StaticTopicVerbs
 from .topics import TopicVerbs
 from .traces import TraceVerbs
 from .upkeep import UpkeepVerbs
@@ -80,6 +81,7 @@ class Admin(Openable):
         messages = MessageVerbs(brokers, topics)
         counters = CounterVerbs(brokers)
         parts = (
+            StaticTopicVerbs(brokers),
             *(topics, groups, clients, offsets, messages, broker_verbs, counters),
             ProgressVerbs(brokers, clients, groups, offsets, counters),
             UpkeepVerbs(brokers, topics),
@@ -127,6 +129,10 @@ class Admin(Openable):
     topic_groups: Final = forwarded(CounterVerbs.topic_groups)
     system_topics: Final = forwarded(CounterVerbs.system_topics)
     queue_units: Final = forwarded(CounterVerbs.queue_units)
+
+    static_topic: Final = forwarded(StaticTopicVerbs.static_topic)
+    create_static_topic: Final = forwarded(StaticTopicVerbs.create_static_topic)
+    move_static_topic: Final = forwarded(StaticTopicVerbs.move_static_topic)
 
     # Groups
 

@@ -86,6 +86,22 @@ class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
     brokers: tuple[TopicOnBroker, ...]
 
 
+class StaticTopicInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """The queues of a static topic.
+
+    Attributes:
+      name: of the topic.
+      epoch: version of the mapping, ms since 1970.
+      leaders: the broker of each queue, by queue id.
+      moved: the queues that a change moves or moved, with their brokers before.
+    """
+
+    name: str
+    epoch: int
+    leaders: dict[int, str]
+    moved: dict[int, str]
+
+
 class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
     """A consumer group's settings: broker name to what that broker has."""
 

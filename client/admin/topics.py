@@ -1,7 +1,7 @@
 """Topics: which there are, their settings, creating and deleting them.
 
 Java counterpart: updateTopic, deleteTopic, topicList, topicRoute of mqadmin.
-Not done: static topics; the name servers' configuration of ordered topics.
+Not done: the name servers' configuration of ordered topics.
 """
 
 from __future__ import annotations

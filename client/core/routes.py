@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from ...remoting.bodies import (
+    GLOBAL_SCOPE,
     PERM_READ,
     PERM_WRITE,
     BrokerData,
     MessageQueue,
     QueueData,
+    TopicQueueMappingInfo,
     TopicRouteData,
 )
 from ...remoting.errors import RemoteProtocolError
@@ -33,8 +33,6 @@ MOCK_BROKER_PREFIX: Final = "__syslo__"
 
 NO_BROKER: Final = "__syslo__none__"
 """Broker name of a static topic's queue that is not on any broker."""
-
-_GLOBAL_SCOPE: Final = "__global__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +108,6 @@ def broker_addresses(route: TopicRouteData) -> dict[str, dict[int, str]]:
     return {data.broker_name: dict(data.broker_addrs) for data in route.broker_datas}
 
 
-class _TopicQueueMappingInfo(msgspec.Struct, rename="camel", gc=False):
-    """The queues of a static topic on one broker.
-
-    Source: RocketMQ 5.3.3 TopicQueueMappingInfo.
-    """
-
-    scope: str | None = _GLOBAL_SCOPE
-    total_queues: int = 0
-    broker_name: str = msgspec.field(default="", name="bname")
-    epoch: int = 0
-    curr_id_map: dict[int, int] = msgspec.field(default_factory=dict)
-
-
 def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQueue, str]:
     """The queues of a static topic, and the name of the broker that has each of them.
 
@@ -134,16 +119,17 @@ def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQue
     Raises: RemoteProtocolError: a mapping is malformed, or there are too many queues.
     Source: ClientMetadata.topicRouteData2EndpointsForStaticTopic.
     """
-    scopes: dict[str, list[_TopicQueueMappingInfo]] = {}
+    scopes: dict[str, list[TopicQueueMappingInfo]] = {}
     for tree in (route.topic_queue_mapping_by_broker or {}).values():
+        if isinstance(tree, dict) and tree.get("scope", GLOBAL_SCOPE) is None:
+            continue  # as Java's client
         info = _mapping_info(tree)
-        if info.scope is not None:
-            scopes.setdefault(info.scope, []).append(info)
+        scopes.setdefault(info.scope, []).append(info)
     endpoints: dict[MessageQueue, str] = {}
     for scope, infos in scopes.items():
-        broker_name = MOCK_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
+        broker_name = MOCK_BROKER_PREFIX + (scope[2:] if scope == GLOBAL_SCOPE else scope)
         # If two brokers claim a queue, the one with the later epoch has it.
-        owners: dict[int, _TopicQueueMappingInfo] = {}
+        owners: dict[int, TopicQueueMappingInfo] = {}
         for info in infos:
             for queue_id in info.curr_id_map:
                 if queue_id not in owners or owners[queue_id].epoch <= info.epoch:
@@ -153,14 +139,14 @@ def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQue
         for queue_id in range(count):
             owner = owners.get(queue_id)
             queue = MessageQueue(topic, broker_name, queue_id)
-            endpoints[queue] = NO_BROKER if owner is None else owner.broker_name
+            endpoints[queue] = NO_BROKER if owner is None else owner.bname
     return endpoints
 
 
-def _mapping_info(tree: Any) -> _TopicQueueMappingInfo:
+def _mapping_info(tree: Any) -> TopicQueueMappingInfo:
     try:
-        return msgspec.convert(tree, _TopicQueueMappingInfo, strict=False)
-    except msgspec.ValidationError as error:
+        return TopicQueueMappingInfo.from_tree(tree)
+    except RemoteProtocolError as error:
         raise RemoteProtocolError(f"a route's topicQueueMappingByBroker: {error}") from error
 
 

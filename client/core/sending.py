@@ -66,9 +66,16 @@ RETRY_CODES: Final = frozenset(
         ResponseCode.NO_PERMISSION,
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
     }
 )
-"""Refusals that are tried again. Source: DefaultMQProducer.retryResponseCodes."""
+"""Refusals that are tried again. Source: DefaultMQProducer.retryResponseCodes, which lacks
+NOT_LEADER_FOR_QUEUE: Apache's producer fails while a queue of a static topic moves."""
+
+WRONG_ROUTE_CODES: Final = frozenset(
+    {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_LEADER_FOR_QUEUE}
+)
+"""Refusals that show that the route of the topic has changed."""
 
 _SEND: Final = "SEND_MESSAGE_V2"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -241,7 +248,8 @@ class Sending:
         name = self.queue.broker_name
         count = len(self.attempts)
         if not any(
-            a.broker_name == name and isinstance(a.error, ConnectError) for a in self.attempts
+            a.broker_name == name and (isinstance(a.error, ConnectError) or _is_moving(a.error))
+            for a in self.attempts
         ):
             return 0.0
         pause_s = min(RETRY_PAUSE_S * 2.0 ** (count - 1), RETRY_PAUSE_MAX_S)
@@ -338,3 +346,8 @@ class Sending:
     def restart(self, now_s: float) -> None:
         """Restart the timeout for the remaining tries, for which the caller does not wait."""
         self.start_s = self._begin_s = now_s
+
+
+def _is_moving(error: ClientError) -> bool:
+    """Whether a queue of a static topic is about to be at another broker."""
+    return isinstance(error, ServerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE

@@ -14,6 +14,7 @@ from . import (
     pulls_requests,
     sends_requests,
     slaves_requests,
+    static_topics_requests,
     statistics_requests,
     timers_requests,
     topics_requests,
@@ -24,6 +25,7 @@ from .request import Request, Script
 _MAKERS = (
     *namesrv_requests.SCRIPTS,
     *topics_requests.SCRIPTS,
+    *static_topics_requests.SCRIPTS,
     *groups_requests.SCRIPTS,
     *sends_requests.SCRIPTS,
     *slaves_requests.SCRIPTS,

@@ -183,7 +183,7 @@ _SENDING = (
         source="broker/processor/SendMessageProcessor.java sendBatchMessage",
     ),
     KnownBug(
-        requests=("11: a batch",),
+        requests=("11: a batch", "11: from a logic queue"),
         paths=("body.*.store_size", "body.*.properties.*"),
         row="messages of a batch have region, trace switch and cluster as single ones have",
         source="store/MessageExtEncoder.java encode(MessageExtBatch)",
@@ -223,6 +223,35 @@ _PULLING = (
         paths=_ANSWER,
         row="12 or 33 that meets a damaged message is SYSTEM_ERROR",
         source="broker/processor/QueryMessageProcessor.java viewMessageById",
+    ),
+)
+
+_STATIC_TOPICS = (
+    KnownBug(
+        requests=("351: of a static topic", "21: with a mapping"),
+        paths=(
+            "body.mappingDetail.hostedQueues.*",
+            "body.topicQueueMappingDetailMap.*.hostedQueues.*",
+        ),
+        row="the queue ids in the mappings of static topics are quoted",
+        source="broker/processor/AdminBrokerProcessor.java getTopicConfig",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("11: past the end of a logic queue",),
+        paths=_ANSWER,
+        codes=((21, 19),),
+        row="a pull past the end of a logic queue is corrected",
+        source="broker/processor/PullMessageProcessor.java rewriteResponseForStaticTopic",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("513: a physical queue that is not there", "513: no body"),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="a mapping (513) that contradicts the broker, its topic or an earlier one is refused",
+        source="broker/topic/TopicQueueMappingManager.java updateTopicQueueMapping",
+        since="5.0",
     ),
 )
 
@@ -403,6 +432,7 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
     *_CONFIGURATION,
     *_SENDING,
     *_PULLING,
+    *_STATIC_TOPICS,
     *_ADMINISTERING,
     *_OF_FILTER_SERVERS,
     *_BEFORE_5,

@@ -28,6 +28,7 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: "5.3.0",
         RequestCode.REGISTER_TOPIC_IN_NAMESRV: "5.0.0",
         RequestCode.GET_TOPIC_CONFIG: "5.0.0",
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "5.0.0",
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: "5.0.0",
         RequestCode.LITE_PULL_MESSAGE: "5.0.0",
         RequestCode.RECALL_MESSAGE: "5.3.2",

@@ -50,6 +50,19 @@ from .queue import (
     MessageQueue,
     UnlockBatchRequestBody,
 )
+from .queue_mapping import (
+    GLOBAL_SCOPE,
+    UNDECIDED,
+    LogicQueueMappingItem,
+    TopicConfigAndQueueMapping,
+    TopicQueueMappingDetail,
+    TopicQueueMappingInfo,
+    TopicQueueMappingSerializeWrapper,
+    fault_of_items,
+    item_after,
+    item_at,
+    shared_queue,
+)
 from .ranges import (
     out_of_range,
 )
@@ -102,12 +115,14 @@ from .topic import (
 )
 
 __all__ = [
+    "GLOBAL_SCOPE",
     "INFLATED_SIZE_MAX",
     "PERM_INHERIT",
     "PERM_PRIORITY",
     "PERM_READ",
     "PERM_WRITE",
     "REGISTER_BROKER_BODY",
+    "UNDECIDED",
     "Body",
     "BrokerData",
     "BrokerMemberGroup",
@@ -143,6 +158,7 @@ __all__ = [
     "KVTable",
     "LockBatchRequestBody",
     "LockBatchResponseBody",
+    "LogicQueueMappingItem",
     "MessageModel",
     "MessageQueue",
     "OffsetWrapper",
@@ -163,12 +179,20 @@ __all__ = [
     "SubscriptionGroupList",
     "SubscriptionGroupWrapper",
     "TopicConfig",
+    "TopicConfigAndQueueMapping",
     "TopicConfigSerializeWrapper",
     "TopicFilterType",
     "TopicList",
     "TopicOffset",
+    "TopicQueueMappingDetail",
+    "TopicQueueMappingInfo",
+    "TopicQueueMappingSerializeWrapper",
     "TopicRouteData",
     "TopicStatsTable",
     "UnlockBatchRequestBody",
+    "fault_of_items",
+    "item_after",
+    "item_at",
     "out_of_range",
+    "shared_queue",
 ]

@@ -7,6 +7,7 @@ for the rules.
 from __future__ import annotations
 
 from .admin import (
+    CreateStaticTopicRequestHeader,
     CreateTopicListRequestHeader,
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -134,6 +135,7 @@ __all__ = [
     "ConsumeMessageDirectlyRequestHeader",
     "ConsumerGroupRequestHeader",
     "ConsumerSendMsgBackRequestHeader",
+    "CreateStaticTopicRequestHeader",
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
     "DeleteKVConfigRequestHeader",

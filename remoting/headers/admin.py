@@ -34,6 +34,16 @@ class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     force: bool | None = None
 
 
+class CreateStaticTopicRequestHeader(CreateTopicRequestHeader, frozen=True, kw_only=True):
+    """Request of UPDATE_AND_CREATE_STATIC_TOPIC (513); the mapping is in the body.
+
+    Attributes:
+      read_queue_nums: 0 on a broker of the cluster that has no queue of the topic.
+    """
+
+    read_queue_nums: QueueCount
+
+
 class CreateTopicListRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of UPDATE_AND_CREATE_TOPIC_LIST (18); the topics are in the body."""
 

@@ -40,6 +40,8 @@ MISSING = {
     "Client.known_publish_info": IN_THE_LOOP,
     "Client.publish_info": IN_THE_LOOP,
     "Client.master_address": IN_THE_LOOP,
+    "Client.master_of": IN_THE_LOOP,
+    "Client.owner": IN_THE_LOOP,
     "Client.reading_address": IN_THE_LOOP,
     "Client.forget_route": IN_THE_LOOP,
     "Client.next_unique_id": IN_THE_LOOP,

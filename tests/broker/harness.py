@@ -24,6 +24,7 @@ from trocket.broker.pull_request_hold import HeldPull
 from trocket.broker.rebalance_lock_manager import RebalanceLockManager
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
 from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.topic_queue_mapping_manager import TopicQueueMappingManager
 from trocket.common.histogram import Histogram
 from trocket.remoting.bodies import (
     ConsumerData,
@@ -164,6 +165,9 @@ class Broker:
         self.store = FakeStore()
         self.registrations: list[int] = []
         self.topics = TopicConfigManager(self.config, clock=self.clock, save=self._save)
+        self.mappings = TopicQueueMappingManager(
+            self.config.broker_name, clock=self.clock, save=self._save
+        )
         self.groups = SubscriptionGroupManager(self.config, clock=self.clock, save=self._save)
         self.offsets = ConsumerOffsetManager(clock=self.clock, save=self._save)
         self.filters = ConsumerFilterManager(clock=self.clock, save=self._save)
@@ -183,10 +187,11 @@ class Broker:
                 filters=self.filters if self.config.enable_property_filter else None,
             ),
             ConsumerManageProcessor(consumers=self.consumers, store=self.store, **tables),
-            QueueOffsetProcessor(self.store),
+            QueueOffsetProcessor(self.store, batch_topics=()),
             LockProcessor(self.locks, clock=self.clock),
             TopicAdminProcessor(
                 topics=self.topics,
+                mappings=self.mappings,
                 offsets=self.offsets,
                 store=self.store,
                 register_topics=self._register,

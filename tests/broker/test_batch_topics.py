@@ -107,3 +107,16 @@ async def test_an_inner_batch_for_a_plain_topic_is_refused() -> None:
         fields = send_fields(f=INNER_BATCH | NEED_UNWRAP, i="UNIQ_KEY\1AB\2INNER_NUM\0012\2")
         answer = await client.ask(RequestCode.SEND_MESSAGE_V2, fields, b"x")
     assert answer.code == 13
+
+
+async def test_the_minimum_offset_of_an_empty_queue_of_batches_is_minus_one() -> None:
+    queue = {"topic": "T", "queueId": "0"}
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        await create(client)
+        empty = await client.ask(RequestCode.GET_MIN_OFFSET, queue)
+        await send_batch(client, b"a", b"b")
+        filled = await client.ask(RequestCode.GET_MIN_OFFSET, queue)
+        plain = await client.ask(RequestCode.GET_MIN_OFFSET, queue | {"topic": "BenchmarkTest"})
+    offsets = [answer.ext_fields["offset"] for answer in (empty, filled, plain)]
+    assert offsets == ["-1", "0", "0"]

@@ -170,6 +170,7 @@ REQUEST_BODIES = [
     bodies.QueueData,  # what a name server keeps of a registration's topics
     bodies.SubscriptionGroupConfig,
     bodies.SubscriptionGroupList,
+    bodies.TopicQueueMappingDetail,
     bodies.UnlockBatchRequestBody,
 ]
 
