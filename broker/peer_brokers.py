@@ -108,7 +108,10 @@ class PeerBrokers:
                     continue
                 brokers = ClusterInfo.from_body(answer.body).broker_addr_table
             except RemotingError as error:
-                logger.debug("name server %s: no list of brokers: %s", server, error)
+                logger.debug(
+                    "name server %(server)s: no list of brokers: %(error)s",
+                    {"server": server, "error": error},
+                )
                 continue
             self._addresses = {
                 name: data.broker_addrs[MASTER_ID]

@@ -89,7 +89,8 @@ class TopicQueueMappingCleanService:
             is_current = self._mappings.topic_queue_mapping_table.get(topic) is detail
             if kept != detail.hosted_queues and is_current:
                 logger.info(
-                    "static topic %s: items without messages are removed from its mapping", topic
+                    "static topic %(topic)s: items without messages are removed from its mapping",
+                    {"topic": topic},
                 )
                 self._mappings.replace(msgspec.structs.replace(detail, hosted_queues=kept))
 
@@ -105,9 +106,10 @@ class TopicQueueMappingCleanService:
                 return items[1:]
         except (RequestRefused, RemotingError) as error:
             logger.warning(
-                "static topic %s, logic queue %d: its mapping is not cleaned now: %s",
-                detail.topic, queue_id, error,
-            )  # fmt: skip
+                "static topic %(topic)s, logic queue %(queue_id)d: its mapping is not cleaned "
+                "now: %(error)s",
+                {"topic": detail.topic, "queue_id": queue_id, "error": error},
+            )
         return items
 
     async def _is_empty(self, detail: TopicQueueMappingDetail, item: LogicQueueMappingItem) -> bool:

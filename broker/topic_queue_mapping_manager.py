@@ -154,7 +154,10 @@ class TopicQueueMappingManager:
         self._stage(new)
 
     def _stage(self, new: TopicQueueMappingDetail) -> None:
-        logger.info("update the queue mapping of topic %s: %s", new.topic, new)
+        logger.info(
+            "update the queue mapping of topic %(topic)s: %(mapping)s",
+            {"topic": new.topic, "mapping": new},
+        )
         self._staged[new.topic] = new
         self.file.changed()
 
@@ -162,7 +165,7 @@ class TopicQueueMappingManager:
         """Delete the mappings of topics that have one."""
         gone = [name for name in topics if self._present(name) is not None]
         if gone:
-            logger.info("delete the queue mappings of topics: %s", gone)
+            logger.info("delete the queue mappings of topics: %(topics)s", {"topics": gone})
             for name in gone:
                 self.topic_queue_mapping_table.pop(name, None)
                 self._staged.pop(name, None)
@@ -226,11 +229,16 @@ class TopicQueueMappingManager:
                     raise ValueError(f"topic {name}, logic queue {queue_id}: {fault}")
             if detail.bname != self._broker_name:
                 logger.error(
-                    "the queue mapping of static topic %s is of broker %s, and this broker is "
-                    "named %s: other brokers and clients cannot find its queues. Restore "
-                    "brokerName, or map the topic again (`mqadmin updateStaticTopic`)",
-                    name, detail.bname, self._broker_name,
-                )  # fmt: skip
+                    "the queue mapping of static topic %(topic)s is of broker %(other_broker)s, "
+                    "and this broker is named %(broker)s: other brokers and clients cannot "
+                    "find its queues. Restore brokerName, or map the topic again (`mqadmin "
+                    "updateStaticTopic`)",
+                    {
+                        "topic": name,
+                        "other_broker": detail.bname,
+                        "broker": self._broker_name,
+                    },
+                )
         self.topic_queue_mapping_table.clear()
         self.topic_queue_mapping_table.update(table)
         self.data_version = correct_version(QUEUE_MAPPINGS, wrapper.data_version, self.data_version)
@@ -259,7 +267,9 @@ class TopicQueueMappingManager:
         own.update(table)
         self.data_version = version
         if changed:
-            logger.info("queue mappings copied from the master: %s", sorted(changed))
+            logger.info(
+                "queue mappings copied from the master: %(changed)s", {"changed": sorted(changed)}
+            )
             self.changes.notify(changed)
         self.file.changed()
 

@@ -167,7 +167,10 @@ class TopicAdminProcessor:
         Source: AdminBrokerProcessor.updateAndCreateStaticTopic, which changes the topic first.
         """
         header = decode(CreateStaticTopicRequestHeader, request.ext_fields)
-        logger.info("%s creates or changes static topic %r", channel.remote_address, header.topic)
+        logger.info(
+            "%(peer)s creates or changes static topic %(topic)r",
+            {"peer": channel.remote_address, "topic": header.topic},
+        )
         topic = _topic_of(header)
         self._refuse(topic)
         detail = read_body(request, TopicQueueMappingDetail.from_request)

@@ -74,6 +74,7 @@ GOOD = {
     "flushIntervalCommitLog": "250",
     "flushIntervalConsumeQueue": "100",
     "forceRegister": "false",
+    "forwardTimeout": "1000",
     "haMaxGapNotInSync": "1024",
     "haTransferBatchSize": "65536",
     "litePullMessageEnable": "false",
