@@ -10,8 +10,12 @@ import trio
 import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
+from trocket.broker.metrics import exporter_metrics, rocketmq_metrics
+from trocket.broker.metrics.consumer_lag import QUEUES_PER_STEP
+from trocket.broker.metrics.families import Samples
 from trocket.broker.metrics.service import MetricsService
 from trocket.common.known_keys import read_keys
+from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.store.errors import StoreIOError
@@ -204,6 +208,32 @@ async def test_many_topics_are_bounded_and_the_others_counted() -> None:
     left_out = page.value("trocket_series_left_out", metric="rocketmq_messages_in_total")
     assert left_out == 10
     assert page.value("trocket_series_left_out", metric="all") > 10
+
+
+async def test_the_topics_of_one_group_are_looked_at_in_several_steps() -> None:
+    topics = [f"T{number}" for number in range(200)]
+    consumer = HEARTBEAT["consumerDataSet"][0] | {
+        "subscriptionDataSet": [
+            {"topic": topic, "subString": "*", "subVersion": 1} for topic in topics
+        ]
+    }
+    async with embedded_broker() as broker:
+        controller = broker.controller
+        controller.topics.update(
+            TopicConfig(topic_name=topic, read_queue_nums=8, write_queue_nums=8) for topic in topics
+        )
+        client = await broker.connect()
+        body = json.dumps(HEARTBEAT | {"consumerDataSet": [consumer]}).encode()
+        answer = await client.ask(RequestCode.HEART_BEAT, {}, body)
+        assert answer.code == 0, answer.remark
+        metrics, samples = service(broker), Samples(1_000)
+        for steps in (
+            rocketmq_metrics.collect(controller.parts, None, samples),
+            exporter_metrics.collect(controller.parts, metrics.clients, samples),
+        ):
+            assert len(list(steps)) >= 200 * 8 // (2 * QUEUES_PER_STEP)
+    for metric in (rocketmq_metrics.LAG, exporter_metrics.DIFF):
+        assert len(samples.families[metric]) >= 200
 
 
 async def test_units_are_rocketmqs_or_prometheuss() -> None:
