@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ...common.histogram import Histogram
 from ...common.topic_names import is_system_topic
-from ...remoting.steps import STEP_ITEMS, Steps, at_once
+from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.clock import Clock
 from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
@@ -274,16 +274,17 @@ class BrokerStatsManager:
 
     # ---- looking -------------------------------------------------------------------------
 
-    def item(self, name: str, key: str) -> StatsItem | None:
-        """A counter by its name and key; None: nothing was counted, or no counter has the name.
+    def item(self, name: str, key: str) -> Steps[StatsItem | None]:
+        """Steps that find a counter by its name and key.
 
+        Returns: steps that return None if nothing was counted, or no counter has the name.
         Raises: StoreError: as `collect`.
         """
         if name not in StatsName.__members__:
             return None
         items = self._items[StatsName(name)]
         if key not in items:  # its first event may be younger than the last sample
-            at_once(self.collect())
+            yield from self.collect()
         return items.get(key)
 
     def items(self, name: StatsName) -> Mapping[str, StatsItem]:
