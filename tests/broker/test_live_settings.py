@@ -218,6 +218,12 @@ async def test_no_unsupported_key_of_rocketmq_is_accepted() -> None:
     ("text", "remark"),
     [
         ("brokerPermission=8", "brokerPermission must be a plain whole number at least 0 and at"),
+        (
+            "flushIntervalCommitLog=-1",
+            "flushIntervalCommitLog must be a plain whole number at least",
+        ),
+        ("flushIntervalConsumeQueue=0", "flushIntervalConsumeQueue must be a plain whole number"),
+        ("maxMessageSize=0", "maxMessageSize must be a plain whole number at least 1"),
         ("fileReservedTime=two", "fileReservedTime must be a plain whole number"),
         ("traceOn=yes", "traceOn must be true or false"),
         ("deleteWhen=25", "deleteWhen: "),
