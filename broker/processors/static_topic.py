@@ -256,13 +256,14 @@ class StaticTopicProcessor:
         item: LogicQueueMappingItem,
     ) -> RemotingCommand:
         """Pull from an item's physical queue, here or at another broker, without waiting there."""
+        offset = item.physical_of(header.queue_offset)
         fields = {
-            "queueOffset": str(item.physical_of(header.queue_offset)),
+            "queueOffset": str(offset),
             "sysFlag": str(header.sys_flag & ~(SUSPEND | COMMIT_OFFSET)),
         }
         if item.is_ended:
-            count = min(item.end_offset - item.start_offset, header.max_msg_nums)
-            fields["maxMsgNums"] = str(count)
+            count = min(item.end_offset - max(offset, item.start_offset), header.max_msg_nums)
+            fields["maxMsgNums"] = str(max(count, 1))
         physical = _physical(request, item, fields)
         if item.bname != detail.bname:
             return await self._call(item.bname, physical)
@@ -522,7 +523,8 @@ def _rewritten(
     if not is_local:
         fields["suggestWhichBrokerId"] = "0"  # the other broker's ids mean nothing here
     remark = answer.remark if logic.code == ResponseCode.SUCCESS else None  # as RocketMQ
-    return request.answer(logic.code, remark, fields, answer.body)
+    body = answer.body if logic.code == ResponseCode.SUCCESS else b""
+    return request.answer(logic.code, remark, fields, body)
 
 
 def _offset_of(answer: RemotingCommand) -> int:
