@@ -231,7 +231,7 @@ class BrokerConfig(FilterPolicy):
     metrics_prom_exporter_host: str = ""
     metrics_label: str = ""
     metrics_grpc_exporter_target: str = ""
-    metrics_grpc_exporter_header: str = ""
+    metrics_grpc_exporter_header: str = setting("", secret=True)
     metric_grpc_exporter_time_out_in_mills: int = setting(3_000, minimum=1)
     metric_grpc_exporter_interval_in_mills: int = setting(60_000, minimum=100)
     metric_logging_exporter_interval_in_mills: int = setting(10_000, minimum=100)
