@@ -223,6 +223,8 @@ async def test_no_unsupported_key_of_rocketmq_is_accepted() -> None:
             "flushIntervalCommitLog must be a plain whole number at least",
         ),
         ("flushIntervalConsumeQueue=0", "flushIntervalConsumeQueue must be a plain whole number"),
+        (r"regionId=a\u0002TAGS\u0001b", "regionId must be at most 255 printable characters"),
+        (f"regionId={256 * 'x'}", "regionId must be at most 255 printable characters"),
         ("maxMessageSize=0", "maxMessageSize must be a plain whole number at least 1"),
         ("fileReservedTime=two", "fileReservedTime must be a plain whole number"),
         ("traceOn=yes", "traceOn must be true or false"),
