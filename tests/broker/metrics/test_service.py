@@ -11,6 +11,7 @@ import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
 from trocket.broker.metrics import exporter_metrics, rocketmq_metrics
+from trocket.broker.metrics.client_figures import NAMES
 from trocket.broker.metrics.consumer_lag import QUEUES_PER_STEP
 from trocket.broker.metrics.families import Samples
 from trocket.broker.metrics.service import MetricsService
@@ -270,10 +271,15 @@ async def test_ready_names_what_is_missing() -> None:
         assert (await metrics.answer("/nothing")).status == 404
 
 
+def test_the_figures_that_are_kept_are_those_that_have_a_metric() -> None:
+    assert exporter_metrics.CLIENT_METRICS.keys() == NAMES
+
+
 async def test_consumers_are_asked_for_their_figures_once_a_minute(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     status = {"consumeOKTPS": 2.5, "consumeRT": 7, "pullRT": "no number", "unknown": 1}
+    status["pullTPS"] = 10**400
     async with embedded_broker() as broker:
         metrics = service(broker)
         client = await broker.connect()
@@ -295,6 +301,7 @@ async def test_consumers_are_asked_for_their_figures_once_a_minute(
             await trio.testing.wait_all_tasks_blocked()
             samples = await metrics.collect()
             nursery.cancel_scope.cancel()
+    assert list(figures.figures.values()) == [{"consumeOKTPS": 2.5, "consumeRT": 7}]
     found = {metric.name: dict(values) for metric, values in samples.families.items()}
     (labels,) = found["rocketmq_client_consume_ok_msg_tps"]
     assert labels[1:] == ("c@1", "CG", "T")
