@@ -116,6 +116,8 @@ class BrokerStatsManager:
         self._has_details = has_details
         self._write_s = 0.0  # since the last sample: times of writes, each times its messages
         self._written = 0
+        self._write_ms = 0.0  # their mean, as the last collection took it
+        self._looks = 0  # collections under way
         self._get_times: dict[tuple[str, int], list[float]] = {}  # (seconds, number) of each
         self._clock = clock
         self._items: dict[StatsName, dict[str, StatsItem]] = {name: {} for name in StatsName}
@@ -206,9 +208,15 @@ class BrokerStatsManager:
         yield from self._collect_gets()
         if not self._counts_puts:
             return
-        write_ms = self._write_s * 1000 / self._written if self._written else 0.0
-        self._write_s, self._written = 0.0, 0
-        yield from self._growth.look(partial(self._count_puts, write_ms))
+        # Another collection under way has taken the times, and may leave messages to this one.
+        if self._written or not self._looks:
+            self._write_ms = self._write_s * 1000 / self._written if self._written else 0.0
+            self._write_s, self._written = 0.0, 0
+        self._looks += 1
+        try:
+            yield from self._growth.look(partial(self._count_puts, self._write_ms))
+        finally:
+            self._looks -= 1
 
     def _count_puts(
         self, write_ms: float, topic: str, queue_id: int, count: int, size: int

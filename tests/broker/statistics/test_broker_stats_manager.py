@@ -122,6 +122,19 @@ def test_two_collections_at_a_time_count_each_message_once() -> None:
     assert broker.stats.items(PUTS)["T"].value == queue.count
 
 
+def test_the_second_of_two_collections_knows_the_time_of_writes() -> None:
+    broker = Broker()
+    broker.queues["T", 1] = LongQueue()
+    broker.queues["T", 2] = last = Queue()
+    last.put(100)
+    broker.stats.note_commit(0.005, 1)
+    first = broker.stats.collect()
+    next(first)
+    at_once(broker.stats.collect())
+    at_once(first)
+    assert broker.stats.items(StatsName.TOPIC_PUT_LATENCY)["2@T"].value == 5
+
+
 def test_a_queue_that_cannot_be_read_is_counted_later_and_the_others_once() -> None:
     broker = Broker()
     broker.queues["T", 1] = failing = FailingQueue()
