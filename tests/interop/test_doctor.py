@@ -39,7 +39,16 @@ def cluster(
 def doctor(cluster: ApacheCluster, status: int) -> dict[str, Any]:
     """What the command finds, by the names of the checks."""
     done = subprocess.run(
-        [sys.executable, "-m", "trocket.cli.main", "doctor", cluster.namesrv_address, "--json"],
+        [
+            sys.executable,
+            "-m",
+            "trocket.cli.main",
+            "doctor",
+            cluster.namesrv_address,
+            "--json",
+            "--timeout",
+            "20",
+        ],
         capture_output=True,
         text=True,
         timeout=60,
