@@ -15,6 +15,7 @@ from trocket.client import (
     ConfigurationError,
     ConnectError,
     MessageQueue,
+    PullConsumer,
 )
 from trocket.remoting.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from trocket.remoting.headers import RegisterBrokerRequestHeader
@@ -63,7 +64,7 @@ async def register_dead_broker(client: Client) -> None:
     )
     topics = {
         name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
-        for name in ("T", "broker-dead")
+        for name in ("T", "%DLQ%g", "broker-dead")
     }
     body = RegisterBrokerBody(TopicConfigSerializeWrapper(topic_config_table=topics)).to_body()
     await client.request_name_server(RequestCode.REGISTER_BROKER, header, body)
@@ -88,6 +89,13 @@ def test_an_unreachable_broker_is_named_and_the_answers_of_others_are_kept(do_on
 
         assert [q.end for q in await failure(admin.offsets("T"))] == [1]
         assert (await failure(admin.lag("g", "T"))).total == 1
+        async with PullConsumer(admin.client, group="g") as consumer:
+            await consumer.commit({MessageQueue("T", "broker-a", 0): 0})
+        # The dead letters are on the broker that does not answer.
+        assert (await failure(admin.progress("g"))).lag == 1
+        assert [(p.group, p.lag) for p in await failure(admin.all_progress())] == [("g", 1)]
+        assert [each.end for each in (await failure(admin.topic_stats("T"))).queues] == [1]
+        assert await failure(admin.topic_groups("T")) == ["g"]
         assert await failure(admin.groups()) == ["g"]
         assert "broker-a" in (await failure(admin.group("g"))).settings
         on = {b.broker_name: b for b in (await failure(admin.topic("T"))).brokers}
