@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,9 +16,14 @@ from .session import (
     administer,
     confirm,
     emit,
+    end_with,
     read_pairs,
     usage,
+    whole_or_part,
 )
+
+if TYPE_CHECKING:
+    from ..client import Admin
 
 app = typer.Typer(
     help="List the brokers; show a broker's runtime information (info) and settings (config), "
@@ -126,15 +131,20 @@ def cluster_namesrv_config(
         if as_json:
             emit({"changed": settings})
         return
-    tables = administer(url, timeout_s, lambda admin: admin.name_server_config())
+
+    async def ask(admin: Admin) -> tuple[dict[str, dict[str, str]], str]:
+        return await whole_or_part(admin.name_server_config())
+
+    tables, error = administer(url, timeout_s, ask)
     if as_json:
         emit(tables)
-        return
-    show(
-        ["Name server", "Key", "Value"],
-        [
-            [address, key, value]
-            for address, table in tables.items()
-            for key, value in sorted(table.items())
-        ],
-    )
+    else:
+        show(
+            ["Name server", "Key", "Value"],
+            [
+                [address, key, value]
+                for address, table in tables.items()
+                for key, value in sorted(table.items())
+            ],
+        )
+    end_with(error)

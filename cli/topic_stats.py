@@ -70,12 +70,17 @@ def topic_groups(
     """List the groups that consume a topic, and what their members want of it."""
 
     async def ask(admin: Admin) -> tuple[list[tuple[str, str]], str]:
+        from ..client import BrokersError
+
         groups, error = await whole_or_part(admin.topic_groups(name))
         found = []
         for group in groups:
-            subscription, more = await whole_or_part(admin.subscription(group, name))
+            try:
+                subscription = await admin.subscription(group, name)
+            except BrokersError as failure:
+                # None, too, is an answer here: the members want nothing, or there are none.
+                subscription, error = failure.partial, error or str(failure)
             found.append((group, subscription.expression if subscription else ""))
-            error = error or more
         return found, error
 
     found, error = administer(url, timeout_s, ask)
@@ -163,20 +168,24 @@ def topic_order_conf(
     if counts or delete:
         confirm(f"This changes where producers write to the ordered topic {name}.", yes=yes)
 
-    async def do(admin: Admin) -> dict[str, int] | None:
-        if delete:
-            await admin.delete_order_conf(name)
-        elif counts:
+    if delete:
+        administer(url, timeout_s, lambda admin: admin.delete_order_conf(name))
+        if as_json:
+            emit({"deleted": name})
+        return
+
+    async def put_and_get(admin: Admin) -> dict[str, int] | None:
+        if counts:
             await admin.put_order_conf(name, counts)
         return await admin.order_conf(name)
 
-    found = administer(url, timeout_s, do)
-    if found is None and not delete:
+    found = administer(url, timeout_s, put_and_get)
+    if found is None:
         fail(f"the name server keeps no queues of an ordered topic {name}")
     if as_json:
         emit(found)
     else:
-        show(["Broker", "Queues"], list((found or {}).items()))
+        show(["Broker", "Queues"], list(found.items()))
 
 
 def topic_allocate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -41,3 +42,6 @@ def test_settings_of_name_servers_are_shown_and_changed(run: Run, broker: Broker
     assert refused.status == 1
     assert "Can not update config in black list. kvConfigPath" in refused.err
     assert run(*command, "--set", "kvConfigPath").status == 2
+    ended = run(*command, "--json", "--url", f"{broker.namesrv_address};127.0.0.1:1")
+    assert (ended.status, list(json.loads(ended.out))) == (1, [broker.namesrv_address])
+    assert "1 of 2 name servers failed: 127.0.0.1:1" in ended.err
