@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import plain, show, time_text
+from .cluster import cluster_config
 from .session import (
     DEFAULT_URL,
     AsJson,
+    BrokerName,
     OnlyCluster,
     TimeoutS,
     Url,
@@ -29,10 +31,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-BrokerName = Annotated[
-    str,
-    typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),
-]
 AnyBroker = Annotated[
     str,
     typer.Argument(
@@ -118,6 +116,11 @@ def _now(rates: Rates | None) -> str:
 
 def _percent(ratio: float | None) -> str:
     return plain(None) if ratio is None else f"{ratio:.0%}"
+
+
+app.command("config", epilog="Example: trocket broker config broker-a --set transactionCheckMax=5")(
+    cluster_config
+)
 
 
 @app.command("counter", epilog="Example: trocket broker counter broker-a TOPIC_PUT_NUMS Orders")

@@ -10,6 +10,7 @@ from ..common.terminal import one_line, say, show
 from .session import (
     DEFAULT_URL,
     AsJson,
+    BrokerName,
     TimeoutS,
     Url,
     Yes,
@@ -30,11 +31,6 @@ app = typer.Typer(
     "and those of the name servers (namesrv-config).",
     epilog="Example: trocket cluster --json",
 )
-
-Broker = Annotated[
-    str,
-    typer.Argument(metavar="BROKER", help="Ask this broker: its name (the master), or host:port."),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -71,7 +67,7 @@ def cluster(
 
 @app.command("info", epilog="Example: trocket cluster info broker-a")
 def cluster_info(
-    broker: Broker, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+    broker: BrokerName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """Show a broker's runtime information, by RocketMQ's names."""
     table = administer(url, timeout_s, lambda admin: admin.broker_runtime_info(broker))
@@ -91,7 +87,7 @@ Set = Annotated[
     "config", epilog="Example: trocket cluster config broker-a --set transactionCheckMax=5"
 )
 def cluster_config(
-    broker: Broker,
+    broker: BrokerName,
     setting: Set = None,
     yes: Yes = False,
     url: Url = DEFAULT_URL,

@@ -436,8 +436,9 @@ def test_what_other_brokers_tell_is_printed_before_the_error(
 EVERY = [
     "producers",
     "top",
-    *(f"broker {verb}" for verb in ("stats", "counter", "consume-stats", "clean", "ha")),
-    *(f"broker {verb}" for verb in ("wipe-write-perm", "add-write-perm")),
+    *(f"broker {verb}" for verb in ("stats", "config", "counter", "consume-stats", "clean")),
+    *(f"broker {verb}" for verb in ("wipe-write-perm", "add-write-perm", "ha")),
+    "namesrv config",
     *(f"namesrv kv {verb}" for verb in ("list", "get", "set", "delete")),
     *(f"topic {verb}" for verb in ("stats", "groups", "perm", "units", "order-conf", "allocate")),
     *(f"group {verb}" for verb in ("progress", "topics", "status", "consume")),

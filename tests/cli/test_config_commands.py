@@ -18,20 +18,22 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def test_settings_are_shown_and_changed(run: Run, broker: Broker) -> None:
-    changed = run(
-        "cluster", "config", "broker-a", "--set", "fileReservedTime=48", "--yes", "--json"
-    )
+@pytest.mark.parametrize("family", ["cluster", "broker"])
+def test_settings_are_shown_and_changed(run: Run, broker: Broker, family: str) -> None:
+    command = (family, "config", "broker-a")
+    changed = run(*command, "--set", "fileReservedTime=48", "--yes", "--json")
     assert changed.json == {"changed": {"fileReservedTime": "48"}}
-    assert run("cluster", "config", "broker-a", "--json").json["fileReservedTime"] == "48"
-    assert run("cluster", "config", "broker-a", "--set", "fileReservedTime=72", "--yes").status == 0
-    refused = run("cluster", "config", "broker-a", "--set", "listenPort=1", "--yes")
+    assert run(*command, "--json").json["fileReservedTime"] == "48"
+    assert run(*command, "--set", "fileReservedTime=72", "--yes").status == 0
+    refused = run(*command, "--set", "listenPort=1", "--yes")
     assert refused.status == 1
     assert "listenPort: it is read at the start only" in refused.err
 
 
-def test_settings_of_name_servers_are_shown_and_changed(run: Run, broker: Broker) -> None:
-    command = ("cluster", "namesrv-config")
+@pytest.mark.parametrize("command", [("cluster", "namesrv-config"), ("namesrv", "config")])
+def test_settings_of_name_servers_are_shown_and_changed(
+    run: Run, broker: Broker, command: tuple[str, ...]
+) -> None:
     changed = run(*command, "--set", "waitSecondsForService=44", "--yes", "--json")
     assert changed.json == {"changed": {"waitSecondsForService": "44"}}
     shown = run(*command, "--json").json[broker.namesrv_address]
