@@ -17,6 +17,7 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -277,11 +278,11 @@ def broker_add_write_perm(
 
 
 def _change_perm(url: str, timeout_s: float, broker: str, *, as_json: bool, is_added: bool) -> None:
-    async def change(admin: Admin) -> tuple[dict[str, int], str]:
-        verb = admin.add_write_perm if is_added else admin.wipe_write_perm
-        return await whole_or_part(verb(broker))
-
-    counts, error = administer(url, timeout_s, change)
+    counts, error = ask_brokers(
+        url,
+        timeout_s,
+        lambda admin: (admin.add_write_perm if is_added else admin.wipe_write_perm)(broker),
+    )
     if as_json:
         emit({"topics": counts})
     else:

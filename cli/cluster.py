@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,16 +15,13 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
     read_pairs,
     usage,
-    whole_or_part,
 )
-
-if TYPE_CHECKING:
-    from ..client import Admin
 
 app = typer.Typer(
     help="List the brokers; show a broker's runtime information (info) and settings (config), "
@@ -128,10 +125,7 @@ def cluster_namesrv_config(
             emit({"changed": settings})
         return
 
-    async def ask(admin: Admin) -> tuple[dict[str, dict[str, str]], str]:
-        return await whole_or_part(admin.name_server_config())
-
-    tables, error = administer(url, timeout_s, ask)
+    tables, error = ask_brokers(url, timeout_s, lambda admin: admin.name_server_config())
     if as_json:
         emit(tables)
     else:

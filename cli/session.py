@@ -189,6 +189,11 @@ def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]
     return run(main)
 
 
+def ask_brokers(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> tuple[T, str]:
+    """`administer` with a verb that asks several brokers. Returns: as `whole_or_part`."""
+    return administer(url, timeout_s, lambda admin: whole_or_part(verb(admin)))
+
+
 async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:
     """A call's result, or the part of it from the brokers that answered.
 

@@ -15,6 +15,7 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -28,18 +29,14 @@ from .session import (
 from .statistics_view import growth_rows
 
 if TYPE_CHECKING:
-    from ..client import Admin, MessageQueue, TopicStats
+    from ..client import Admin, MessageQueue
 
 
 def topic_stats(
     name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """Show what a topic's queues hold, and the traffic of the topic and of each of its groups."""
-
-    async def ask(admin: Admin) -> tuple[TopicStats, str]:
-        return await whole_or_part(admin.topic_stats(name))
-
-    stats, error = administer(url, timeout_s, ask)
+    stats, error = ask_brokers(url, timeout_s, lambda admin: admin.topic_stats(name))
     if as_json:
         emit(stats)
         end_with(error)
@@ -134,10 +131,9 @@ def topic_perm(
     bits = read_perm(perm, "PERM")
     confirm(f"This sets the permission of topic {name} to {perm.upper()}.", yes=yes)
 
-    async def change(admin: Admin) -> tuple[list[str], str]:
-        return await whole_or_part(admin.update_topic_perm(name, bits, broker=broker or None))
-
-    done, error = administer(url, timeout_s, change)
+    done, error = ask_brokers(
+        url, timeout_s, lambda admin: admin.update_topic_perm(name, bits, broker=broker or None)
+    )
     if as_json:
         emit({"changed": done})
     else:
