@@ -404,7 +404,7 @@ class CounterVerbs:
                 if self._brokers.is_ours(group)
             ]
 
-        answers = await ask_each(await self._brokers.chosen(broker, cluster), ask)
+        answers = await self._brokers.ask_chosen(broker, cluster, ask)
         found = [each for part in answers.values.values() for each in part]
         found.sort(key=lambda each: (each.group, each.client_id, each.broker_name))
         answers.check("the producers", found)
