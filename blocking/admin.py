@@ -112,9 +112,6 @@ class Admin(Member[AsyncAdmin]):
     kv_config: Final = forwarded(AsyncAdmin.kv_config)
     put_kv_config: Final = forwarded(AsyncAdmin.put_kv_config)
     delete_kv_config: Final = forwarded(AsyncAdmin.delete_kv_config)
-
-    # Name servers
-
     name_server_config: Final = forwarded(AsyncAdmin.name_server_config)
     update_name_server_config: Final = forwarded(AsyncAdmin.update_name_server_config)
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import plain, show, time_text
+from .cluster import cluster_config
 from .session import (
     DEFAULT_URL,
     AsJson,
+    BrokerName,
     OnlyCluster,
     TimeoutS,
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -29,10 +32,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-BrokerName = Annotated[
-    str,
-    typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),
-]
 AnyBroker = Annotated[
     str,
     typer.Argument(
@@ -118,6 +117,11 @@ def _now(rates: Rates | None) -> str:
 
 def _percent(ratio: float | None) -> str:
     return plain(None) if ratio is None else f"{ratio:.0%}"
+
+
+app.command("config", epilog="Example: trocket broker config broker-a --set transactionCheckMax=5")(
+    cluster_config
+)
 
 
 @app.command("counter", epilog="Example: trocket broker counter broker-a TOPIC_PUT_NUMS Orders")
@@ -274,11 +278,11 @@ def broker_add_write_perm(
 
 
 def _change_perm(url: str, timeout_s: float, broker: str, *, as_json: bool, is_added: bool) -> None:
-    async def change(admin: Admin) -> tuple[dict[str, int], str]:
-        verb = admin.add_write_perm if is_added else admin.wipe_write_perm
-        return await whole_or_part(verb(broker))
-
-    counts, error = administer(url, timeout_s, change)
+    counts, error = ask_brokers(
+        url,
+        timeout_s,
+        lambda admin: (admin.add_write_perm if is_added else admin.wipe_write_perm)(broker),
+    )
     if as_json:
         emit({"topics": counts})
     else:

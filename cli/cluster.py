@@ -10,12 +10,15 @@ from ..common.terminal import one_line, say, show
 from .session import (
     DEFAULT_URL,
     AsJson,
+    BrokerName,
     TimeoutS,
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
+    end_with,
     read_pairs,
     usage,
 )
@@ -25,11 +28,6 @@ app = typer.Typer(
     "and those of the name servers (namesrv-config).",
     epilog="Example: trocket cluster --json",
 )
-
-Broker = Annotated[
-    str,
-    typer.Argument(metavar="BROKER", help="Ask this broker: its name (the master), or host:port."),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -66,7 +64,7 @@ def cluster(
 
 @app.command("info", epilog="Example: trocket cluster info broker-a")
 def cluster_info(
-    broker: Broker, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+    broker: BrokerName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """Show a broker's runtime information, by RocketMQ's names."""
     table = administer(url, timeout_s, lambda admin: admin.broker_runtime_info(broker))
@@ -86,7 +84,7 @@ Set = Annotated[
     "config", epilog="Example: trocket cluster config broker-a --set transactionCheckMax=5"
 )
 def cluster_config(
-    broker: Broker,
+    broker: BrokerName,
     setting: Set = None,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
@@ -126,15 +124,17 @@ def cluster_namesrv_config(
         if as_json:
             emit({"changed": settings})
         return
-    tables = administer(url, timeout_s, lambda admin: admin.name_server_config())
+
+    tables, error = ask_brokers(url, timeout_s, lambda admin: admin.name_server_config())
     if as_json:
         emit(tables)
-        return
-    show(
-        ["Name server", "Key", "Value"],
-        [
-            [address, key, value]
-            for address, table in tables.items()
-            for key, value in sorted(table.items())
-        ],
-    )
+    else:
+        show(
+            ["Name server", "Key", "Value"],
+            [
+                [address, key, value]
+                for address, table in tables.items()
+                for key, value in sorted(table.items())
+            ],
+        )
+    end_with(error)

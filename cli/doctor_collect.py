@@ -38,7 +38,6 @@ from ..remoting.headers import (
     GetConsumeStatsRequestHeader,
     GetKVListByNamespaceRequestHeader,
 )
-from ..remoting.hosts import join_address
 from ..remoting.mq_version import version_name
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
@@ -51,7 +50,7 @@ from .doctor_facts import (
     NameServerFacts,
     Subscription,
 )
-from .doctor_server_checks import clock_reading
+from .doctor_server_checks import clock_reading, health_address
 from .self_check import probe_fields
 
 if TYPE_CHECKING:
@@ -303,13 +302,10 @@ async def _health(
     config: Mapping[str, str], address: str, timeout_s: float
 ) -> tuple[tuple[str, ...] | None, float | None]:
     """What a broker's HTTP port says: what is missing, and the event loop's lag."""
-    if config.get("metricsExporterType") not in ("PROM", "2"):
+    where = health_address(config, address)
+    if not where:
         return None, None
-    port = config.get("metricsPromExporterPort", "")
-    if not port.isdecimal() or not 0 < int(port) < 65_536:
-        return None, None
-    host = config.get("metricsPromExporterHost") or address.rpartition(":")[0].strip("[]")
-    base = f"http://{join_address(host, int(port))}"
+    base = f"http://{where}"
     ready = _missing(await _get(f"{base}/health/ready", timeout_s))
     if ready is None:
         return None, None

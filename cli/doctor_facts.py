@@ -5,6 +5,7 @@ Pure. `doctor_collect.py` collects them, `doctor_checks.py` judges them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -98,17 +99,20 @@ class BrokerFacts:
 
     def number(self, name: str) -> float | None:
         """A number of the runtime information; None: it is not there, or it is none."""
-        try:
-            return float(self.runtime[name])
-        except (KeyError, ValueError):
-            return None
+        return _finite(self.runtime.get(name, ""))
 
     def setting(self, key: str, default: float) -> float:
         """A number of the settings, or the default."""
-        try:
-            return float(self.config[key])
-        except (KeyError, ValueError):
-            return default
+        value = _finite(self.config.get(key, ""))
+        return default if value is None else value
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 class Subscription(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ..remoting.bodies import PERM_READ, PERM_WRITE
+from ..remoting.hosts import join_address
 from .doctor_facts import MASTER_ID, BrokerFacts, BrokerKey, ClockReading, Facts, GroupFacts
 from .doctor_findings import Finding, problem, some, warning
 
@@ -304,14 +305,14 @@ def sends(facts: Facts) -> Iterator[Finding]:
             if not permission & bit:
                 yield problem(
                     f"{each.label} refuses all {what} (brokerPermission={permission})",
-                    f"If that is not meant: trocket cluster config {each.key.name} --set "
+                    f"If that is not meant: trocket broker config {each.key.name} --set "
                     "brokerPermission=6",
                 )
         if each.key.name in facts.write_perms_taken:
             yield problem(
                 f"the name server hides {each.label} from producers: its write permission was "
                 "taken away",
-                f"If that is not meant: mqadmin addWritePerm -b {each.key.name}",
+                f"If that is not meant: trocket broker add-write-perm {each.key.name}",
             )
         if each.send_refusal and permission & PERM_WRITE:
             yield problem(
@@ -341,6 +342,28 @@ def health(facts: Facts) -> Iterator[Finding]:
                 f"requests wait {each.loop_lag_s:.2g} s for the event loop of {each.label}",
                 "It has too much to do; its log names slow requests",
             )
+
+
+def health_address(config: Mapping[str, str], address: str) -> str:
+    """Where a broker serves metrics and health, `host:port`; "": nowhere that is known from here.
+
+    Args:
+      config: its settings.
+      address: the `host:port` that it advertises.
+    """
+    port = config.get("metricsPromExporterPort", "")
+    is_number = port.isascii() and port.isdecimal() and len(port) <= 5
+    if config.get("metricsExporterType") not in ("PROM", "2") or not is_number:
+        return ""
+    if not 0 < int(port) < 65_536:
+        return ""  # 0: a free port, which no key tells
+    listens = join_address(config.get("metricsPromExporterHost") or "0.0.0.0", int(port))
+    kind = address_kind(listens)
+    if kind == "any":
+        return join_address(address.rpartition(":")[0].strip("[]"), int(port))
+    if kind == "loopback" and address_kind(address) != "loopback":
+        return ""  # from here this would be our own machine
+    return listens
 
 
 _RUNTIME: Final = re.compile(

@@ -42,25 +42,26 @@ _TOPIC_FAULTS: Final = (
         lambda topic: topic.write_queue_nums < 1,
         Severity.WARNING,
         "no queue can be written",
-        "Give them write queues (mqadmin updateTopic), or delete them",
+        "Give them queues (trocket topic create NAME --queues N), or delete them",
     ),
     _Fault(
         lambda topic: topic.read_queue_nums < topic.write_queue_nums,
         Severity.PROBLEM,
         "there are more write queues than read queues, so some messages are never consumed",
-        "Raise the number of read queues to that of write queues",
+        "Raise the number of read queues to that of write queues: trocket topic create NAME "
+        "--queues N",
     ),
     _Fault(
         lambda topic: not topic.perm & PERM_WRITE,
         Severity.WARNING,
         "sends are forbidden by the permission",
-        "If that is not meant, set the permission to 6, which is read and write",
+        "If that is not meant: trocket topic perm NAME RW",
     ),
     _Fault(
         lambda topic: not topic.perm & PERM_READ,
         Severity.WARNING,
         "consuming is forbidden by the permission",
-        "If that is not meant, set the permission to 6, which is read and write",
+        "If that is not meant: trocket topic perm NAME RW",
     ),
 )
 
@@ -116,17 +117,18 @@ def _orders(facts: Facts) -> Iterator[Finding]:
         for part in filter(None, order.split(";")):
             broker, _, count = part.partition(":")
             there = queues.get(topic_name, {}).get(broker)
-            if not count.isdecimal() or (there is not None and int(count) > there):
+            is_number = count.isascii() and count.isdecimal() and len(count) < 10
+            if not is_number or (there is not None and int(count) > there):
                 yield problem(
-                    f"the order of the topic {topic_name} names {part}, and there are "
+                    f"the order of the topic {topic_name} names {part[:64]}, and there are "
                     f"{there if there is not None else 'no'} write queues",
-                    "Correct it with mqadmin updateOrderConf: producers send to these queues",
+                    "Correct it with trocket topic order-conf: producers send to these queues",
                 )
             elif there is None and is_complete:
                 yield problem(
-                    f"the order of the topic {topic_name} names {part}, and this broker does not "
-                    "have the topic or did not answer",
-                    "Correct it with mqadmin updateOrderConf, or start the broker",
+                    f"the order of the topic {topic_name} names {part[:64]}, and this broker "
+                    "does not have the topic or did not answer",
+                    "Correct it with trocket topic order-conf, or start the broker",
                 )
 
 

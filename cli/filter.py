@@ -14,17 +14,15 @@ from .session import (
     TimeoutS,
     Url,
     Yes,
-    administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
     fail,
     usage,
-    whole_or_part,
 )
 
 if TYPE_CHECKING:
-    from ..client import Admin, FilterClassInfo
     from ..client.core.subscription import FilterLanguage
 
 _LANGUAGES: Final[dict[str, FilterLanguage]] = {
@@ -51,11 +49,7 @@ def filter_list(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """List the classes that each filter server has."""
-
-    async def ask(admin: Admin) -> tuple[list[FilterClassInfo], str]:
-        return await whole_or_part(admin.filter_classes(topic or None))
-
-    classes, error = administer(url, timeout_s, ask)
+    classes, error = ask_brokers(url, timeout_s, lambda admin: admin.filter_classes(topic or None))
     if as_json:
         emit(classes)
     else:
@@ -106,10 +100,9 @@ def filter_put(
     known = _language(language, file)
     filter_class = FilterClass(class_name, _source(file), known)
 
-    async def put(admin: Admin) -> tuple[tuple[str, ...], str]:
-        return await whole_or_part(admin.put_filter_class(group, topic, filter_class))
-
-    servers, error = administer(url, timeout_s, put)
+    servers, error = ask_brokers(
+        url, timeout_s, lambda admin: admin.put_filter_class(group, topic, filter_class)
+    )
     _show_servers("put", class_name, servers, as_json=as_json)
     end_with(error)
 
@@ -129,10 +122,9 @@ def filter_rm(
     """
     confirm(f"The consumers of {group} will receive no messages of {topic}.", yes=yes)
 
-    async def remove(admin: Admin) -> tuple[tuple[str, ...], str]:
-        return await whole_or_part(admin.remove_filter_class(group, topic))
-
-    servers, error = administer(url, timeout_s, remove)
+    servers, error = ask_brokers(
+        url, timeout_s, lambda admin: admin.remove_filter_class(group, topic)
+    )
     _show_servers("removed", group, servers, as_json=as_json)
     end_with(error)
 

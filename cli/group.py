@@ -17,6 +17,7 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -41,11 +42,7 @@ def group_list(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """List the consumer groups."""
-
-    async def ask(admin: Admin) -> tuple[list[str], str]:
-        return await whole_or_part(admin.groups(is_all=is_all))
-
-    names, error = administer(url, timeout_s, ask)
+    names, error = ask_brokers(url, timeout_s, lambda admin: admin.groups(is_all=is_all))
     if as_json:
         emit(names)
     else:

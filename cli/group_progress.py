@@ -17,6 +17,7 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -135,11 +136,7 @@ def group_topics(
     group: GroupName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """List the topics in which a group has offsets."""
-
-    async def ask(admin: Admin) -> tuple[list[str], str]:
-        return await whole_or_part(admin.group_topics(group))
-
-    topics, error = administer(url, timeout_s, ask)
+    topics, error = ask_brokers(url, timeout_s, lambda admin: admin.group_topics(group))
     if as_json:
         emit(topics)
     else:

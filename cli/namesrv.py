@@ -1,4 +1,4 @@
-"""`trocket namesrv`: a name server, or one of the commands about what name servers keep."""
+"""`trocket namesrv`: a name server, or one of the commands about settings and stored values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..common.terminal import show
+from .cluster import cluster_namesrv_config
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -22,6 +23,9 @@ from .session import (
 app = typer.Typer()
 kv = typer.Typer(no_args_is_help=True, help="List, show, set and delete values of name servers.")
 app.add_typer(kv, name="kv")
+app.command("config", epilog="Example: trocket namesrv config --set logLevel=WARNING")(
+    cluster_namesrv_config
+)
 
 Namespace = Annotated[
     str,

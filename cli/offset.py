@@ -17,6 +17,7 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -29,7 +30,7 @@ from .statistics_view import seconds
 from .topic import show_offsets
 
 if TYPE_CHECKING:
-    from ..client import Admin, MessageQueue, QueueOffsets, QueueReset, QueueSpan
+    from ..client import Admin, MessageQueue, QueueReset
 
 app = typer.Typer(
     no_args_is_help=True, help="Show a topic's offsets; show, reset or copy a group's."
@@ -44,11 +45,7 @@ def offset_show(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Show the offsets and the message count of each queue of a topic."""
-
-    async def ask(admin: Admin) -> tuple[list[QueueOffsets], str]:
-        return await whole_or_part(admin.offsets(topic))
-
-    offsets, error = administer(url, timeout_s, ask)
+    offsets, error = ask_brokers(url, timeout_s, lambda admin: admin.offsets(topic))
     if as_json:
         emit(offsets)
     else:
@@ -145,11 +142,7 @@ def offset_times(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Show a group's progress in a topic as times: stored first, stored last, consumed last."""
-
-    async def ask(admin: Admin) -> tuple[list[QueueSpan], str]:
-        return await whole_or_part(admin.consume_spans(group, topic))
-
-    spans, error = administer(url, timeout_s, ask)
+    spans, error = ask_brokers(url, timeout_s, lambda admin: admin.consume_spans(group, topic))
     if as_json:
         emit(spans)
     else:
@@ -179,11 +172,7 @@ def offset_correction(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Show the smallest offset of all groups in each queue where a group is not the last."""
-
-    async def ask(admin: Admin) -> tuple[dict[str, dict[int, int]], str]:
-        return await whole_or_part(admin.correction_offsets(group, topic))
-
-    found, error = administer(url, timeout_s, ask)
+    found, error = ask_brokers(url, timeout_s, lambda admin: admin.correction_offsets(group, topic))
     if as_json:
         emit(found)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,15 +13,11 @@ from .session import (
     OnlyCluster,
     TimeoutS,
     Url,
-    administer,
+    ask_brokers,
     emit,
     end_with,
     usage,
-    whole_or_part,
 )
-
-if TYPE_CHECKING:
-    from ..client import Admin, ProducerInfo
 
 
 def producers(
@@ -41,13 +37,12 @@ def producers(
     if broker and cluster:
         usage("give --broker or --cluster, not both")
 
-    async def ask(admin: Admin) -> tuple[list[ProducerInfo], str]:
-        found, error = await whole_or_part(
-            admin.all_producers(broker or None, cluster=cluster or None)
-        )
-        return [each for each in found if not group or each.group == group], error
-
-    found, error = administer(url, timeout_s, ask)
+    every, error = ask_brokers(
+        url,
+        timeout_s,
+        lambda admin: admin.all_producers(broker or None, cluster=cluster or None),
+    )
+    found = [each for each in every if not group or each.group == group]
     if as_json:
         emit(found)
     else:

@@ -72,6 +72,10 @@ GroupName = Annotated[
     str,
     typer.Argument(metavar="GROUP", help="The group.", autocompletion=group_names),
 ]
+BrokerName = Annotated[
+    str,
+    typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 TimeoutS = Annotated[
     float,
@@ -183,6 +187,11 @@ def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]
             return await verb(admin)
 
     return run(main)
+
+
+def ask_brokers(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> tuple[T, str]:
+    """`administer` with a verb that asks several brokers. Returns: as `whole_or_part`."""
+    return administer(url, timeout_s, lambda admin: whole_or_part(verb(admin)))
 
 
 async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:

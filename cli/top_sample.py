@@ -8,8 +8,8 @@ without a consumer, and SPANS_MAX for delays.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import msgspec
@@ -99,6 +99,8 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
     topics: tuple[TopicRow, ...]
     groups: tuple[GroupRow, ...]
 
+
+K = TypeVar("K")
 
 _OfTopic = tuple[str, str]
 """Broker name and topic."""
@@ -202,8 +204,8 @@ class Sampler:
     def _read_progress(self, name: str, stats: BrokerConsumeStats, reading: _Reading) -> None:
         ends: dict[str, dict[int, int]] = {}
         for group in stats.groups:
-            for topic in dict.fromkeys(queue.topic for queue in group.queues):
-                queues = [queue for queue in group.queues if queue.topic == topic]
+            by_topic = _sorted_by(group.queues, lambda queue: queue.topic)
+            for topic, queues in by_topic.items():
                 ends[topic] = {q.queue_id: q.end for q in queues} | ends.get(topic, {})
                 if self._is_all or not is_own_group(group.group):
                     reading.progress[name, group.group, topic] = _Progress(
@@ -297,12 +299,13 @@ class Sampler:
         delays: Mapping[tuple[str, str], float | None],
     ) -> list[TopicRow]:
         rows = []
-        for topic in sorted({topic for _, topic in reading.ends}):
+        of_topics = _sorted_by(reading.ends, lambda key: key[1])
+        progress_of = _sorted_by(reading.progress, lambda key: key[2])
+        for topic, keys in of_topics.items():
             if not self._is_all and self._is_own_topic(topic):
                 continue
-            keys = [key for key in reading.ends if key[1] == topic]
             in_rates = [reading.in_rates[key] for key in keys if key in reading.in_rates]
-            of_groups = [key for key in reading.progress if key[2] == topic]
+            of_groups = progress_of.get(topic, [])
             lags: dict[str, int] = {}
             for key in of_groups:
                 lags[key[1]] = lags.get(key[1], 0) + reading.progress[key].lag
@@ -326,13 +329,11 @@ class Sampler:
         delays: Mapping[tuple[str, str], float | None],
     ) -> list[GroupRow]:
         rows = []
-        for group in sorted({group for _, group, _ in reading.progress}):
-            keys = [key for key in reading.progress if key[1] == group]
+        for group, keys in _sorted_by(reading.progress, lambda key: key[1]).items():
             topics = sorted({topic for _, _, topic in keys})
-            lags = {
-                topic: sum(reading.progress[key].lag for key in keys if key[2] == topic)
-                for topic in topics
-            }
+            lags = dict.fromkeys(topics, 0)
+            for key in keys:
+                lags[key[2]] += reading.progress[key].lag
             rows.append(
                 GroupRow(
                     group,
@@ -344,6 +345,14 @@ class Sampler:
                 )
             )
         return rows
+
+
+def _sorted_by(keys: Iterable[K], name: Callable[[K], str]) -> dict[str, list[K]]:
+    """The keys of each name, sorted by name: rows look at their own keys only."""
+    found: dict[str, list[K]] = {}
+    for key in keys:
+        found.setdefault(name(key), []).append(key)
+    return dict(sorted(found.items()))
 
 
 def longest(spans: Iterable[QueueSpan]) -> float | None:

@@ -15,6 +15,7 @@ from .session import (
     Url,
     Yes,
     administer,
+    ask_brokers,
     confirm,
     emit,
     end_with,
@@ -28,18 +29,14 @@ from .session import (
 from .statistics_view import growth_rows
 
 if TYPE_CHECKING:
-    from ..client import Admin, MessageQueue, TopicStats
+    from ..client import Admin, MessageQueue
 
 
 def topic_stats(
     name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
     """Show what a topic's queues hold, and the traffic of the topic and of each of its groups."""
-
-    async def ask(admin: Admin) -> tuple[TopicStats, str]:
-        return await whole_or_part(admin.topic_stats(name))
-
-    stats, error = administer(url, timeout_s, ask)
+    stats, error = ask_brokers(url, timeout_s, lambda admin: admin.topic_stats(name))
     if as_json:
         emit(stats)
         end_with(error)
@@ -70,12 +67,17 @@ def topic_groups(
     """List the groups that consume a topic, and what their members want of it."""
 
     async def ask(admin: Admin) -> tuple[list[tuple[str, str]], str]:
+        from ..client import BrokersError
+
         groups, error = await whole_or_part(admin.topic_groups(name))
         found = []
         for group in groups:
-            subscription, more = await whole_or_part(admin.subscription(group, name))
+            try:
+                subscription = await admin.subscription(group, name)
+            except BrokersError as failure:
+                # None, too, is an answer here: the members want nothing, or there are none.
+                subscription, error = failure.partial, error or str(failure)
             found.append((group, subscription.expression if subscription else ""))
-            error = error or more
         return found, error
 
     found, error = administer(url, timeout_s, ask)
@@ -129,10 +131,9 @@ def topic_perm(
     bits = read_perm(perm, "PERM")
     confirm(f"This sets the permission of topic {name} to {perm.upper()}.", yes=yes)
 
-    async def change(admin: Admin) -> tuple[list[str], str]:
-        return await whole_or_part(admin.update_topic_perm(name, bits, broker=broker or None))
-
-    done, error = administer(url, timeout_s, change)
+    done, error = ask_brokers(
+        url, timeout_s, lambda admin: admin.update_topic_perm(name, bits, broker=broker or None)
+    )
     if as_json:
         emit({"changed": done})
     else:
@@ -163,20 +164,24 @@ def topic_order_conf(
     if counts or delete:
         confirm(f"This changes where producers write to the ordered topic {name}.", yes=yes)
 
-    async def do(admin: Admin) -> dict[str, int] | None:
-        if delete:
-            await admin.delete_order_conf(name)
-        elif counts:
+    if delete:
+        administer(url, timeout_s, lambda admin: admin.delete_order_conf(name))
+        if as_json:
+            emit({"deleted": name})
+        return
+
+    async def put_and_get(admin: Admin) -> dict[str, int] | None:
+        if counts:
             await admin.put_order_conf(name, counts)
         return await admin.order_conf(name)
 
-    found = administer(url, timeout_s, do)
-    if found is None and not delete:
+    found = administer(url, timeout_s, put_and_get)
+    if found is None:
         fail(f"the name server keeps no queues of an ordered topic {name}")
     if as_json:
         emit(found)
     else:
-        show(["Broker", "Queues"], list((found or {}).items()))
+        show(["Broker", "Queues"], list(found.items()))
 
 
 def topic_allocate(

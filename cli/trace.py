@@ -15,14 +15,13 @@ from .session import (
     AsJson,
     TimeoutS,
     Url,
-    administer,
+    ask_brokers,
     emit,
     end_with,
-    whole_or_part,
 )
 
 if TYPE_CHECKING:
-    from ..client import Admin, MessageTrace, TracedConsumption
+    from ..client import MessageTrace, TracedConsumption
 
 COLUMNS = ("Time", "Event", "Group", "Client", "Cost ms", "Status", "Details")
 
@@ -54,13 +53,11 @@ def trace(
 
     Reports arrive up to 5 s after the event. Status 1 if there is none.
     """
-
-    async def ask(admin: Admin) -> tuple[MessageTrace, str]:
-        return await whole_or_part(
-            admin.message_trace(message_id, trace_topic=trace_topic, count=limit)
-        )
-
-    found, error = administer(url, timeout_s, ask)
+    found, error = ask_brokers(
+        url,
+        timeout_s,
+        lambda admin: admin.message_trace(message_id, trace_topic=trace_topic, count=limit),
+    )
     if as_json:
         emit(_tree(found))
     else:

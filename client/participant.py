@@ -94,9 +94,12 @@ class Participant(Openable):
 
     async def _leave(self) -> None:
         """Called before the client is closed; also removes this member from it."""
-        if self._traces is not None:
-            await self._traces.close()
-        await self._client.remove_member(self._member)
+        try:
+            await self._client.remove_member(self._member)
+        finally:
+            # After it, because this may take longer than what is left of the time for closing.
+            if self._traces is not None:
+                await self._traces.close()
 
 
 def own_client(client: str | Client, options: ClientOptions) -> Client:

@@ -18,7 +18,6 @@ keys that it does not have, and leaves out what it cannot convert.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -33,9 +32,6 @@ from .config import (
     parse_properties,
     to_properties,
 )
-from .supervision import FailureLog, call_each
-
-logger = logging.getLogger(__name__)
 
 CHANGE_SIZE_MAX: Final = 32 * 1024
 """Bytes of one change, which take 10 ms. All keys with their values are 8 KiB."""
@@ -100,7 +96,6 @@ class LiveConfig:
         self._known = known
         self._check = check
         self._subscribers: list[tuple[frozenset[str], Callable[[], object]]] = []
-        self._failures = FailureLog(logger)
 
     def subscribe(self, callback: Callable[[], object], *keys: str) -> None:
         """Have a function called after each change of one of these keys."""
@@ -148,15 +143,16 @@ class LiveConfig:
             self._check(*copies)
         return PlannedChange(copies, values)
 
-    def apply(self, change: PlannedChange) -> None:
-        """Put a change into effect; each function that is subscribed to its keys is called once."""
+    def apply(self, change: PlannedChange) -> list[Callable[[], object]]:
+        """Put a change into effect.
+
+        Returns: the functions that are subscribed to its keys; the caller calls each.
+        """
         for config, changed in zip(self.configs, change.configs, strict=True):
             for field in dataclasses.fields(config):
                 if key_of(field) in change.values:
                     setattr(config, field.name, getattr(changed, field.name))
-        wanted = [call for keys, call in self._subscribers if keys & change.values.keys()]
-        meaning = "A changed setting may be in effect only partly until a restart"
-        call_each(wanted, self._failures, "the use of a changed setting", meaning)
+        return [call for keys, call in self._subscribers if keys & change.values.keys()]
 
 
 def _refuse_fixed(key: str, field: dataclasses.Field[Any], server: str) -> None:

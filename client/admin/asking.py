@@ -203,17 +203,6 @@ class Brokers:
         names = ", ".join(each.name for each in brokers) or "none"
         raise NotFoundError(f"no broker is called {broker!r}; there are: {names}")
 
-    async def chosen(self, broker: str | None, cluster: str | None) -> list[BrokerAt]:
-        """One broker as `one`, or the masters of a cluster, or of all clusters.
-
-        Raises: ConfigurationError: both are given, or there is no such cluster. As `one`.
-        """
-        if broker is not None and cluster is not None:
-            raise ConfigurationError("give a broker or a cluster, not both")
-        if broker is not None:
-            return [await self.one(broker)]
-        return [each for each in each_of(await self.find(cluster)) if each.broker_id == 0]
-
     async def find_with_warning(self) -> tuple[list[BrokerInfo], str]:
         """All brokers, sorted, and the name server's warning about them, or "".
 
@@ -267,6 +256,27 @@ class Brokers:
             return lambda: ask_one(broker)
 
         return await ask_all({broker.name: call(broker) for broker in brokers})
+
+    async def ask_chosen(
+        self,
+        broker: str | None,
+        cluster: str | None,
+        ask: Callable[[BrokerAt], Awaitable[T]],
+    ) -> Answers[str, T]:
+        """Ask one broker as `one`, or the masters of a cluster, or of all clusters.
+
+        Returns: answers as `ask_each`; a name without a master that is up is one of the errors.
+        Raises: ConfigurationError: both are given, or there is no such cluster. As `one`.
+        """
+        if broker is not None and cluster is not None:
+            raise ConfigurationError("give a broker or a cluster, not both")
+        if broker is not None:
+            return await ask_each([await self.one(broker)], ask)
+
+        async def ask_master(master: BrokerInfo, address: str) -> T:
+            return await ask(BrokerAt(master.name, 0, address))
+
+        return await self.ask(await self.find(cluster), ask_master, is_change=True)
 
 
 def each_of(brokers: Iterable[BrokerInfo]) -> list[BrokerAt]:

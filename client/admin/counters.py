@@ -243,7 +243,7 @@ class CounterVerbs:
         brokers = brokers_of(await self._brokers.route(full))
 
         async def ask(broker: BrokerInfo, address: str) -> _OnBroker:
-            table = await self._topic_table(address, full)
+            table = await self.topic_table(address, full)
             groups = await self._groups_of(address, full)
             counts = [await self._counter(address, name, full) for name in (PUT_COUNT, PUT_SIZE)]
             reads = {
@@ -257,7 +257,8 @@ class CounterVerbs:
         answers.check(f"the statistics of topic {topic}", stats)
         return stats
 
-    async def _topic_table(self, address: str, full: str) -> TopicStatsTable:
+    async def topic_table(self, address: str, full: str) -> TopicStatsTable:
+        """The answer of one broker to 202. Raises: ServerError; ConnectError."""
         header = GetTopicStatsInfoRequestHeader(topic=full)
         answer = await self._client.request(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         with reading_answer(address):
@@ -292,7 +293,7 @@ class CounterVerbs:
           topic. ConnectError.
         """
         at = await self._brokers.one(broker)
-        return list(self._queues([await self._topic_table(at.address, self._brokers.full(topic))]))
+        return list(self._queues([await self.topic_table(at.address, self._brokers.full(topic))]))
 
     def _queues(self, tables: Iterable[TopicStatsTable]) -> tuple[QueueOffsets, ...]:
         merged = {
@@ -351,7 +352,7 @@ class CounterVerbs:
         at = await self._brokers.one(broker)
         full = self._brokers.full(topic)
         if offset is None:
-            table = await self._topic_table(at.address, full)
+            table = await self.topic_table(at.address, full)
             begins = {q.queue_id: table.offset_table[q].min_offset for q in table.offset_table}
             # A queue that is not there is the next answer's error.
             offset = max(begins.get(queue_id, 0), 0)
@@ -381,7 +382,7 @@ class CounterVerbs:
           broker, cluster: ask only this one; None: all masters.
 
         Raises: ConfigurationError: there is no such cluster. NotFoundError: no broker is called so.
-          BrokersError; ServerError: ConnectError.
+          BrokersError; ServerError; ConnectError.
         """
 
         async def ask(at: BrokerAt) -> list[ProducerInfo]:
@@ -403,7 +404,7 @@ class CounterVerbs:
                 if self._brokers.is_ours(group)
             ]
 
-        answers = await ask_each(await self._brokers.chosen(broker, cluster), ask)
+        answers = await self._brokers.ask_chosen(broker, cluster, ask)
         found = [each for part in answers.values.values() for each in part]
         found.sort(key=lambda each: (each.group, each.client_id, each.broker_name))
         answers.check("the producers", found)

@@ -40,7 +40,7 @@ from ..errors import ClientError, ConfigurationError, RouteNotFoundError, Server
 from ..message import ReceivedMessage
 from ..producer import configured
 from ..pulling import commit_offset
-from .asking import Brokers, brokers_of, is_not_supported
+from .asking import Answers, Brokers, brokers_of, is_not_supported
 from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
 from .groups import GroupVerbs, is_own_group
@@ -103,10 +103,11 @@ class ProgressVerbs:
         delays = {q: d for _, part in answers.values.values() for q, d in part.items()}
         found = self._with_delays(found, delays)
         found = self._with_members(found, connections.values)
-        found = msgspec.structs.replace(found, dead_letters=await self._dead_letters(full))
+        dead_letters = await self._dead_letters(full)
+        found = msgspec.structs.replace(found, dead_letters=sum(dead_letters.values.values()))
         if with_owners:
             found = await self._with_owners(found)
-        answers.errors.update(connections.errors)
+        answers.errors.update(connections.errors | dead_letters.errors)
         answers.check(f"the progress of group {group}", found)
         if not found.queues and not found.clients:
             await self._groups.group(group)  # raises when there is none
@@ -200,12 +201,24 @@ class ProgressVerbs:
             found, queues=tuple(queues), silent_clients=tuple(sorted(silent))
         )
 
-    async def _dead_letters(self, full: str) -> int:
+    async def _dead_letters(self, full: str) -> Answers[str, int]:
+        """How many dead letters of a group each broker has; none: there is no such topic."""
+        topic = dlq_topic(full)
         try:
-            queues = await self._offsets.offsets(self._brokers.short(dlq_topic(full)))
+            route = await self._brokers.route(topic)
         except RouteNotFoundError:
-            return 0
-        return sum(queue.count for queue in queues)
+            return Answers()
+
+        async def ask(_: BrokerInfo, address: str) -> int:
+            try:
+                table = (await self._counters.topic_table(address, topic)).offset_table
+            except ServerError as error:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    return 0  # deleted meanwhile
+                raise
+            return sum(each.max_offset - max(each.min_offset, 0) for each in table.values())
+
+        return await self._brokers.ask(brokers_of(route), ask)
 
     async def all_progress(
         self, *, is_all: bool = False, with_members: bool = True
@@ -242,11 +255,12 @@ class ProgressVerbs:
             progress = self._counters.progress_of(full, tables[full])
             if with_members:
                 connections = await self._clients.consumer_connections(full, brokers)
-                answers.errors.update(connections.errors)
                 progress = self._with_members(progress, connections.values)
+                dead_letters = await self._dead_letters(full)
                 progress = msgspec.structs.replace(
-                    progress, dead_letters=await self._dead_letters(full)
+                    progress, dead_letters=sum(dead_letters.values.values())
                 )
+                answers.errors.update(connections.errors | dead_letters.errors)
             found.append(progress)
         answers.check("the progress of all groups", found)
         return found

@@ -90,7 +90,8 @@ class GroupProgress(msgspec.Struct, frozen=True, rename="camel"):
       clients: its connected members, sorted by id.
       consume_type, message_model: as in GroupClients. A group that broadcasts keeps its offsets
         in its members: its queues tell nothing here.
-      retries: messages that wait for another try; they are part of `lag`.
+      retries: messages that wait for another try; they are part of `lag`, and known once the group
+        has an offset in its retry topic.
       dead_letters: messages that it gave up, and that are still there.
       silent_clients: members that did not tell which queues they have, sorted.
     """

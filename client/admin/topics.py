@@ -1,7 +1,7 @@
 """Topics: which there are, their settings, creating and deleting them.
 
 Java counterpart: updateTopic, deleteTopic, topicList, topicRoute of mqadmin.
-Not done: the name servers' configuration of ordered topics.
+Not done: `order` is not written to the name servers, as by updateTopic: see `put_order_conf`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from ..client import reading_answer
 from ..core.topics import check_topic
 from ..errors import ConfigurationError
 from ..producer import configured
-from .asking import Answers, BrokerAt, Brokers, NotFoundError, ask_all, ask_each, brokers_of, label
+from .asking import Answers, BrokerAt, Brokers, NotFoundError, ask_all, brokers_of, label
 from .results import BrokerInfo
 from .topics import TopicVerbs
 
@@ -88,17 +88,15 @@ class UpkeepVerbs:
         return await self._clean(RequestCode.DELETE_EXPIRED_COMMITLOG, broker, cluster)
 
     async def _clean(self, code: RequestCode, broker: str | None, cluster: str | None) -> list[str]:
-        brokers = await self._brokers.chosen(broker, cluster)
-        if not brokers:
-            raise NotFoundError("the name server knows no master that is up")
-
         async def ask(at: BrokerAt) -> str:
             await self._client.request(at.address, code)
             return label(at)
 
-        answers = await ask_each(brokers, ask)
+        answers = await self._brokers.ask_chosen(broker, cluster, ask)
         done = list(answers.values.values())
         answers.check("cleaning", done)
+        if not done:
+            raise NotFoundError("the name server knows no broker")
         return done
 
     # Permissions

@@ -183,6 +183,8 @@ def plan_completion(topic: str, present: Configs, *, now_ms: int) -> StaticTopic
     for detail in details.values():
         for queue_id, items in detail.hosted_queues.items():
             known = newest.get(queue_id)
+            if not items:
+                continue  # nothing is known of the queue
             if known is None or _progress(items) > _progress(known):
                 newest[queue_id] = items
     moved = {

@@ -375,7 +375,7 @@ def decode_record(text: str) -> TraceRecord:
             f"a trace record has the unknown type {_shown(kind)}; known are {', '.join(_LAYOUTS)}"
         )
     count = min(len(values), max(layout.counts))
-    if count not in layout.counts and not values[-1]:
+    if count not in layout.counts and values and not values[-1]:
         count -= 1  # an empty field at the end, as Java's for clouds has
     if count not in layout.counts:
         raise RemoteProtocolError(f"a {kind} record has {len(values)} fields: {_shown(text)}")

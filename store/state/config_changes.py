@@ -17,6 +17,7 @@ import trio
 
 from ...common.config import ConfigError
 from ...common.live_config import KeyRefusedError, LiveConfig, edit_properties
+from ...common.supervision import FailureLog, call_each
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
 from ..disk.json_config import save_text
@@ -25,6 +26,7 @@ from ..errors import StoreError
 from ..offsets import START
 
 logger = logging.getLogger(__name__)
+_failures = FailureLog(logger)
 
 BLACK_LIST_REMARK: Final = "Can not update config in black list."
 """RocketMQ's remark for a key that no request may change."""
@@ -76,7 +78,10 @@ class ConfigChanges:
                         raise self._refused(ResponseCode.SYSTEM_ERROR, remark, peer) from error
                 # Before it is in effect: it may be the level of this very line.
                 self._log_change(planned.values, peer)
-                self._live.apply(planned)
+                meaning = "A changed setting may be in effect only partly until a restart"
+                call_each(
+                    self._live.apply(planned), _failures, "the use of a changed setting", meaning
+                )
             return planned.values
 
     def _log_change(self, values: Mapping[str, str], peer: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import queue
@@ -19,6 +20,9 @@ from trocket import blocking
 from trocket.cli.top import Order, _selection, _shares, span_text
 from trocket.cli.top_sample import SPANS_MAX, TOPICS_MAX, Sample, Sampler
 from trocket.client import Admin, ConnectError, Message, MessageQueue, Producer, PullConsumer
+from trocket.remoting.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
+from trocket.remoting.headers import RegisterBrokerRequestHeader
+from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
 from .conftest import Run
@@ -122,7 +126,9 @@ def test_queues_of_an_ordered_topic(run: Run) -> None:
     changed = run("topic", "order-conf", "T", "--set", "broker-a=2", "--yes", "--json")
     assert changed.json == {"broker-a": 2}
     assert run("topic", "order-conf", "T").rows == [["broker-a", "2"]]
-    assert run("topic", "order-conf", "T", "--delete", "--yes").rows == []
+    deleted = run("topic", "order-conf", "T", "--delete", "--yes", "--json")
+    assert deleted.json == {"deleted": "T"}
+    assert run("topic", "order-conf", "T", "--delete", "--yes").out == ""
 
 
 def test_progress(run: Run) -> None:
@@ -383,11 +389,56 @@ def test_what_is_not_there_is_one_line(run: Run, words: tuple[str, ...], text: s
     assert ended.err.count("\n") == 1
 
 
+@pytest.fixture
+def dead_broker(broker: Broker) -> Iterator[None]:
+    """A second broker that the name server knows, as long as this lasts, and that is not there."""
+    header = RegisterBrokerRequestHeader(
+        broker_name="broker-dead",
+        broker_addr="127.0.0.1:1",
+        cluster_name="DefaultCluster",
+        broker_id=0,
+        ha_server_addr="127.0.0.1:2",
+    )
+    topics = {
+        name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
+        for name in ("T", "%DLQ%g")
+    }
+    body = RegisterBrokerBody(TopicConfigSerializeWrapper(topic_config_table=topics)).to_body()
+    with blocking.Client(broker.url) as client:
+        client.request(broker.namesrv_address, RequestCode.REGISTER_BROKER, header, body)
+        yield
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("broker", "stats"),
+        ("topic", "stats", "T"),
+        ("topic", "groups", "T"),
+        ("group", "progress"),
+        ("group", "progress", "g"),
+        ("offset", "times", "g", "T"),
+        ("top", "--once", "--interval", "0.1"),
+    ],
+    ids=" ".join,
+)
+def test_what_other_brokers_tell_is_printed_before_the_error(
+    run: Run, dead_broker: None, words: tuple[str, ...]
+) -> None:
+    ended = run(*words, "--json")
+    assert ended.status == 1
+    assert json.loads(ended.out)
+    *warnings, last = ended.err.splitlines()
+    assert "broker-dead: 127.0.0.1:1: cannot connect" in last
+    assert all("no connection to 127.0.0.1:1" in each for each in warnings)
+
+
 EVERY = [
     "producers",
     "top",
-    *(f"broker {verb}" for verb in ("stats", "counter", "consume-stats", "clean", "ha")),
-    *(f"broker {verb}" for verb in ("wipe-write-perm", "add-write-perm")),
+    *(f"broker {verb}" for verb in ("stats", "config", "counter", "consume-stats", "clean")),
+    *(f"broker {verb}" for verb in ("wipe-write-perm", "add-write-perm", "ha")),
+    "namesrv config",
     *(f"namesrv kv {verb}" for verb in ("list", "get", "set", "delete")),
     *(f"topic {verb}" for verb in ("stats", "groups", "perm", "units", "order-conf", "allocate")),
     *(f"group {verb}" for verb in ("progress", "topics", "status", "consume")),

@@ -434,6 +434,7 @@ EVERY = [
     "cluster",
     "cluster info",
     "cluster config",
+    "cluster namesrv-config",
     "doctor",
     "offset show",
     "offset reset",

@@ -20,7 +20,7 @@ from trocket.cli.doctor_facts import (
     Subscription,
 )
 from trocket.cli.doctor_findings import Finding, Severity
-from trocket.cli.doctor_server_checks import address_kind, clock_reading
+from trocket.cli.doctor_server_checks import address_kind, clock_reading, health_address
 from trocket.remoting.bodies import TopicConfig
 
 A, A_SLAVE, B = BrokerKey("broker-a", 0), BrokerKey("broker-a", 1), BrokerKey("broker-b", 0)
@@ -253,7 +253,39 @@ def test_sends(changes: dict[str, Any], text: str) -> None:
 
 def test_a_write_permission_that_a_name_server_took_away() -> None:
     finding = only(facts(write_perms_taken=frozenset({"broker-b"})), "sends")
-    assert "addWritePerm -b broker-b" in finding.advice
+    assert "trocket broker add-write-perm broker-b" in finding.advice
+
+
+def test_numbers_that_are_none_are_not_judged() -> None:
+    wrong = dict.fromkeys(("commitLogDiskRatio", "dispatchBehindBytes"), "Infinity")
+    odd = broker(A, runtime=wrong, config={"brokerPermission": "NaN"})
+    assert {each.severity for each in judge(facts(odd))} == {Severity.OK}
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "where"),
+    [
+        ("", "10.0.0.1:10911", "10.0.0.1:5557"),
+        ("0.0.0.0", "10.0.0.1:10911", "10.0.0.1:5557"),
+        ("::", "[fd00::1]:10911", "[fd00::1]:5557"),
+        ("10.0.0.7", "10.0.0.1:10911", "10.0.0.7:5557"),
+        ("127.0.0.1", "127.0.0.1:10911", "127.0.0.1:5557"),
+        ("127.0.0.1", "10.0.0.1:10911", ""),
+    ],
+)
+def test_health_is_not_asked_of_another_machine(host: str, address: str, where: str) -> None:
+    config = {
+        "metricsExporterType": "PROM",
+        "metricsPromExporterPort": "5557",
+        "metricsPromExporterHost": host,
+    }
+    assert health_address(config, address) == where
+    for key, value in (
+        ("metricsPromExporterPort", "0"),
+        ("metricsPromExporterPort", "9" * 5000),
+        ("metricsExporterType", "DISABLE"),
+    ):
+        assert health_address({**config, key: value}, address) == ""
 
 
 def test_health() -> None:
@@ -303,7 +335,12 @@ def test_topics_that_a_broker_of_the_cluster_does_not_have() -> None:
 
 @pytest.mark.parametrize(
     ("order", "text"),
-    [("broker-a:9", "there are 4"), ("broker-x:4", "does not have the topic"), ("broker-a", "")],
+    [
+        ("broker-a:9", "there are 4"),
+        ("broker-x:4", "does not have the topic"),
+        ("broker-a", ""),
+        ("broker-a:" + "9" * 5000, ""),
+    ],
 )
 def test_orders_of_topics(order: str, text: str) -> None:
     finding = only(facts(ordered={"T": f"broker-b:4;{order}"}), "topics")

@@ -483,6 +483,32 @@ def test_closing_ends_in_time_when_nothing_can_be_sent(
     play(scenario)
 
 
+def test_a_consumer_leaves_its_group_before_it_waits_for_reports(
+    play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "CLOSE_TIMEOUT_S", 0.2)
+
+    async def scenario() -> None:
+        async with Client(broker.url) as client, Admin(client) as admin:
+            async with Producer(client) as producer:
+                await producer.send(Message(topic, "a"))
+            consumer = await PushConsumer(
+                client,
+                group=group,
+                subscriptions={topic: "*"},
+                consume_from_where=FIRST,
+                close_timeout_s=0.1,
+                trace=True,
+            ).open()
+            (await consumer.receive()).ack()
+            broker.faults.swallow(RequestCode.SEND_MESSAGE_V2)
+            await consumer.close()
+            assert consumer.dropped_trace_count == 2
+            assert (await admin.clients(group)).clients == ()
+
+    play(scenario)
+
+
 def test_a_timeline_names_what_is_missing(play: Play, broker: Broker, topic: str) -> None:
     async def scenario() -> None:
         async with Producer(broker.url) as producer, Admin(broker.url) as admin:

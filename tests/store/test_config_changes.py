@@ -40,6 +40,20 @@ def text(disk: MemoryDisk, path: str = PATH) -> bytes:
     return file.pread(file.size(), START)
 
 
+async def test_a_part_that_fails_to_follow_a_change_does_not_keep_the_others_from_it(caplog):
+    live = LiveConfig((Config(),), dict, server="the server")
+    followed: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    live.subscribe(fail, "ratio")
+    live.subscribe(lambda: followed.append("next"), "ratio")
+    await ConfigChanges(live, MemoryDisk(), PATH).change(b"ratio=50", PEER)
+    assert followed == ["next"]
+    assert "the use of a changed setting failed" in caplog.text
+
+
 async def test_a_change_is_saved_with_the_old_file_beside_it():
     config, disk = Config(), MemoryDisk()
     service = changes(config, disk)

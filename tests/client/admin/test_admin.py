@@ -15,6 +15,7 @@ from trocket.client import (
     ConfigurationError,
     ConnectError,
     MessageQueue,
+    PullConsumer,
 )
 from trocket.remoting.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from trocket.remoting.headers import RegisterBrokerRequestHeader
@@ -49,7 +50,7 @@ def test_names_are_those_without_the_namespace(broker: Broker) -> None:
     anyio.run(main, backend="trio")
 
 
-async def register_dead_broker(client: Client) -> None:
+async def register_dead_broker(client: Client, broker_id: int = 0) -> None:
     """A second broker of the cluster at the name server, which cannot be reached.
 
     It is forgotten when the client's connection to the name server ends.
@@ -58,12 +59,12 @@ async def register_dead_broker(client: Client) -> None:
         broker_name="broker-dead",
         broker_addr="127.0.0.1:1",
         cluster_name="DefaultCluster",
-        broker_id=0,
+        broker_id=broker_id,
         ha_server_addr="127.0.0.1:2",
     )
     topics = {
         name: TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
-        for name in ("T", "broker-dead")
+        for name in ("T", "%DLQ%g", "broker-dead")
     }
     body = RegisterBrokerBody(TopicConfigSerializeWrapper(topic_config_table=topics)).to_body()
     await client.request_name_server(RequestCode.REGISTER_BROKER, header, body)
@@ -88,6 +89,13 @@ def test_an_unreachable_broker_is_named_and_the_answers_of_others_are_kept(do_on
 
         assert [q.end for q in await failure(admin.offsets("T"))] == [1]
         assert (await failure(admin.lag("g", "T"))).total == 1
+        async with PullConsumer(admin.client, group="g") as consumer:
+            await consumer.commit({MessageQueue("T", "broker-a", 0): 0})
+        # The dead letters are on the broker that does not answer.
+        assert (await failure(admin.progress("g"))).lag == 1
+        assert [(p.group, p.lag) for p in await failure(admin.all_progress())] == [("g", 1)]
+        assert [each.end for each in (await failure(admin.topic_stats("T"))).queues] == [1]
+        assert await failure(admin.topic_groups("T")) == ["g"]
         assert await failure(admin.groups()) == ["g"]
         assert "broker-a" in (await failure(admin.group("g"))).settings
         on = {b.broker_name: b for b in (await failure(admin.topic("T"))).brokers}
@@ -101,6 +109,18 @@ def test_an_unreachable_broker_is_named_and_the_answers_of_others_are_kept(do_on
         assert await failure(admin.reset_offset("g", "T", to="end")) == []
         async with Admin(admin.client) as other:
             assert other.client is admin.client
+
+    do_once(verb)
+
+
+def test_a_broker_without_a_master_is_not_left_out_in_silence(do_once: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await register_dead_broker(admin.client, broker_id=1)
+        for call in (admin.clean_expired_consume_queues, admin.all_producers):
+            with pytest.raises(BrokersError, match=r"broker-dead: .*no master that is up") as error:
+                await call()
+            assert [each.broker_name for each in error.value.failures] == ["broker-dead"]
+        assert await admin.clean_expired_consume_queues("broker-a") == ["broker-a"]
 
     do_once(verb)
 

@@ -112,5 +112,7 @@ def test_dead_letters_are_those_of_the_groups_own_topic(do_once: Do) -> None:
             await (await consumer.receive()).retry(-1)
             (dead,) = await until(lambda: admin.dead_letters("g"))
             assert dead.text == "given up"
+            assert (await admin.progress("g")).dead_letters == 1
+            assert [(p.group, p.dead_letters) for p in await admin.all_progress()] == [("g", 1)]
 
     do_once(verb)

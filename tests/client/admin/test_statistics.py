@@ -209,6 +209,32 @@ def test_progress_has_the_lag_in_messages_and_in_seconds(do: Do, broker: Broker)
     do(verb)
 
 
+def test_progress_counts_messages_that_wait_for_another_try(do_once: Do, broker: Broker) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("T", 1)
+        await send(admin, "T", "a")
+        async with PushConsumer(
+            admin.client,
+            group="g",
+            subscriptions={"T": "*"},
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        ) as consumer:
+            await (await consumer.receive()).retry(3)
+        # As with mqadmin, a topic counts once the group has an offset in it.
+        await consumed(admin, "g", 0, "%RETRY%g")
+        assert (await admin.progress("g")).retries == 0
+        broker.advance(minutes=1)
+
+        async def is_due() -> bool:
+            return (await admin.progress("g")).retries == 1
+
+        await until(is_due)
+        (found,) = [each for each in await admin.all_progress() if each.group == "g"]
+        assert (found.retries, found.lag) == (1, 1)
+
+    do_once(verb)
+
+
 def test_progress_tells_who_has_a_queue(do: Do) -> None:
     async def verb(admin: Admin) -> None:
         await admin.create_topic("T", 1)

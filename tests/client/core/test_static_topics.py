@@ -141,6 +141,18 @@ def test_a_move_that_failed_is_completed(told):
     assert plan_move("T", ["b"], decided.configs, now_ms=NOW).moved == {}
 
 
+def test_a_queue_without_items_tells_nothing():
+    configs = created().configs
+    detail = configs["b"].mapping_detail
+    detail = msgspec.structs.replace(
+        detail, epoch=NOW - 1, hosted_queues={**detail.hosted_queues, 0: []}
+    )
+    present = {**configs, "b": msgspec.structs.replace(configs["b"], mapping_detail=detail)}
+    rest = plan_completion("T", present, now_ms=NOW)
+    assert rest is not None
+    assert rest.leaders == created().leaders
+
+
 def test_a_creation_that_failed_is_completed():
     plan = created()
     rest = plan_completion("T", {"a": plan.configs["a"]}, now_ms=NOW)

@@ -210,6 +210,11 @@ def test_what_is_written_is_read(records: list) -> None:
     | st.lists(RECORDS, min_size=1).map(
         lambda all_: b"".join(encode_record(each).encode() for each in all_)[3:-3]
     )
+    # Known types with any number of any fields, none too.
+    | st.tuples(
+        st.sampled_from(["Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"]),
+        st.lists(st.sampled_from(["", "0", "x", "true", "null"]), max_size=16),
+    ).map(lambda kind: "\x01".join((kind[0], *kind[1])).encode() + b"\x02")
 )
 def test_no_body_raises(body: bytes) -> None:
     decoded = decode_records(body)
@@ -251,9 +256,9 @@ def test_a_bad_record_is_refused_with_the_reason(text: str, why: str) -> None:
 
 def test_bad_records_are_counted_and_the_others_read() -> None:
     good = encode_record(PUB).encode()
-    decoded = decode_records(good + b"Pub\x01x\x02" + good + b"?\x02" + good[:20])
+    decoded = decode_records(good + b"Pub\x01x\x02" + good + b"?\x02Pub\x02" + good[:20])
     assert decoded.records == [PUB, PUB]
-    assert len(decoded.bad) == 3
+    assert len(decoded.bad) == 4
     assert decode_records(b"\xff" + good).records == []
     assert "not UTF-8" in decode_records(b"\xff" + good).bad[0]
     assert decode_records(b"") == ([], [])

@@ -232,7 +232,7 @@ MUTANTS = [
     Mutant(acknowledged_before_written, CrashImages("put", BOTH), ("N1",)),
     Mutant(tail_not_zeroed, CrashImages("put", BOTH, seed=6), ("N4",)),
     Mutant(recovered_log_not_synced, CrashImages("put", BOTH, seed=2), ("other",)),
-    Mutant(checkpoint_before_fsync, CrashImages("put", BOTH), ("N7",)),
+    Mutant(checkpoint_before_fsync, CrashImages("put", BOTH), ("N3", "N7")),
     Mutant(log_folder_not_synced, CrashImages("roll", ("M1",)), ("N1",)),
     Mutant(log_file_size_not_synced, CrashImages("roll", BOTH), ("other",)),
     Mutant(torn_properties_believed, CrashImages("put", BOTH), ("N3",)),
