@@ -426,7 +426,9 @@ def _follow_settings(parts: BrokerParts) -> None:
         parts.tables.topics.permission_changed()
 
     def on_message_size() -> None:
-        parts.store.writer.burst.body_size_max = parts.store.config.max_message_size
+        # Never less: a delayed message that was accepted is delivered. Each send is checked before.
+        burst = parts.store.writer.burst
+        burst.body_size_max = max(burst.body_size_max, parts.store.config.max_message_size)
 
     def on_expiry() -> None:
         expired_s = config.channel_expired_timeout / 1000

@@ -30,6 +30,9 @@ MASTER_ID = 0
 
 PORT_MAX = 65_535
 
+REGION_LENGTH_MAX = 255
+"""Characters of regionId, which each stored message has. RocketMQ has no bound."""
+
 OTLP_PACKAGES = ("grpc", "opentelemetry.proto")
 """What the extra `otlp` installs."""
 
@@ -231,7 +234,7 @@ class BrokerConfig(FilterPolicy):
     metrics_prom_exporter_host: str = ""
     metrics_label: str = ""
     metrics_grpc_exporter_target: str = ""
-    metrics_grpc_exporter_header: str = ""
+    metrics_grpc_exporter_header: str = setting("", secret=True)
     metric_grpc_exporter_time_out_in_mills: int = setting(3_000, minimum=1)
     metric_grpc_exporter_interval_in_mills: int = setting(60_000, minimum=100)
     metric_logging_exporter_interval_in_mills: int = setting(10_000, minimum=100)
@@ -365,6 +368,12 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
     parse_levels(broker.log_levels)
     _check_metrics(broker)
+    region = broker.region_id
+    if len(region) > REGION_LENGTH_MAX or not region.isprintable():
+        raise ConfigError(
+            f"regionId must be at most {REGION_LENGTH_MAX} printable characters: each message has "
+            "it among its properties"
+        )
 
 
 def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:

@@ -187,8 +187,8 @@ class ConsumerFilterManager:
         if waiting:
             logger.warning(
                 "group %(group)s has more expressions than are compiled for one heartbeat: "
-                "%(filters)d wait for the next one, the one for %(topic)s first",
-                {"group": group, "filters": len(waiting), "topic": waiting[0]},
+                "%(count)d wait for the next one, the one for %(topic)s first",
+                {"group": group, "count": len(waiting), "topic": waiting[0]},
             )
         return compiled
 
@@ -272,8 +272,8 @@ class ConsumerFilterManager:
         if isinstance(expression, str):
             logger.warning(
                 "the filter of group %(group)s for %(topic)s is left out, it does not compile: "
-                "%(expression)s",
-                {"group": group, "topic": topic, "expression": expression},
+                "%(reason)s",
+                {"group": group, "topic": topic, "reason": expression},
             )
             return None
         for time_ms in (stored.born_time, stored.dead_time):

@@ -113,9 +113,9 @@ class ConsumerGroupInfo:
             return True
         if known.client_id != client.client_id:
             logger.error(
-                "group %(group)s: the connection of %(before)s is now used by %(client)s; two "
-                "clients must not share one",
-                {"group": self.group_name, "before": known, "client": client},
+                "group %(group)s: the connection of %(previous_client)s is now used by "
+                "%(client)s; two clients must not share one",
+                {"group": self.group_name, "previous_client": known, "client": client},
             )
             self.channel_info_table[client.channel] = client
         known.last_update_s = client.last_update_s
@@ -167,8 +167,8 @@ class ConsumerGroupInfo:
                 table[data.topic] = Subscription.from_data(data)
         if added > SUBSCRIPTION_LINES_MAX:
             logger.info(
-                "%(subscription)d subscriptions added in all, group: %(group)s",
-                {"subscription": added, "group": self.group_name},
+                "%(count)d subscriptions added in all, group: %(group)s",
+                {"count": added, "group": self.group_name},
             )
         dropped = [table.pop(topic) for topic in list(table) if topic not in terms]
         for subscription in dropped[:SUBSCRIPTION_LINES_MAX]:
@@ -178,8 +178,8 @@ class ConsumerGroupInfo:
             )
         if len(dropped) > SUBSCRIPTION_LINES_MAX:
             logger.warning(
-                "%(dropped)d subscriptions dropped in all, group: %(group)s",
-                {"dropped": len(dropped), "group": self.group_name},
+                "%(count)d subscriptions dropped in all, group: %(group)s",
+                {"count": len(dropped), "group": self.group_name},
             )
         updated = updated or bool(dropped)
         self._sizes[client.channel] = size

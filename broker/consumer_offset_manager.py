@@ -261,11 +261,11 @@ class ConsumerOffsetManager:
                     end = max_offset(topic, queue_id)
                     if offset > end:
                         logger.warning(
-                            "%(file)s: the %(noun)s of %(key)s queue %(queue_id)d is "
+                            "%(file)s: the %(offset_kind)s of %(key)s queue %(queue_id)d is "
                             "%(offset)d, but the queue ends at %(end)d: it goes back to %(used)s",
                             {
                                 "file": CONSUMER_OFFSETS,
-                                "noun": noun,
+                                "offset_kind": noun,
                                 "key": key,
                                 "queue_id": queue_id,
                                 "offset": offset,

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -41,6 +42,9 @@ from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
 from .table_saver import TableSaver
 from .topic_queue_mapping_clean import CLEAN_INTERVAL_S
+
+if TYPE_CHECKING:
+    from .metrics.service import MetricsService
 
 logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
@@ -319,20 +323,20 @@ class BrokerController:
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
+        await self._metrics().run(listener)
+
+    async def _push_metrics(self) -> None:
+        """Push metrics until cancelled."""
+        await self._metrics().push()
+
+    def _metrics(self) -> MetricsService:
+        """The metrics, which count from now on."""
         from .metrics.service import MetricsService  # 12 ms that the start need not wait for
 
         metrics = MetricsService(self.parts, lambda: self.server)
         metrics.start()
         self.parts.live.subscribe(metrics.start, "enableRemotingMetrics", "enableRequestMetrics")
-        await metrics.run(listener)
-
-    async def _push_metrics(self) -> None:
-        """Push metrics until cancelled."""
-        from .metrics.service import MetricsService  # as above
-
-        metrics = MetricsService(self.parts, lambda: self.server)
-        metrics.start()
-        await metrics.push()
+        return metrics
 
     async def _deliver(self, services: Supervisor) -> None:
         """Start the deliveries and the transaction checks, which only a master runs."""

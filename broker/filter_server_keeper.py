@@ -66,6 +66,10 @@ READ_PAUSE_S: Final = 0.05
 LINE_PAUSE_S: Final = 0.001
 """A child that logs without end is throttled to 20 KB and 1,000 lines a second."""
 
+LINES_MAX: Final = 500
+"""Lines of children in an interval of `common/log_limit.py`: several tracebacks, which are useless
+without their ends."""
+
 _INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "JAVA_HOME"),
     *("PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONUTF8"),
@@ -398,4 +402,5 @@ class ChildLog:
             number,
             "filter server %(pid)d: %(text)s%(cut)s",
             {"pid": self._pid, "text": text, "cut": cut},
+            extra={"lines_max": LINES_MAX},
         )

@@ -65,8 +65,10 @@ class PeerBrokers:
         self._call_count += 1
         try:
             with trio.fail_after(timeout_s):
-                address = await self._address_of(broker_name)
-                return await self._client.call(address, command, timeout_s)
+                address = await self._address_of(broker_name, timeout_s / 2)
+                answer = await self._client.call(address, command, timeout_s)
+                self._suspect.discard(broker_name)
+                return answer
         except trio.TooSlowError as error:
             self._suspect.add(broker_name)
             raise RequestRefused(
@@ -81,12 +83,14 @@ class PeerBrokers:
         finally:
             self._call_count -= 1
 
-    async def _address_of(self, broker_name: str) -> str:
+    async def _address_of(self, broker_name: str, timeout_s: float) -> str:
+        """The address of a broker; the known one if no name server answers in time."""
         address = self._addresses.get(broker_name)
         if address is None or broker_name in self._suspect:
-            async with self._lock:
-                if trio.current_time() - self._refreshed_s >= REFRESH_PAUSE_S:
-                    await self._refresh()
+            with trio.move_on_after(timeout_s):
+                async with self._lock:
+                    if trio.current_time() - self._refreshed_s >= REFRESH_PAUSE_S:
+                        await self._refresh(timeout_s)
             address = self._addresses.get(broker_name)
         if address is None:
             raise RequestRefused(
@@ -94,16 +98,14 @@ class PeerBrokers:
             )
         return address
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, timeout_s: float) -> None:
         """Request the list of brokers from the first name server that answers."""
         self._refreshed_s = trio.current_time()
         servers = self._config.namesrv_addresses
         for server in servers:
             request = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
             try:
-                answer = await self._client.call(
-                    server, request, self._config.forward_timeout / 1000 / len(servers)
-                )
+                answer = await self._client.call(server, request, timeout_s / len(servers))
                 if answer.code != ResponseCode.SUCCESS:
                     continue
                 brokers = ClusterInfo.from_body(answer.body).broker_addr_table

@@ -73,9 +73,9 @@ class RebalanceLockManager:
                     locks = self._groups.setdefault(group, locks)
                     if self._count >= self._locks_max:
                         logger.warning(
-                            "%(queue)s is not locked, so it is not consumed: %(queues)d locks "
+                            "%(queue)s is not locked, so it is not consumed: %(limit)d locks "
                             "are held, which is the limit",
-                            {"queue": queue, "queues": self._count},
+                            {"queue": queue, "limit": self._count},
                         )
                         continue
                 locks[queue] = _Lock(client_id, now_s)

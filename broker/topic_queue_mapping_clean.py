@@ -86,13 +86,14 @@ class TopicQueueMappingCleanService:
                 left = await self._cleaned(detail, queue_id, items)
                 if left:
                     kept[queue_id] = left
-            is_current = self._mappings.topic_queue_mapping_table.get(topic) is detail
-            if kept != detail.hosted_queues and is_current:
+            if kept == detail.hosted_queues:
+                continue
+            cleaned = msgspec.structs.replace(detail, hosted_queues=kept)
+            if self._mappings.replace(detail, cleaned):
                 logger.info(
                     "static topic %(topic)s: items without messages are removed from its mapping",
                     {"topic": topic},
                 )
-                self._mappings.replace(msgspec.structs.replace(detail, hosted_queues=kept))
 
     async def _cleaned(
         self, detail: TopicQueueMappingDetail, queue_id: int, items: list[LogicQueueMappingItem]

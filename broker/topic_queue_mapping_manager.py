@@ -149,9 +149,17 @@ class TopicQueueMappingManager:
             new = msgspec.structs.replace(new, hosted_queues=hosted)
         self._stage(new)
 
-    def replace(self, new: TopicQueueMappingDetail) -> None:
-        """Stage a mapping of the cleaning, without the queues that it lacks."""
+    def replace(self, old: TopicQueueMappingDetail, new: TopicQueueMappingDetail) -> bool:
+        """Stage a mapping of the cleaning, without the queues that it lacks.
+
+        Args:
+          old: the mapping that was cleaned.
+        Returns: whether it still was the present one; otherwise nothing is changed.
+        """
+        if self._present(new.topic) is not old:
+            return False
         self._stage(new)
+        return True
 
     def _stage(self, new: TopicQueueMappingDetail) -> None:
         logger.info(
@@ -163,13 +171,13 @@ class TopicQueueMappingManager:
 
     def delete(self, topics: Collection[str]) -> None:
         """Delete the mappings of topics that have one."""
-        gone = [name for name in topics if self._present(name) is not None]
-        if gone:
-            logger.info("delete the queue mappings of topics: %(topics)s", {"topics": gone})
-            for name in gone:
+        deleted = [name for name in topics if self._present(name) is not None]
+        if deleted:
+            logger.info("delete the queue mappings of topics: %(topics)s", {"topics": deleted})
+            for name in deleted:
                 self.topic_queue_mapping_table.pop(name, None)
                 self._staged.pop(name, None)
-            self._changed(gone)
+            self._changed(deleted)
             self.file.changed()
 
     def _present(self, topic: str) -> TopicQueueMappingDetail | None:
@@ -268,7 +276,7 @@ class TopicQueueMappingManager:
         self.data_version = version
         if changed:
             logger.info(
-                "queue mappings copied from the master: %(changed)s", {"changed": sorted(changed)}
+                "queue mappings copied from the master: %(topics)s", {"topics": sorted(changed)}
             )
             self.changes.notify(changed)
         self.file.changed()

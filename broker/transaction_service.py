@@ -237,9 +237,9 @@ class TransactionService:
         for half in self._read(TRANS_HALF_TOPIC, half_start, skip=ended):
             if self.open.is_full:
                 logger.error(
-                    "more than %(open)d transactions are open, and the later ones are not "
+                    "more than %(count)d transactions are open, and the later ones are not "
                     "checked: end them from their producers, then restart the broker",
-                    {"open": len(self.open)},
+                    {"count": len(self.open)},
                 )
                 break
             try:
@@ -254,7 +254,7 @@ class TransactionService:
             due_ms = half.store_timestamp_ms + self._wait_ms(half.properties_bytes)
             self.open.open(half.queue_offset, due_ms, op_start)
         if len(self.open):
-            logger.info("%(open)d transactions are open", {"open": len(self.open)})
+            logger.info("%(count)d transactions are open", {"count": len(self.open)})
 
     def _is_own(self, op: MessageExt) -> bool:
         """Whether a broker wrote an op message; an older version let clients write them, too."""

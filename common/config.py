@@ -99,6 +99,7 @@ def setting(
     maximum: int | None = None,
     live: bool | Bounds = False,
     guarded: str = "",
+    secret: bool = False,
 ) -> Any:
     """A dataclass field with the rules of its key.
 
@@ -110,6 +111,7 @@ def setting(
       live: whether a request may change the key while the server runs, and it takes effect at
         once; a range that is narrower than the file's is allowed to requests.
       guarded: why no request may ever change it, in words that follow "it".
+      secret: whether no request is shown the value.
     """
     bounds = {"minimum": minimum, "maximum": maximum}
     metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -117,6 +119,8 @@ def setting(
         metadata["live"] = live
     if guarded:
         metadata["guarded"] = guarded
+    if secret:
+        metadata["secret"] = secret
     return dataclasses.field(default=default, metadata=metadata)
 
 

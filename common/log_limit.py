@@ -4,6 +4,9 @@ A burst of lines fills the disk that the store needs, and hides every other line
 which is the template of a line in its logger, has a number of lines per interval. Lines beyond it
 are counted and left out, but the last one, which is written with the count when the interval is
 over: by the next line of any event, or at the end. A line of level CRITICAL is always written.
+
+An event with several lines at a time, such as those that another process wrote, has its own limit:
+`extra={"lines_max": 200}` in the call of the logger.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class _Count:
 
 
 class LimitedHandler(logging.StreamHandler[Any]):
-    """Writes lines to a stream, of each event at most `LINES_MAX` in `INTERVAL_S`.
+    """Writes lines to a stream, of each event at most its limit in `INTERVAL_S`.
 
     Args:
       stream: gets the lines.
@@ -61,7 +64,7 @@ class LimitedHandler(logging.StreamHandler[Any]):
             if len(self._counts) >= EVENTS_MAX:
                 self._end(next(iter(self._counts)))
             count = self._counts[key] = _Count(now_s)
-        if count.written < LINES_MAX:
+        if count.written < getattr(record, "lines_max", LINES_MAX):
             count.written += 1
             super().emit(record)
         else:

@@ -169,15 +169,16 @@ class RouteInfoManager:
         if old <= new:
             return False
         logger.warning(
-            "the registration of %(broker_name)s id %(broker_id)d is ignored: %(other)s has the "
-            "id with state version %(old)d, which is newer than %(broker_address)s with %(new)d",
+            "the registration of %(broker_name)s id %(broker_id)d is ignored: "
+            "%(known_address)s has the id with state version %(known_version)d, which is newer "
+            "than %(broker_address)s with %(version)d",
             {
                 "broker_name": group.broker_name,
                 "broker_id": registration.broker_id,
-                "other": other,
-                "old": old,
+                "known_address": other,
+                "known_version": old,
                 "broker_address": registration.broker_addr,
-                "new": new,
+                "version": new,
             },
         )
         return True

@@ -195,8 +195,8 @@ class Acceptor:
         except OSError as second:
             logger.log(
                 logging.ERROR if is_new else logging.DEBUG,
-                "cannot listen on %(host)s:%(port)d, trying again: %(second)s",
-                {"host": self._host, "port": self._port, "second": second},
+                "cannot listen on %(host)s:%(port)d, trying again: %(error)s",
+                {"host": self._host, "port": self._port, "error": second},
             )
         else:
             self._logged = None

@@ -170,8 +170,8 @@ class SocketPoller:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError as second:
             logger.debug(
-                "socket %(descriptor)d is closed already: %(second)s",
-                {"descriptor": descriptor, "second": second},
+                "socket %(descriptor)d is closed already: %(error)s",
+                {"descriptor": descriptor, "error": second},
             )
 
     def _renew(self) -> None:

@@ -140,13 +140,13 @@ class MessageStoreConfig:
     enable_consume_queue_ext: bool = False
     mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024
     mapper_file_size_batch_consume_queue: int = 300_000 * 46
-    flush_interval_commit_log: int = setting(500, live=True)
-    flush_interval_consume_queue: int = setting(1000, live=True)
-    flush_consume_queue_thorough_interval: int = setting(60_000, live=True)
+    flush_interval_commit_log: int = setting(500, minimum=1, live=True)
+    flush_interval_consume_queue: int = setting(1000, minimum=1, live=True)
+    flush_consume_queue_thorough_interval: int = setting(60_000, minimum=1, live=True)
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     sync_flush_timeout: int = 5_000
-    max_message_size: int = setting(4 * 1024 * 1024, live=True)
-    max_filter_message_size: int = setting(16_000, live=True)
+    max_message_size: int = setting(4 * 1024 * 1024, minimum=1, live=True)
+    max_filter_message_size: int = setting(16_000, minimum=1, live=True)
     warm_maped_file_enable: bool = False
     zero_ahead_size: int = 1024 * 1024
     check_crc_on_recover: bool = True
@@ -154,13 +154,13 @@ class MessageStoreConfig:
     verify_old_records: bool = setting(True, live=True)
     max_transfer_bytes_on_message_in_memory: int = 256 * 1024
     max_transfer_count_on_message_in_memory: int = 32
-    max_transfer_bytes_on_message_in_disk: int = setting(64 * 1024, live=True)
-    max_transfer_count_on_message_in_disk: int = setting(8, live=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(64 * 1024, minimum=1, live=True)
+    max_transfer_count_on_message_in_disk: int = setting(8, minimum=1, live=True)
     access_message_in_memory_max_ratio: int = 40
     message_index_enable: bool = True
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
-    max_msgs_num_batch: int = setting(64, live=True)
+    max_msgs_num_batch: int = setting(64, minimum=1, live=True)
     offset_check_in_slave: bool = False
     delete_when: str = setting("04", live=True)
     file_reserved_time: int = setting(72, minimum=0, live=True)

@@ -59,7 +59,6 @@ class Retention:
         self._disk = store.disk
         self._config = config
         self._guard: ClockGuard | None = None
-        self._guard_hours = -1
         self._newest_ms: dict[int, int] = {}
         self._followed = -1  # the log's minimum offset that queues and index have followed
         self._must_sync = False
@@ -137,11 +136,10 @@ class Retention:
     async def _choose(self, space: SpaceDecision, in_thread: InThread) -> list[Deletion]:
         clock, config = self._store.clock, self._config
         now_ms = clock.wall_ms()
-        if self._guard is None or self._guard_hours != config.file_reserved_time:
+        if self._guard is None:
             store = self._store
             known_ms = store.opened.newest_ms if store.opened.end else now_ms
-            self._guard_hours = config.file_reserved_time
-            self._guard = ClockGuard(known_ms, self._guard_hours * HOUR_MS)
+            self._guard = ClockGuard(known_ms, config.file_reserved_time * HOUR_MS)
         doubt = self._guard.check(now_ms, clock.elapsed_s())
         hour = int(clock.local_time_name(now_ms)[8:10])
         by_hand = self._store.activity.cleaning.take_pass()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 import trio
@@ -33,6 +34,20 @@ TIMEOUT_S: Final = 3.0
 
 CLIENTS_AT_ONCE: Final = 8
 """Clients that are asked at a time; the answers of Java clients take some milliseconds."""
+
+CLIENTS_MAX: Final = 50_000
+"""Clients and topics that have figures, as many as one metric has samples by default. A client
+chooses the topics of its answer."""
+
+FIGURE_MAX: Final = 1 << 63
+"""Up to it a number of any answer can be a float. Rates and times are far below."""
+
+NAMES: Final = frozenset(
+    (
+        "consumeFailedMsgs", "consumeFailedTPS", "consumeOKTPS", "consumeRT", "pullRT", "pullTPS",
+    )
+)  # fmt: skip
+"""The figures that are kept. Source: ConsumeStatus.java."""
 
 Client = tuple[str, str, str, str]
 """Address, client id, group and topic."""
@@ -75,7 +90,8 @@ class ClientFigures:
 
         async def ask_one(group: str, client: ClientChannelInfo) -> None:
             async with limit:
-                found.update(await _figures_of(group, client))
+                figures = await _figures_of(group, client)
+            found.update(islice(figures.items(), max(CLIENTS_MAX - len(found), 0)))
 
         async with trio.open_nursery() as nursery:
             for group, info in list(self._consumers.consumer_table.items()):
@@ -109,11 +125,11 @@ async def _figures_of(group: str, client: ClientChannelInfo) -> dict[Client, dic
 
 
 def _numbers(status: Any) -> dict[str, float]:
-    """The members that are numbers."""
+    """The members with NAMES that are numbers, and of a possible size."""
     if not isinstance(status, Mapping):
         return {}
     return {
-        str(name): float(value)
+        name: float(value)
         for name, value in status.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if name in NAMES and isinstance(value, int | float) and -FIGURE_MAX <= value <= FIGURE_MAX
     }

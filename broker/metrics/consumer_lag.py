@@ -8,7 +8,7 @@ latency 0), and a filter by tags is not estimated.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...remoting.steps import Steps
 from ...store.errors import StoreError
@@ -17,8 +17,9 @@ from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 
 logger = logging.getLogger(__name__)
 
-QUEUES_PER_STEP = 100
-"""Queues of one step: the store times of a queue that is behind take 20 us."""
+QUEUES_PER_STEP: Final = 100
+"""Queues of one step, of one topic or several: the store times of a queue that is behind take
+20 us."""
 
 
 class QueueLag(NamedTuple):

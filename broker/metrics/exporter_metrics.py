@@ -22,7 +22,7 @@ from ..statistics.broker_stats_manager import KEY_SEPARATOR, StatsName
 from ..statistics.stats_item import MINUTE
 from ..statistics.totals import PUT_TIME_NAMES
 from .client_figures import ClientFigures
-from .consumer_lag import ConsumerLag, lag_of
+from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
 from .families import TOTAL, Kind, Metric, Samples
 
 ADDRESSES_SHOWN_MAX: Final = 20
@@ -332,7 +332,9 @@ def _topics(parts: BrokerParts, samples: Samples) -> Steps[None]:
                 if item is not None:
                     samples.add(metric, item.growth(MINUTE).tps, cluster, name, topic)
     samples.declare(PRODUCER_COUNT)
-    for group, clients in list(parts.clients.producers.group_table.items()):
+    for number, (group, clients) in enumerate(list(parts.clients.producers.group_table.items())):
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
         samples.add(PRODUCER_COUNT, len(clients), cluster, name, group)
 
 
@@ -350,15 +352,21 @@ def _groups(parts: BrokerParts, samples: Samples) -> Steps[None]:
     }
     for group, info in list(connected.items()):
         topics_of.setdefault(group, set()).update(info.subscription_table)
+    queues = 0  # since the last pause; a group counts, too
     for group, topics in topics_of.items():
+        queues += 1
         info_now = connected.get(group)
         count = 0 if info_now is None else len(info_now.channel_info_table)
         samples.add(GROUP_COUNT, count, *_addresses(info_now), group)
         model = "CLUSTERING" if info_now is None else str(info_now.message_model)
         for topic in topics:
+            if queues >= QUEUES_PER_STEP:
+                queues = 0
+                yield
             config = parts.tables.topics.select(topic)
             if config is None:
                 continue
+            queues += config.read_queue_nums
             lag = yield from lag_of(
                 parts.store,
                 parts.tables.offsets,
@@ -374,7 +382,6 @@ def _groups(parts: BrokerParts, samples: Samples) -> Steps[None]:
                 age_ms = max(now_ms - lag.oldest_ms, 0) if lag.oldest_ms else 0
                 samples.add(LATENCY, age_ms, *labels)
                 _add_diff(samples, lag, group, topic, count, _MODELS.get(model, "1"))
-        yield
 
 
 def _add_diff(

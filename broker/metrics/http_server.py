@@ -93,8 +93,6 @@ class HttpServer:
             with contained(_failures, "a request for metrics", "Its connection is closed"):
                 async with stream:
                     await _Connection(stream, self._handle).run()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the reader has left
         finally:
             self._count -= 1
 
@@ -110,6 +108,15 @@ class _Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_SIZE_MAX)
 
     async def run(self) -> None:
+        try:
+            await self._serve()
+        except trio.TooSlowError:
+            pass  # the peer sends no request, or does not read its answer
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the reader has left
+
+    async def _serve(self) -> None:
+        """Serve requests until the connection ends, or what comes is none."""
         import h11
 
         try:
@@ -119,10 +126,6 @@ class _Connection:
             if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
                 await self._send(_text(error.error_status_hint, f"not an HTTP request: {error}"))
                 await self._linger()
-        except trio.TooSlowError:
-            pass  # the peer sends no request, or does not read its answer
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the reader has left
 
     async def _serve_one(self) -> bool:
         """Serve a request; returns whether another one may follow.

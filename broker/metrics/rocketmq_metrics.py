@@ -32,7 +32,7 @@ from ...store.offsets import PhysicalOffset
 from ..assembly import BrokerParts
 from ..attributes import MESSAGE_TYPE
 from ..statistics.broker_stats_manager import KEY_SEPARATOR, StatsName
-from .consumer_lag import ConsumerLag, lag_of
+from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
 from .families import Kind, Metric, Samples
 
 SIZE_BOUNDS: Final = (1024.0, 4096.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0)
@@ -219,7 +219,7 @@ def collect(parts: BrokerParts, times: RequestTimes | None, samples: Samples) ->
     if config.enable_lag_and_dlq_metrics:
         yield from _lags(parts, samples)
     if config.enable_transaction_metrics:
-        _transactions(parts, samples)
+        yield from _transactions(parts, samples)
     if config.enable_message_store_metrics:
         _store(parts, samples)
         if parts.store.config.timer_wheel_enable and not parts.store.is_slave:
@@ -282,7 +282,9 @@ def _traffic(parts: BrokerParts, samples: Samples) -> Steps[None]:
             is_system = is_system_topic(topic) or is_system_group(group)
             is_retry = topic.startswith(RETRY_TOPIC_PREFIX)
             samples.add(metric, item.value, topic, group, _bool(is_system), _bool(is_retry))
-    for topic, histogram in list(stats.sizes.items()):
+    for number, (topic, histogram) in enumerate(list(stats.sizes.items())):
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
         samples.add(MESSAGE_SIZE, histogram, topic, message_type(table.get(topic)))
     for metric, times in (
         (TOPIC_CREATION, stats.topic_creations_ms), (GROUP_CREATION, stats.group_creations_ms),
@@ -322,17 +324,25 @@ def _lags(parts: BrokerParts, samples: Samples) -> Steps[None]:
     samples.declare(LAG, LAG_LATENCY, IN_FLIGHT, QUEUEING_LATENCY, READY, TO_DLQ)
     topics, offsets = parts.tables.topics, parts.tables.offsets
     now_ms = parts.store.clock.wall_ms()
+    queues = 0  # since the last pause; a topic that is left out counts, too
     for group, info in list(parts.clients.consumers.consumer_table.items()):
         for topic in list(info.subscription_table):
+            if queues >= QUEUES_PER_STEP:
+                queues = 0
+                yield
+            queues += 1
             config = topics.select(topic)
             if config is None or topic.startswith(RETRY_TOPIC_PREFIX) or info.is_broadcasting:
                 continue
+            queues += config.write_queue_nums
             lag = yield from lag_of(parts.store, offsets, group, topic, config.write_queue_nums)
             is_system = is_system_topic(topic) or is_system_group(group)
             labels = (topic, group, "false", _bool(is_system))
             _add_lag(samples, lag, now_ms, labels, per_queue=parts.config.metrics_per_queue)
-        yield
-    for key, item in list(parts.stats.items(StatsName.DLQ_PUT_NUMS).items()):
+    dead = list(parts.stats.items(StatsName.DLQ_PUT_NUMS).items())
+    for number, (key, item) in enumerate(dead):
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
         topic, _, group = key.partition(KEY_SEPARATOR)
         samples.add(TO_DLQ, item.value, topic, group, _bool(is_system_group(group)))
 
@@ -360,7 +370,7 @@ def _age_ms(time_ms: int, now_ms: int) -> int:
     return max(now_ms - time_ms, 0) if time_ms else 0
 
 
-def _transactions(parts: BrokerParts, samples: Samples) -> None:
+def _transactions(parts: BrokerParts, samples: Samples) -> Steps[None]:
     transactions = parts.deliveries.transactions
     samples.declare(COMMITTED, ROLLED_BACK, FINISH_LATENCY)
     # The topic of an open transaction is in its message only, which is not read for this.
@@ -368,9 +378,13 @@ def _transactions(parts: BrokerParts, samples: Samples) -> None:
     for metric, counts in (
         (COMMITTED, transactions.ends.committed), (ROLLED_BACK, transactions.ends.rolled_back),
     ):  # fmt: skip
-        for topic, count in counts.items():
+        for number, (topic, count) in enumerate(list(counts.items())):
+            if number % STEP_ITEMS == STEP_ITEMS - 1:
+                yield
             samples.add(metric, count, topic)
-    for topic, histogram in transactions.ends.latencies_ms.items():
+    for number, (topic, histogram) in enumerate(list(transactions.ends.latencies_ms.items())):
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
         samples.add(FINISH_LATENCY, histogram, topic)
 
 
@@ -417,6 +431,8 @@ def _timers(parts: BrokerParts, samples: Samples) -> Steps[None]:
         (TIMING, timers.counts.waiting()), (TIMER_ENQUEUED, timers.counts.came),
         (TIMER_DEQUEUED, timers.counts.delivered),
     ):  # fmt: skip
-        for topic, count in counts.items():
+        for number, (topic, count) in enumerate(list(counts.items())):
+            if number % STEP_ITEMS == STEP_ITEMS - 1:
+                yield
             samples.add(metric, count, *_LOCAL, topic)
     samples.add(DELAY_LATENCY, timers.counts.delays_s, *_LOCAL)

@@ -6,10 +6,12 @@ Not done: keys that trocket does not support are neither shown nor taken.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
-from ...common.config import to_properties
+from ...common.config import key_of, to_properties
 from ...common.live_config import LiveConfig
 from ...remoting import fastjson
 from ...remoting.bodies import DataVersion
@@ -20,6 +22,8 @@ from ...remoting.request_codes import RequestCode
 from ...store.clock import Clock
 from ...store.state.config_changes import ConfigChanges
 from ..config_text import next_version
+
+HIDDEN: Final = "(hidden)"
 
 
 class BrokerConfigProcessor:
@@ -69,10 +73,16 @@ class BrokerConfigProcessor:
         return request.answer()
 
     def _show(self, request: RemotingCommand, _: Channel) -> Answer:
-        """GET_BROKER_CONFIG 26: a line `key=value` for each key, sorted, as properties text."""
+        """GET_BROKER_CONFIG 26: a line `key=value` for each key, sorted, as properties text.
+
+        HIDDEN replaces a secret value, because every peer may send this request.
+        """
         values = {"useTLS": "false"}  # without it exportConfigs of mqadmin 4.9 fails
         for config in self._live.configs:
             values.update(to_properties(config))
+            for field in dataclasses.fields(config):
+                if "secret" in field.metadata and getattr(config, field.name):
+                    values[key_of(field)] = HIDDEN
         body = "".join(f"{key}={value}\n" for key, value in sorted(values.items())).encode()
         header = GetBrokerConfigResponseHeader(version=fastjson.dumps(self._version).decode())
         return request.answer(ext_fields=encode_header(header), body=body)

@@ -68,8 +68,8 @@ class CleaningProcessor:
         )
         if names:
             logger.info(
-                "%(peer)s deletes the queues of unused topics: %(names)s",
-                {"peer": channel.remote_address, "names": names},
+                "%(peer)s deletes the queues of unused topics: %(topics)s",
+                {"peer": channel.remote_address, "topics": names},
             )
             try:
                 self._store.delete_topics(names)

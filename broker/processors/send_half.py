@@ -62,10 +62,8 @@ class UsualHalves:
         self._kinds = puts.kinds
         self._turn = puts.turn
         self._transactions = puts.transactions
-        limits = store.config
-        self._size_max = min(
-            limits.max_message_size, limits.mapped_file_size_commit_log - PROPERTIES_SIZE_MAX
-        )
+        self._limits = store.config
+        self._size_max = store.config.mapped_file_size_commit_log - PROPERTIES_SIZE_MAX
 
     def send(self, request: RemotingCommand, message: InnerMessage) -> bool:
         """Store a half message and have the turn answer it, which must have begun.
@@ -82,6 +80,7 @@ class UsualHalves:
             or MSG_REGION_HEAD in properties
             or topic[0] == "%"
             or len(message.body) > self._size_max
+            or len(message.body) > self._limits.max_message_size
             or len(properties) > _PROPERTIES_SIZE_MAX
         ):
             return False

@@ -3,7 +3,8 @@
 A pull that reaches the end of an item continues at the next one.
 
 Source: PullMessageProcessor.rewriteResponseForStaticTopic of 5.5.0. Differences: an offset past the
-end of the last item is corrected, where Apache answers PULL_NOT_FOUND and holds the pull. Pure.
+end of the last item is corrected, where Apache answers PULL_NOT_FOUND and holds the pull; messages
+behind the known end of an item are left out, where Apache sends them again and again. Pure.
 """
 
 from __future__ import annotations
@@ -55,9 +56,13 @@ def logic_place(
       items: of the logic queue, oldest first.
       item: one of them whose logic offset is decided.
       offset: physical offset that was requested.
-      place: of the physical queue's answer.
+      place: of the physical queue's answer. Messages behind a known end are not the logic queue's.
     """
-    if place.code != ResponseCode.SUCCESS:
+    is_behind = False
+    if item.is_ended and item.gen != items[-1].gen:
+        place = place._replace(max_offset=min(place.max_offset, item.end_offset))
+        is_behind = offset >= item.end_offset
+    if place.code != ResponseCode.SUCCESS or is_behind:
         item, place = _moved(items, item, offset, place)
     next_offset = place.next_begin_offset
     if item.is_ended:

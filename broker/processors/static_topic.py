@@ -256,13 +256,14 @@ class StaticTopicProcessor:
         item: LogicQueueMappingItem,
     ) -> RemotingCommand:
         """Pull from an item's physical queue, here or at another broker, without waiting there."""
+        offset = item.physical_of(header.queue_offset)
         fields = {
-            "queueOffset": str(item.physical_of(header.queue_offset)),
+            "queueOffset": str(offset),
             "sysFlag": str(header.sys_flag & ~(SUSPEND | COMMIT_OFFSET)),
         }
         if item.is_ended:
-            count = min(item.end_offset - item.start_offset, header.max_msg_nums)
-            fields["maxMsgNums"] = str(count)
+            count = min(item.end_offset - max(offset, item.start_offset), header.max_msg_nums)
+            fields["maxMsgNums"] = str(max(count, 1))
         physical = _physical(request, item, fields)
         if item.bname != detail.bname:
             return await self._call(item.bname, physical)
@@ -298,7 +299,7 @@ class StaticTopicProcessor:
         Args:
           processors: of physical queues; some of them.
         """
-        serve = {
+        serve: dict[RequestCode, Processor] = {
             RequestCode.QUERY_CONSUMER_OFFSET: self._query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self._update,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
@@ -315,7 +316,7 @@ class StaticTopicProcessor:
     def _choice(
         self,
         inner: Processor,
-        serve: Callable[[RemotingCommand, Channel], Deferred],
+        serve: Processor,
     ) -> Processor:
         topics = self.topics
 
@@ -359,7 +360,11 @@ class StaticTopicProcessor:
         if item.bname != detail.bname:
             answer = await self._call(item.bname, physical)
             return request.answer(answer.code, answer.remark, answer.ext_fields, answer.body)
-        answer = self._inner[RequestCode(physical.code)](physical, channel)  # type: ignore[assignment]
+        return self._serve_here(physical, channel)
+
+    def _serve_here(self, physical: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Serve a rewritten request for a physical queue of this broker."""
+        answer = self._inner[RequestCode(physical.code)](physical, channel)
         assert isinstance(answer, RemotingCommand)  # these processors do not defer
         return answer
 
@@ -467,18 +472,16 @@ class StaticTopicProcessor:
 
         return Deferred(run)
 
-    def _update(self, request: RemotingCommand, channel: Channel) -> Deferred:
+    def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Store an offset; at once if it is here, so that the last of several commits stays."""
         header = decode(UpdateConsumerOffsetRequestHeader, request.ext_fields)
-
-        async def run() -> RemotingCommand:
-            detail, items = self._leading(header.topic, header.queue_id)
-            item = _found(item_at(items, header.commit_offset))
-            physical = max(item.physical_of(header.commit_offset), 0)
-            return await self._ask(
-                request, channel, detail, item, fields={"commitOffset": str(physical)}
-            )
-
-        return Deferred(run)
+        detail, items = self._leading(header.topic, header.queue_id)
+        item = _found(item_at(items, header.commit_offset))
+        offset = max(item.physical_of(header.commit_offset), 0)
+        fields = {"commitOffset": str(offset)}
+        if item.bname == detail.bname:
+            return self._serve_here(_physical(request, item, fields), channel)
+        return Deferred(partial(self._ask, request, channel, detail, item, fields=fields))
 
 
 def is_physical(fields: Mapping[str, str]) -> bool:
@@ -522,7 +525,8 @@ def _rewritten(
     if not is_local:
         fields["suggestWhichBrokerId"] = "0"  # the other broker's ids mean nothing here
     remark = answer.remark if logic.code == ResponseCode.SUCCESS else None  # as RocketMQ
-    return request.answer(logic.code, remark, fields, answer.body)
+    body = answer.body if logic.code == ResponseCode.SUCCESS else b""
+    return request.answer(logic.code, remark, fields, body)
 
 
 def _offset_of(answer: RemotingCommand) -> int:

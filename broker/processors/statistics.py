@@ -276,8 +276,13 @@ class StatisticsProcessor:
 
     def _view(self, request: RemotingCommand, _: Channel) -> Answer:
         header = decode(ViewBrokerStatsDataRequestHeader, request.ext_fields)
+        return answer_of(self._answer_view(request, header))
+
+    def _answer_view(
+        self, request: RemotingCommand, header: ViewBrokerStatsDataRequestHeader
+    ) -> Steps[RemotingCommand]:
         try:
-            item = self._stats.item(header.stats_name, header.stats_key)
+            item = yield from self._stats.item(header.stats_name, header.stats_key)
         except StoreError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if item is None:

@@ -44,7 +44,7 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
-from ...remoting.steps import Steps, answer_of, json_page, with_member
+from ...remoting.steps import Steps, answer_of, json_members, json_page, with_member
 from ...store.errors import StoreIOError
 from ..attributes import MESSAGE_TYPE, parse_attributes
 from ..config import BrokerConfig
@@ -271,17 +271,18 @@ class TopicAdminProcessor:
         version: DataVersion,
         size_max: int,
     ) -> Steps[RemotingCommand | Deferred]:
-        topics, _ = yield from json_page(table, fastjson.dumps, size_max)
-        mappings = self._mappings.topic_queue_mapping_table
+        known = self._mappings.topic_queue_mapping_table
+        mappings = {name: detail for name, detail in known.items() if name in table}
         wrapper = TopicConfigSerializeWrapper(
             data_version=version,
             mapping_data_version=self._mappings.data_version,
             topic_queue_mapping_info_map={},
-            topic_queue_mapping_detail_map={
-                name: detail for name, detail in mappings.items() if name in table
-            },
+            topic_queue_mapping_detail_map={},
         )
-        body = with_member(wrapper.to_body(), b'"topicConfigTable":{}', topics)
+        topics, _ = yield from json_page(table, fastjson.dumps, size_max)
+        details = yield from json_members(mappings, fastjson.dumps)
+        body = with_member(wrapper.to_body(), b'"topicQueueMappingDetailMap":{}', details)
+        body = with_member(body, b'"topicConfigTable":{}', topics)
         return request.answer(ext_fields={"totalTopicNum": str(total)}, body=body)
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:

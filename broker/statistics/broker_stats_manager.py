@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ...common.histogram import Histogram
 from ...common.topic_names import is_system_topic
-from ...remoting.steps import STEP_ITEMS, Steps, at_once
+from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.clock import Clock
 from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
@@ -116,6 +116,8 @@ class BrokerStatsManager:
         self._has_details = has_details
         self._write_s = 0.0  # since the last sample: times of writes, each times its messages
         self._written = 0
+        self._write_ms = 0.0  # their mean, as the last collection took it
+        self._looks = 0  # collections under way
         self._get_times: dict[tuple[str, int], list[float]] = {}  # (seconds, number) of each
         self._clock = clock
         self._items: dict[StatsName, dict[str, StatsItem]] = {name: {} for name in StatsName}
@@ -206,9 +208,15 @@ class BrokerStatsManager:
         yield from self._collect_gets()
         if not self._counts_puts:
             return
-        write_ms = self._write_s * 1000 / self._written if self._written else 0.0
-        self._write_s, self._written = 0.0, 0
-        yield from self._growth.look(partial(self._count_puts, write_ms))
+        # Another collection under way has taken the times, and may leave messages to this one.
+        if self._written or not self._looks:
+            self._write_ms = self._write_s * 1000 / self._written if self._written else 0.0
+            self._write_s, self._written = 0.0, 0
+        self._looks += 1
+        try:
+            yield from self._growth.look(partial(self._count_puts, self._write_ms))
+        finally:
+            self._looks -= 1
 
     def _count_puts(
         self, write_ms: float, topic: str, queue_id: int, count: int, size: int
@@ -274,16 +282,17 @@ class BrokerStatsManager:
 
     # ---- looking -------------------------------------------------------------------------
 
-    def item(self, name: str, key: str) -> StatsItem | None:
-        """A counter by its name and key; None: nothing was counted, or no counter has the name.
+    def item(self, name: str, key: str) -> Steps[StatsItem | None]:
+        """Steps that find a counter by its name and key.
 
+        Returns: steps that return None if nothing was counted, or no counter has the name.
         Raises: StoreError: as `collect`.
         """
         if name not in StatsName.__members__:
             return None
         items = self._items[StatsName(name)]
         if key not in items:  # its first event may be younger than the last sample
-            at_once(self.collect())
+            yield from self.collect()
         return items.get(key)
 
     def items(self, name: StatsName) -> Mapping[str, StatsItem]:

@@ -184,8 +184,8 @@ class BrokerProcessors:
         """WIPE_WRITE_PERM_OF_BROKER 205: make a broker's topics read-only."""
         name = decode(WipeWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
         logger.info(
-            "%(peer)s wipes the write permission of %(topic)r",
-            {"peer": channel.remote_address, "topic": name[:80]},
+            "%(peer)s wipes the write permission of broker %(broker_name)r",
+            {"peer": channel.remote_address, "broker_name": name[:80]},
         )
 
         def steps() -> Steps[RemotingCommand]:
@@ -199,8 +199,8 @@ class BrokerProcessors:
         """ADD_WRITE_PERM_OF_BROKER 327: make a broker's topics writable again."""
         name = decode(AddWritePermOfBrokerRequestHeader, request.ext_fields).broker_name
         logger.info(
-            "%(peer)s gives %(topic)r write permission",
-            {"peer": channel.remote_address, "topic": name[:80]},
+            "%(peer)s gives broker %(broker_name)r write permission",
+            {"peer": channel.remote_address, "broker_name": name[:80]},
         )
 
         def steps() -> Steps[RemotingCommand]:

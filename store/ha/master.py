@@ -213,9 +213,9 @@ def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> soc
     is_open = not config.ha_allowed_slaves and not config.ha_tls_enable
     if is_open and not _is_loopback(address):
         logger.warning(
-            "any host that can connect to %(slave)s can copy every message: set haAllowedSlaves "
+            "any host that can connect to %(address)s can copy every message: set haAllowedSlaves "
             "to your slaves' addresses, or haTlsEnable",
-            {"slave": address},
+            {"address": address},
         )
     return open_listener(address, config.ha_listen_port if port is None else port)
 

@@ -266,9 +266,14 @@ class RecoveredQueues:
                 f"{state.next} would be the next"
             )
         logger.warning(
-            "queue %(queue_id)d of topic %(topic)s ends at %(next)d, but its next record in the "
-            "log is %(queue_offset)d: it is rebuilt from the log",
-            {"queue_id": key[1], "topic": key[0], "next": state.next, "queue_offset": queue_offset},
+            "queue %(queue_id)d of topic %(topic)s ends at %(queue_end)d, but its next record in "
+            "the log is %(queue_offset)d: it is rebuilt from the log",
+            {
+                "queue_id": key[1],
+                "topic": key[0],
+                "queue_end": state.next,
+                "queue_offset": queue_offset,
+            },
         )
         self.damaged.add(key)
         return False

@@ -122,7 +122,8 @@ class ClockGuard:
 
     Args:
       known_ms: an earlier, trusted wall time, ms since 1970: of the newest message at the start.
-      reserved_ms: age at which a message expires.
+      reserved_ms: age at which a message expires at the start; a later change makes the clock
+        neither more nor less right.
     """
 
     def __init__(self, known_ms: int, reserved_ms: int) -> None:

@@ -21,8 +21,8 @@ class Burst:
       body_size_max: see below.
 
     Attributes:
-      body_size_max: bytes of a message's body, at most (maxMessageSize); it may change. Here,
-        because each put reads it.
+      body_size_max: bytes of a message's body, at most: the largest maxMessageSize since the start.
+        Here, because each put reads it.
       now_ms: store timestamp of the next puts.
       append_offset: physical offset of the next record.
       file_end: physical offset at which the current file ends, or `NO_PUTS`.

@@ -94,6 +94,7 @@ class RunAppender:
         self._read_clock = writer.read_clock
         self._queues = queue_store.queues
         self._burst = writer.burst
+        self._config = config
         self._delays_ms = tuple(delay_levels_ms(config.message_delay_level))
 
     def rules(
@@ -110,7 +111,7 @@ class RunAppender:
         """The rules for `append`, with maxMessageSize as it is now; see `SendRules`."""
         return SendRules(
             topics, checked, self._queues, added, store_host, id_prefix, answer_parts,
-            json_answer_parts, self._burst.body_size_max, self._delays_ms,
+            json_answer_parts, self._config.max_message_size, self._delays_ms,
         )  # fmt: skip
 
     def append(

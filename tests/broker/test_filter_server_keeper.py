@@ -24,6 +24,7 @@ from trocket.broker.filter_server_keeper import (
     COMMAND,
     FIRST_CHECK_S,
     LINE_SIZE_MAX,
+    LINES_MAX,
     STOP_GRACE_S,
     STUCK_S,
     ChildLog,
@@ -363,6 +364,7 @@ def test_lines_are_cut_cleaned_and_have_their_own_level(caplog: pytest.LogCaptur
         ("WARNING", "y" * LINE_SIZE_MAX + "…"),
         ("WARNING", "end"),
     ]
+    assert {vars(record)["lines_max"] for record in caplog.records} == {LINES_MAX}
 
 
 # The keys of a child

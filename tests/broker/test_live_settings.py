@@ -218,6 +218,14 @@ async def test_no_unsupported_key_of_rocketmq_is_accepted() -> None:
     ("text", "remark"),
     [
         ("brokerPermission=8", "brokerPermission must be a plain whole number at least 0 and at"),
+        (
+            "flushIntervalCommitLog=-1",
+            "flushIntervalCommitLog must be a plain whole number at least",
+        ),
+        ("flushIntervalConsumeQueue=0", "flushIntervalConsumeQueue must be a plain whole number"),
+        (r"regionId=a\u0002TAGS\u0001b", "regionId must be at most 255 printable characters"),
+        (f"regionId={256 * 'x'}", "regionId must be at most 255 printable characters"),
+        ("maxMessageSize=0", "maxMessageSize must be a plain whole number at least 1"),
         ("fileReservedTime=two", "fileReservedTime must be a plain whole number"),
         ("traceOn=yes", "traceOn must be true or false"),
         ("deleteWhen=25", "deleteWhen: "),
@@ -347,6 +355,24 @@ async def test_max_message_size_counts_for_the_next_send_of_every_kind(autojump_
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         await update(client, "maxMessageSize=1000")
         assert (await client.ask(SEND, send_fields(), body)).code == 0
+
+
+async def test_what_was_accepted_is_delivered_although_max_message_size_was_lowered(
+    autojump_clock,
+) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        body = 1000 * b"x"
+        delayed = send_fields(i="DELAY\x011\x02")
+        half = send_fields(i="TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01K\x02")
+        assert (await client.ask(SEND, delayed, body)).code == 0
+        await update(client, "maxMessageSize=999")
+        for fields in (delayed, half):
+            assert (await client.ask(SEND, fields, body)).code == ResponseCode.MESSAGE_ILLEGAL
+        await trio.sleep(5)
+        pulled = await client.ask(PULL, pull_fields())
+        assert pulled.code == 0
+        assert body in pulled.body
 
 
 async def test_region_and_trace_switch_are_in_the_next_answer_and_message(autojump_clock) -> None:

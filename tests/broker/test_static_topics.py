@@ -25,9 +25,8 @@ from .embedded import Client, pull_fields, send_fields
 from .group import Group, Node, group
 from .harness import consumer, heartbeat, subscription
 
-SEND, BATCH, PULL, QUERY, UPDATE, HEART_BEAT = 310, 320, 11, 14, 15, 34
+SEND, BATCH, STATIC, PULL, QUERY, UPDATE, HEART_BEAT, ALL_TOPICS = 310, 320, 513, 11, 14, 15, 34, 21
 SEARCH, MAX, MIN, EARLIEST, CONFIG, STATS, DELETE = 29, 30, 31, 32, 351, 202, 215
-STATIC, ALL_TOPICS = 513, 21
 TOPIC, EPOCH = "Static", 1_700_000_000_000
 NEXT = 10_000
 """Logic offset at which a moved queue goes on: RocketMQ's tool leaves a gap."""
@@ -479,6 +478,16 @@ async def test_a_batch_goes_to_a_logic_queue():
         assert answer.code == 0, answer.remark
         assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == ("1", "0")
         assert [body for _, body in await consume(made.b, queue_id=1)] == [b"1", b"2"]
+
+
+async def test_messages_behind_the_known_end_of_an_item_are_left_out():
+    async with group() as network:
+        made = await two(network)
+        for body in (b"0", b"1", b"2"):
+            await send(made.a, body)
+        items = [LogicQueueMappingItem(bname="a", end_offset=2), item("b", 1, NEXT, 2)]
+        assert (await put(made.b, detail("b", {0: items}, epoch=EPOCH + 1), 3)).code == 0
+        assert await consume(made.b) == [(0, b"0"), (1, b"1")]
 
 
 async def test_items_without_messages_are_cleaned():

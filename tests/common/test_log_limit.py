@@ -53,6 +53,14 @@ def test_the_first_lines_of_an_interval_are_written(log: Log):
     assert len(log.lines) == 2 * LINES_MAX
 
 
+def test_an_event_may_have_its_own_limit(log: Log):
+    for number in range(100):
+        log.logger.warning("line %(number)d", {"number": number}, extra={"lines_max": 70})
+    log.refuse(100)
+    assert len([line for line in log.lines if "line" in line]) == 70
+    assert len(log.lines) == 70 + LINES_MAX
+
+
 def test_the_last_line_that_was_left_out_has_the_count_when_the_interval_is_over(log: Log):
     log.refuse(LINES_MAX + 5_000)
     assert len(log.lines) == LINES_MAX

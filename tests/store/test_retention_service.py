@@ -232,6 +232,19 @@ async def test_a_jump_of_the_clock_deletes_nothing(caplog):
     assert len(store.log.files) == 1
 
 
+async def test_a_new_reserved_time_does_not_make_a_clock_right_that_has_jumped():
+    store = await aged_store(days=3)
+    retention = Retention(store)
+    retention.clean()
+    store.clock.jump(1000 * 24 * HOUR_MS)
+    retention.clean()
+    store.config.file_reserved_time = 100
+    retention.clean()
+    store.clock.advance(2 * HOUR_MS)
+    retention.clean()
+    assert len(store.log.files) == 3
+
+
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_restored_backup_is_kept_for_an_hour(clean):
     disk = MemoryDisk()

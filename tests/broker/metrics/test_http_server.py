@@ -101,6 +101,16 @@ async def test_what_is_not_served_is_refused(request_bytes: bytes, status: bytes
         assert (await ask(port, get("/still")))[1] == b"/still"
 
 
+async def test_who_leaves_before_the_refusal_costs_no_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    near, far = trio.testing.memory_stream_pair()
+    await far.send_all(b"\0\0\0\x10{not http}\r\n\r\n")
+    await far.aclose()
+    await HttpServer(handle).serve_stream(near)
+    assert caplog.text == ""
+
+
 async def test_a_bug_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
     async with server() as port:
         assert await ask(port, get("/bug")) == (b"", b"")

@@ -24,6 +24,7 @@ from trocket.broker.metrics.push import Log, MetricsPush, Period, PushError
 from trocket.broker.metrics.service import MetricsService
 from trocket.common.histogram import Histogram
 from trocket.remoting.request_codes import RequestCode
+from trocket.remoting.steps import in_steps
 
 from ..embedded import embedded_broker, send_fields
 
@@ -248,6 +249,18 @@ async def test_a_broker_pushes_to_a_receiver_while_it_serves() -> None:
     assert point.as_int == 5
     assert labels_of(point)["aggregation"] == "delta"
     assert found["trocket_ready"].gauge.data_points
+
+
+async def test_what_a_request_switches_on_is_counted_by_a_broker_that_pushes() -> None:
+    async with embedded_broker(
+        metrics_exporter_type=MetricsExporterType.LOG, enable_request_metrics=False
+    ) as broker:
+        client = await broker.connect()
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"enableRequestMetrics=true")
+        await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(), b"x")
+        stats = broker.controller.parts.stats
+        await in_steps(stats.collect())
+        assert stats.sizes["T"].count == 1
 
 
 def test_the_log_has_a_line_of_json_for_each_metric(caplog: pytest.LogCaptureFixture) -> None:

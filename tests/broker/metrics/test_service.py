@@ -10,8 +10,13 @@ import trio
 import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
+from trocket.broker.metrics import exporter_metrics, rocketmq_metrics
+from trocket.broker.metrics.client_figures import NAMES
+from trocket.broker.metrics.consumer_lag import QUEUES_PER_STEP
+from trocket.broker.metrics.families import Samples
 from trocket.broker.metrics.service import MetricsService
 from trocket.common.known_keys import read_keys
+from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.store.errors import StoreIOError
@@ -206,6 +211,32 @@ async def test_many_topics_are_bounded_and_the_others_counted() -> None:
     assert page.value("trocket_series_left_out", metric="all") > 10
 
 
+async def test_the_topics_of_one_group_are_looked_at_in_several_steps() -> None:
+    topics = [f"T{number}" for number in range(200)]
+    consumer = HEARTBEAT["consumerDataSet"][0] | {
+        "subscriptionDataSet": [
+            {"topic": topic, "subString": "*", "subVersion": 1} for topic in topics
+        ]
+    }
+    async with embedded_broker() as broker:
+        controller = broker.controller
+        controller.topics.update(
+            TopicConfig(topic_name=topic, read_queue_nums=8, write_queue_nums=8) for topic in topics
+        )
+        client = await broker.connect()
+        body = json.dumps(HEARTBEAT | {"consumerDataSet": [consumer]}).encode()
+        answer = await client.ask(RequestCode.HEART_BEAT, {}, body)
+        assert answer.code == 0, answer.remark
+        metrics, samples = service(broker), Samples(1_000)
+        for steps in (
+            rocketmq_metrics.collect(controller.parts, None, samples),
+            exporter_metrics.collect(controller.parts, metrics.clients, samples),
+        ):
+            assert len(list(steps)) >= 200 * 8 // (2 * QUEUES_PER_STEP)
+    for metric in (rocketmq_metrics.LAG, exporter_metrics.DIFF):
+        assert len(samples.families[metric]) >= 200
+
+
 async def test_units_are_rocketmqs_or_prometheuss() -> None:
     async with embedded_broker() as broker:
         metrics = service(broker)
@@ -240,10 +271,15 @@ async def test_ready_names_what_is_missing() -> None:
         assert (await metrics.answer("/nothing")).status == 404
 
 
+def test_the_figures_that_are_kept_are_those_that_have_a_metric() -> None:
+    assert exporter_metrics.CLIENT_METRICS.keys() == NAMES
+
+
 async def test_consumers_are_asked_for_their_figures_once_a_minute(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     status = {"consumeOKTPS": 2.5, "consumeRT": 7, "pullRT": "no number", "unknown": 1}
+    status["pullTPS"] = 10**400
     async with embedded_broker() as broker:
         metrics = service(broker)
         client = await broker.connect()
@@ -265,6 +301,7 @@ async def test_consumers_are_asked_for_their_figures_once_a_minute(
             await trio.testing.wait_all_tasks_blocked()
             samples = await metrics.collect()
             nursery.cancel_scope.cancel()
+    assert list(figures.figures.values()) == [{"consumeOKTPS": 2.5, "consumeRT": 7}]
     found = {metric.name: dict(values) for metric, values in samples.families.items()}
     (labels,) = found["rocketmq_client_consume_ok_msg_tps"]
     assert labels[1:] == ("c@1", "CG", "T")

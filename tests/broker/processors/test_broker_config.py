@@ -30,3 +30,11 @@ async def test_26_ignores_fields_and_body() -> None:
         right = await client.ask(GET_CONFIG, {})
         wrong = await client.ask(GET_CONFIG, {"key": "brokerName"}, b"{")
         assert (wrong.code, wrong.body) == (0, right.body)
+
+
+async def test_26_does_not_show_what_is_secret() -> None:
+    async with embedded_broker(metrics_grpc_exporter_header="authorization:token") as broker:
+        client = await broker.connect()
+        answer = await client.ask(GET_CONFIG, {})
+        assert b"metricsGrpcExporterHeader=(hidden)\n" in answer.body
+        assert b"token" not in answer.body
