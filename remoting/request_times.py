@@ -11,8 +11,7 @@ wait in a thread pool's queue.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..common.histogram import Histogram
@@ -33,6 +32,7 @@ code, and RocketMQ has some 160 of them; further ones count as code OTHER_CODE."
 OTHER_CODE: Final = -1
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_OF_RUNS: Final = RUN_CODE, _SUCCESS
 
 
 class RequestTimes:
@@ -51,7 +51,7 @@ class RequestTimes:
         """Record that a request of the present burst was refused."""
         self._refused.append((code, response_code))
 
-    def note(self, events: Iterable[object], run_count: int, seconds: float) -> None:
+    def note(self, events: Sequence[object], run_count: int, seconds: float) -> None:
         """Count a burst.
 
         Args:
@@ -59,20 +59,24 @@ class RequestTimes:
           run_count: further requests, sends that were served as a run.
           seconds: the time that the whole burst took.
         """
-        pairs: Counter[tuple[int, int]] = Counter()
+        elapsed_ms = seconds * 1000
+        if run_count and not events:  # most bursts of a producer
+            self._histogram(_OF_RUNS).add(elapsed_ms, run_count)
+            return
+        counts: dict[int, int] = {}
         for event in events:
             if type(event) is RemotingCommand:
-                pairs[event.code, _SUCCESS] += 1
+                counts[event.code] = counts.get(event.code, 0) + 1
         if run_count:
-            pairs[RUN_CODE, _SUCCESS] += run_count
+            counts[RUN_CODE] = counts.get(RUN_CODE, 0) + run_count
         if self._refused:
             refused, self._refused = self._refused, []
             for code, response_code in refused:
-                pairs[code, _SUCCESS] -= 1
-                pairs[code, response_code] += 1
-        for pair, count in pairs.items():
+                counts[code] = counts.get(code, 0) - 1
+                self._histogram((code, response_code)).add(elapsed_ms)
+        for code, count in counts.items():
             if count > 0:
-                self._histogram(pair).add(seconds * 1000, count)
+                self._histogram((code, _SUCCESS)).add(elapsed_ms, count)
 
     def _histogram(self, pair: tuple[int, int]) -> Histogram:
         histogram = self._histograms.get(pair)

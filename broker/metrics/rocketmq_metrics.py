@@ -254,7 +254,7 @@ def _requests(times: RequestTimes, samples: Samples) -> None:
             RPC_LATENCY,
             histogram,
             "remoting",
-            _CODES.get(code, "unknown"),
+            _CODES.get(code, str(code)),
             _RESULTS.get(response_code, str(response_code)),
             "false",
             "success",
