@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from trocket.broker.controller import BrokerController
+from trocket.remoting import loop_monitor
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.disk.json_config import unsealed
 from trocket.store.disk.memory_disk import MemoryDisk
@@ -189,7 +190,7 @@ def _replaced(disk: MemoryDisk, path: str, kind: str, random: Random) -> str:
 
 
 class LogCapture(logging.Handler):
-    """Warnings and errors of the broker."""
+    """Warnings and errors of the broker, but for those about a busy machine."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -197,6 +198,8 @@ class LogCapture(logging.Handler):
         self.tracebacks: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == loop_monitor.__name__:
+            return
         line = record.getMessage()
         self.lines.append(line)
         if record.exc_info:
