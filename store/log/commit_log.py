@@ -30,6 +30,9 @@ SERVED_BYTES_MAX = 32 * 1024 * 1024
 """Bytes served from maps after which the mapped pages are dropped. They count as this process's
 memory though they belong to the page cache; reading one again costs a soft fault."""
 
+FAULT_SIZE = 64 * 1024
+"""Bytes that Linux maps around a byte that is read: what a look at one record counts as served."""
+
 _SYS_FLAG = struct.Struct(">i")
 _TIMESTAMP = struct.Struct(">q")
 
@@ -330,6 +333,7 @@ class CommitLog:
 
         The caller guarantees that a record starts there.
         """
+        self.served(FAULT_SIZE)
         head = self.read(physical_offset, 80)
         if head is None:
             head = self.read(physical_offset, 68)

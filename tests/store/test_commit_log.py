@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
-from trocket.store.log.commit_log import CommitLog, blank, is_zero
+from trocket.store.log.commit_log import (
+    FAULT_SIZE,
+    SERVED_BYTES_MAX,
+    CommitLog,
+    blank,
+    is_zero,
+)
 from trocket.store.log.log_bytes import last_nonzero
 
 SIZE = 4096
@@ -171,3 +178,22 @@ def test_where_the_folder_above_cannot_be_written_in_a_file_is_made_in_its_place
     )
     log = log_on(disk)
     assert [disk.open(f"/log/{base:020d}").size() for base in log.files] == [SIZE, SIZE]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_looks_at_store_times_do_not_keep_the_log_in_memory(tmp_path):
+    size = 3 * SERVED_BYTES_MAX
+    log = CommitLog(OsDisk(), str(tmp_path / "log"), size, preallocates=False)
+    log.create(0)
+    log.adopt(0)
+    before = mapped_bytes()
+    for offset in range(0, size, FAULT_SIZE):
+        log.store_timestamp_ms(offset)
+    assert mapped_bytes() - before < 2 * SERVED_BYTES_MAX
+
+
+def mapped_bytes() -> int:
+    """Bytes of files in this process's memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    return sum(1024 * int(fields[name].split()[0]) for name in ("RssFile", "RssShmem"))
