@@ -51,11 +51,11 @@ def entries_of_items(items: list[IndexItem]) -> list[IndexEntry]:
         entries.append((code, physical_offset, timestamp_ms))
         at = properties.rfind(TAGS_HEAD)
         if at >= 0:
-            if at and properties[at - 1] != 2:
+            end = properties.find(b"\x02", at + 5)
+            tags: bytes | None = properties[at + 5 : end if end > 0 else None]
+            # An empty property does not replace an earlier one of its name.
+            if not tags or (at and properties[at - 1] != 2):
                 tags = find_property(properties, b"TAGS")
-            else:
-                end = properties.find(b"\x02", at + 5)
-                tags = properties[at + 5 : end if end > 0 else None]
             if tags:
                 if tags != last_tags or topic_hash != last_tags_topic_hash:
                     last_tags, last_tags_topic_hash = tags, topic_hash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trocket import native
@@ -31,7 +31,11 @@ items = st.lists(
 )
 
 
+TAGS_TWICE = [(0, KEY + b"TAGS\1TagA\2TAGS\1\2", 0, 0), (0, KEY + b"TAGS\1a\2TAGS\1b\2", 0, 0)]
+
+
 @given(items)
+@example(TAGS_TWICE)
 def test_entries_of_many_are_those_of_each(given_items: list[IndexItem]) -> None:
     each = [entry for item in given_items for entry in entries_of(*item)]
     assert entries_of_items(given_items) == each
@@ -39,6 +43,7 @@ def test_entries_of_many_are_those_of_each(given_items: list[IndexItem]) -> None
 
 @needs_extension
 @given(items)
+@example(TAGS_TWICE)
 def test_entries(given_items: list[IndexItem]) -> None:
     assert native.extension is not None
     packed, done = native.extension.index_entries(given_items)
