@@ -22,6 +22,13 @@ from .admin import (
     GetSubscriptionGroupConfigRequestHeader,
     GetTopicConfigRequestHeader,
 )
+from .auth import (
+    AclRequestHeader,
+    DeleteAclRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UserRequestHeader,
+)
 from .base import (
     Header,
     Int32,
@@ -127,6 +134,7 @@ from .namesrv import (
 
 __all__ = [
     "SEND_MESSAGE_V2_LETTERS",
+    "AclRequestHeader",
     "AddWritePermOfBrokerRequestHeader",
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatRequestHeader",
@@ -138,6 +146,7 @@ __all__ = [
     "CreateStaticTopicRequestHeader",
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
+    "DeleteAclRequestHeader",
     "DeleteKVConfigRequestHeader",
     "DeleteSubscriptionGroupRequestHeader",
     "DeleteTopicFromNamesrvRequestHeader",
@@ -178,6 +187,8 @@ __all__ = [
     "HeartbeatResponseHeader",
     "Int32",
     "Int64",
+    "ListAclsRequestHeader",
+    "ListUsersRequestHeader",
     "LockBatchMqRequestHeader",
     "NotifyConsumerIdsChangedRequestHeader",
     "NotifyMinBrokerIdChangeRequestHeader",
@@ -222,6 +233,7 @@ __all__ = [
     "UnregisterClientRequestHeader",
     "UpdateConsumerOffsetRequestHeader",
     "UpdateGroupForbiddenRequestHeader",
+    "UserRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
     "ViewMessageRequestHeader",
     "WipeWritePermOfBrokerRequestHeader",
