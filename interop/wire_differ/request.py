@@ -21,6 +21,7 @@ from .normalise import Normaliser, Side
 MAIN = "main"
 """The connection of a request that names none."""
 
+_ACCOUNT_CODES = tuple(code for code in RequestCode if 3001 <= code <= 3010)
 
 CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -43,6 +44,7 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: "5.0.0",
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: "5.3.2",
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: "5.3.2",
+        **dict.fromkeys(_ACCOUNT_CODES, "5.3.0"),
     }
 )
 """The first version of Apache's with a code; codes not listed are older than 4.9."""
