@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 import trio
 
-from ..auth.admin import AuthAdmin
 from ..remoting.channel import Processor, RunProcessor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
@@ -38,7 +37,6 @@ from .processors.queue_offset import QueueOffsetProcessor
 from .processors.recall_message import RecallMessageProcessor
 from .processors.replication import ReplicationProcessor
 from .processors.reply_message import ReplyMessageProcessor
-from .processors.request import until_saved
 from .processors.rocksdb import RocksDbProcessor
 from .processors.runtime_info import RuntimeInfoProcessor
 from .processors.send_back import SendBackProcessor
@@ -276,7 +274,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             producers=clients.producers,
         ).processors,
         _broker_config(parts).processors,
-        _auth_admin(parts).processors,
+        tables.access.admin(is_slave=store.is_slave).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,
@@ -293,15 +291,6 @@ def _broker_config(parts: BrokerParts) -> BrokerConfigProcessor:
         ConfigChanges(parts.live, parts.seams.disk, parts.seams.config_path),
         clock=parts.seams.clock,
         register_all=parts.registrar.register_all,
-    )
-
-
-def _auth_admin(parts: BrokerParts) -> AuthAdmin:
-    return AuthAdmin(
-        None,
-        requester=lambda request: None,
-        until_saved=until_saved,
-        is_slave=parts.store.is_slave,
     )
 
 
