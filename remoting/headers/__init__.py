@@ -23,6 +23,7 @@ from .admin import (
     GetTopicConfigRequestHeader,
 )
 from .auth import (
+    AccountsResponseHeader,
     AclRequestHeader,
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
@@ -134,6 +135,7 @@ from .namesrv import (
 
 __all__ = [
     "SEND_MESSAGE_V2_LETTERS",
+    "AccountsResponseHeader",
     "AclRequestHeader",
     "AddWritePermOfBrokerRequestHeader",
     "AddWritePermOfBrokerResponseHeader",
