@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ..common.config import property_line
 from ..common.terminal import say, show
 from .auth_options import (
     OnBroker,
@@ -79,9 +80,7 @@ def auth_init(
         "innerClientAuthenticationCredentials": msgspec.json.encode(own).decode(),
     }
     for key, value in lines.items():
-        # A backslash begins an escape in a properties file.
-        text = value.replace("\\", "\\\\")
-        typer.echo(f"{key}={text}")
+        typer.echo(property_line(key, value), nl=False)
     say(
         "trocket: these lines have passwords: append them to broker.conf and namesrv.conf of all "
         "servers, and make the files readable for their owner only (chmod 600)"
