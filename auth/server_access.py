@@ -61,8 +61,8 @@ class ServerAccess:
         """Read the accounts' file, and create the super users of the configuration.
 
         Raises:
-          CorruptRecordError: the file is damaged, and so is its `.bak`. A server without its
-            accounts would let nobody in, or the wrong ones.
+          CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
+            part of its accounts would refuse clients, or serve the wrong ones.
           StoreIOError: the file could not be read.
         """
         self._files.load(self.accounts.file.name, self.accounts.decode)
