@@ -46,8 +46,7 @@ class Rules:
     Attributes:
       authorizes: whether users need rights; otherwise each that proves its name may do everything.
       unauthenticated: codes that anyone may send: authenticationWhitelist. A code for which users
-        need rights is authenticated in any case, so that nobody has the rights of a name that he
-        does not prove.
+        need rights is authenticated in any case, because rights belong to a proved name.
       unauthorized: codes that every user may send: authorizationWhitelist.
     """
 
@@ -110,6 +109,11 @@ class AccessControl:
         if refusal is not None:
             raise denied(refusal)
         return user
+
+    @property
+    def decision_count(self) -> int:
+        """Decisions that are kept now."""
+        return len(self._decisions)
 
     def user_of(self, request: RemotingCommand) -> User | None:
         """The user that signed a request, also of a code that is not checked; None: nobody did."""
