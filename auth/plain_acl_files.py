@@ -74,6 +74,7 @@ class PlainAclFiles:
       acl: the accounts now.
       main_path: where a new account is written.
       folder: as above, absolute.
+      loaded_ms: when it was made, ms since 1970; the version of files without one.
     """
 
     def __init__(self, folder: str, *, clock: Clock, disk: Disk) -> None:
@@ -85,7 +86,7 @@ class PlainAclFiles:
         self._seen: _Texts = {}
         self._trouble = ""
         self._one_at_a_time = trio.Lock()
-        self._loaded_ms = clock.wall_ms()
+        self.loaded_ms = clock.wall_ms()
         self._parsed: dict[tuple[str, bytes], PlainAclFile] = {}
         self._said: set[str] = set()
 
@@ -115,7 +116,7 @@ class PlainAclFiles:
     def version_of(self, file: PlainAclFile) -> dict[str, int]:
         """The dataVersion of a file; one without: the time when it was first read."""
         version = file.version
-        return {"counter": version.counter, "timestamp": version.timestamp or self._loaded_ms}
+        return {"counter": version.counter, "timestamp": version.timestamp or self.loaded_ms}
 
     async def run(self) -> None:
         """Watch the files until cancelled."""
