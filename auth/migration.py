@@ -87,23 +87,28 @@ def migrate(acl: PlainAcl, accounts: Accounts) -> MigrationReport:
             "there need a signature now"
         )
     configs = {config.access_key: config for config in acl.configs}
-    for name, account in acl.accounts.items():
-        if name in accounts.users:
-            report.existing.append(name)
-            continue
-        migrated = migrate_account(account, configs[name])
-        try:
-            accounts.create_user(migrated.user)
-            if migrated.acl is not None:
-                accounts.put_acl(migrated.acl)
-        except RequestRefused as refusal:
+    with accounts.file.saving_once():
+        for name, account in acl.accounts.items():
             if name in accounts.users:
-                accounts.delete_user(name)  # one without its rules would have other rights
-            report.refused[name] = refusal.remark
-            continue
-        report.created.append(name)
-        report.remarks += migrated.remarks
+                report.existing.append(name)
+                continue
+            _create(migrate_account(account, configs[name]), accounts, report)
     return report
+
+
+def _create(migrated: Migrated, accounts: Accounts, report: MigrationReport) -> None:
+    name = migrated.user.username
+    try:
+        accounts.create_user(migrated.user)
+        if migrated.acl is not None:
+            accounts.put_acl(migrated.acl)
+    except RequestRefused as refusal:
+        if name in accounts.users:
+            accounts.delete_user(name)  # one without its rules would have other rights
+        report.refused[name] = refusal.remark
+        return
+    report.created.append(name)
+    report.remarks += migrated.remarks
 
 
 def migrate_account(account: PlainAccount, config: PlainAccessConfig) -> Migrated:

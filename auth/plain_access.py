@@ -65,6 +65,17 @@ CODES_OF_V1: Final = frozenset(
 """The codes whose resources RocketMQ checks, 320 since 5.2.0. PUB is not enough for them where they
 read: an account that may only send reads no message by its key."""
 
+ADMIN_CODES_OF_V1: Final = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+    }
+)
+"""The codes that RocketMQ keeps for administrators; it says so before it reads the request."""
+
 HOSTS_CACHED_MAX: Final = 4_096
 """Addresses of peers whose parts are remembered."""
 
@@ -144,8 +155,9 @@ class PlainAccess:
 
     def _check_perms(self, request: RemotingCommand, account: PlainAccount) -> None:
         need = self._needs.get(request.code)
-        if need is None:
+        if need is None or request.code in ADMIN_CODES_OF_V1:
             _check_admin(request, account)
+        if need is None:
             return
         try:
             for part in need:

@@ -53,9 +53,11 @@ class ServerAccess:
         if access.is_enabled:
             self.control = AccessControl(self.accounts, needs, access.rules, places)
 
-    def load(self) -> None:
+    def load(self, add: Callable[[Accounts], object] | None = None) -> None:
         """Read the accounts' file, and create the super users of the configuration.
 
+        Args:
+          add: adds further accounts, such as those of ACL 1.0; None: there are none.
         Raises:
           CorruptRecordError: the file is damaged, and so is its `.bak`. A server without its
             accounts would let nobody in, or the wrong ones.
@@ -66,6 +68,8 @@ class ServerAccess:
             return
         for each in self._access.super_users:
             self.accounts.ensure_super(each.access_key, each.secret_key)
+        if add is not None:
+            add(self.accounts)
         if not self.accounts.users:
             logger.warning(
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
