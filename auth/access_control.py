@@ -112,6 +112,11 @@ class AccessControl:
             raise denied(refusal)
         return user
 
+    @property
+    def decision_count(self) -> int:
+        """Decisions that are kept now."""
+        return len(self._decisions)
+
     def user_of(self, request: RemotingCommand) -> User | None:
         """The user that a request names, which `check` has proved; None: there is none."""
         return self._accounts.users.get(request.ext_fields.get(ACCESS_KEY, ""))

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Processor
+from ..remoting.codec import RemotingCommand
+from ..remoting.signature import sign
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
@@ -33,6 +35,7 @@ class ServerAccess:
     Attributes:
       accounts: loaded by `load`; empty before.
       control: checks requests; None: authenticationEnabled is false.
+      places: see the argument.
       credentials: the account for the server's own requests; None: they are not signed.
     """
 
@@ -46,6 +49,7 @@ class ServerAccess:
         access = read_access(config)
         self._files = files
         self._access = access
+        self.places = places
         later: Callable[[StateFile], None] | None = files.later if files.may_put_off else None
         self.accounts = Accounts(files.save, later)
         self.credentials = access.inner
@@ -75,6 +79,18 @@ class ServerAccess:
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
             )
+
+    def sign_as_super(self, request: RemotingCommand) -> None:
+        """Sign a request that this process makes to its own server, if the server checks requests.
+
+        Without a super user the request stays as it is, and is refused.
+        """
+        users = self.accounts.users.values()
+        account = next((user for user in users if user.is_super and user.is_enabled), None)
+        if self.control is not None and account is not None:
+            fields = dict(request.ext_fields)
+            sign(fields, request.body, account.username, account.password)
+            request.ext_fields = fields
 
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """The server's table, in which each processor serves only requests that pass the check."""
