@@ -130,9 +130,7 @@ def request_table(parts: BrokerParts) -> Serving:
     live.subscribe(topics.settings_changed, "brokerPermission")
     live.subscribe(sends.settings_changed, *_KEYS_OF_SENDS)
     runs: RunProcessor | None = None
-    # Runs are served without their requests' fields, so they cannot be checked.
-    has_runs = not store.is_slave and not _has_gate(parts)
-    if store.runs is not None and has_runs:
+    if store.runs is not None and _may_have_runs(parts):
         run_sends = SendRunProcessor(store.runs, turn, topics, added)
         live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
         serve = run_sends.process_run
@@ -152,8 +150,10 @@ def _guarded(parts: BrokerParts, processors: dict[int, Processor]) -> dict[int, 
     return parts.tables.access.guard(processors)
 
 
-def _has_gate(parts: BrokerParts) -> bool:
-    return parts.tables.access.control is not None or parts.plain_acl is not None
+def _may_have_runs(parts: BrokerParts) -> bool:
+    """Runs are served without their requests' fields, so accounts cannot be checked."""
+    has_accounts = parts.tables.access.control is not None or parts.plain_acl is not None
+    return not has_accounts and not parts.store.is_slave
 
 
 def _is_ordered(parts: BrokerParts, group: str) -> bool:
