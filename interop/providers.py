@@ -56,9 +56,10 @@ def _scenarios(wanted: Wanted) -> list[Job]:
 
 
 def _wire(wanted: Wanted) -> list[Job]:
-    from .wire_differ.differ import jobs
+    from .wire_differ.differ import accounts_jobs, jobs
 
-    return [job for ours in wanted.ours for job in jobs(ours, wanted.apaches)]
+    pairs = (wanted.ours, wanted.apaches)
+    return [*jobs(*pairs), *accounts_jobs(*pairs)]
 
 
 def _store(wanted: Wanted) -> list[Job]:
