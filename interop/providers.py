@@ -55,6 +55,12 @@ def _scenarios(wanted: Wanted) -> list[Job]:
     return jobs(wanted.brokers, clients=wanted.clients, faults=faults, is_fast=wanted.is_fast)
 
 
+def _accounts(wanted: Wanted) -> list[Job]:
+    from .scenarios.account_jobs import jobs
+
+    return jobs(wanted.brokers, clients=wanted.clients, is_fast=wanted.is_fast)
+
+
 def _wire(wanted: Wanted) -> list[Job]:
     from .wire_differ.differ import accounts_jobs, jobs
 
@@ -83,6 +89,7 @@ def _oracle(wanted: Wanted) -> list[Job]:
 PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
     {
         Kind.SCENARIO: _scenarios,
+        Kind.ACCOUNTS: _accounts,
         Kind.WIRE: _wire,
         Kind.STORE: _store,
         Kind.MQADMIN: _mqadmin,
