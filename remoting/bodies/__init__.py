@@ -50,6 +50,11 @@ from .heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from .plain_acl import (
+    GetBrokerClusterAclConfigResponseBody,
+    PlainAccessConfig,
+    PlainAclVersion,
+)
 from .queue import (
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
@@ -153,6 +158,7 @@ __all__ = [
     "CustomizedRetryPolicy",
     "DataVersion",
     "ExponentialRetryPolicy",
+    "GetBrokerClusterAclConfigResponseBody",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
@@ -171,6 +177,8 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "OffsetWrapper",
+    "PlainAccessConfig",
+    "PlainAclVersion",
     "PolicyEntryInfo",
     "PolicyInfo",
     "ProducerConnection",

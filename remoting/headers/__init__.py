@@ -124,6 +124,12 @@ from .namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from .plain_acl import (
+    CreateAccessConfigRequestHeader,
+    DeleteAccessConfigRequestHeader,
+    GetBrokerAclConfigResponseHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader,
+)
 
 __all__ = [
     "SEND_MESSAGE_V2_LETTERS",
@@ -135,9 +141,11 @@ __all__ = [
     "ConsumeMessageDirectlyRequestHeader",
     "ConsumerGroupRequestHeader",
     "ConsumerSendMsgBackRequestHeader",
+    "CreateAccessConfigRequestHeader",
     "CreateStaticTopicRequestHeader",
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
+    "DeleteAccessConfigRequestHeader",
     "DeleteKVConfigRequestHeader",
     "DeleteSubscriptionGroupRequestHeader",
     "DeleteTopicFromNamesrvRequestHeader",
@@ -150,6 +158,7 @@ __all__ = [
     "GetAllSubscriptionGroupResponseHeader",
     "GetAllTopicConfigRequestHeader",
     "GetAllTopicConfigResponseHeader",
+    "GetBrokerAclConfigResponseHeader",
     "GetBrokerConfigResponseHeader",
     "GetBrokerMemberGroupRequestHeader",
     "GetConsumeStatsInBrokerHeader",
@@ -221,6 +230,7 @@ __all__ = [
     "UnregisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
     "UpdateConsumerOffsetRequestHeader",
+    "UpdateGlobalWhiteAddrsConfigRequestHeader",
     "UpdateGroupForbiddenRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
     "ViewMessageRequestHeader",
