@@ -52,7 +52,7 @@ def _entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
     return PolicyEntryInfo(
         str(entry.resource),
         [each.value for each in entry.actions],
-        list(entry.source_ips),
+        list(entry.source_ips) or None,
         entry.decision.value,
     )
 
