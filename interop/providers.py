@@ -56,9 +56,11 @@ def _scenarios(wanted: Wanted) -> list[Job]:
 
 
 def _accounts(wanted: Wanted) -> list[Job]:
+    from .mqadmin_accounts import jobs as mqadmin_jobs
     from .scenarios.account_jobs import jobs
 
-    return jobs(wanted.brokers, clients=wanted.clients, is_fast=wanted.is_fast)
+    found = jobs(wanted.brokers, clients=wanted.clients, is_fast=wanted.is_fast)
+    return found if wanted.clients or wanted.is_fast else [*found, *mqadmin_jobs(wanted.brokers)]
 
 
 def _wire(wanted: Wanted) -> list[Job]:

@@ -7,9 +7,9 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ...client.core.signature import SIGNATURE, sign
 from ...remoting.codec import NO_EXT_FIELDS, ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from ...remoting.language_codes import LanguageCode
+from ...remoting.signature import SIGNATURE, sign
 from ..process import PeerError
 from .link import Link
 from .normalise import EVERYWHERE, Side, Tree
