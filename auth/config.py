@@ -14,8 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from ..common.config import ConfigError, setting
+from ..remoting.errors import RequestRefused
 from ..remoting.signature import Credentials
 from .access_control import Rules
+from .accounts import check_user
+from .model import User
 
 GUARDED: Final = "decides who may do what"
 
@@ -160,7 +163,7 @@ def _init_user(config: AccessConfig) -> Credentials | None:
     if not config.init_authentication_user.strip():
         return None
     found = _read(config, "init_authentication_user", _InitUser, ("username", "password"))
-    return Credentials(found.username, found.password)
+    return _checked("init_authentication_user", found.username, found.password)
 
 
 def _inner(config: AccessConfig) -> Credentials | None:
@@ -168,7 +171,15 @@ def _inner(config: AccessConfig) -> Credentials | None:
         return None
     field = "inner_client_authentication_credentials"
     found = _read(config, field, _InnerClient, ("access_key", "secret_key"))
-    return Credentials(found.access_key, found.secret_key, found.security_token)
+    return _checked(field, found.access_key, found.secret_key, found.security_token)
+
+
+def _checked(field: str, name: str, password: str, token: str | None = None) -> Credentials:
+    try:
+        check_user(User(name, password))
+    except RequestRefused as refusal:
+        raise ConfigError(f"{_key(field)}: {refusal.remark}") from refusal
+    return Credentials(name, password, token)
 
 
 def _read(config: AccessConfig, field: str, kind: Any, needed: tuple[str, ...]) -> Any:
