@@ -11,7 +11,7 @@ from 5.5.0. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
@@ -30,7 +30,7 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import NOT_SET, ResponseCode
-from ..store.state.state_file import StateFile
+from ..store.state.until_saved import until_saved
 from .accounts import Accounts
 from .conversion import acl_info, acl_of, refuse, user_info, user_of
 from .model import PolicyType, Resource, User, UserStatus, UserType, parse_subject
@@ -53,7 +53,6 @@ class AuthAdmin:
     Args:
       accounts: the server's; None: it has none.
       requester: the user whose signature a request has; None: it has no valid one.
-      until_saved: waits until a table is saved, or raises RequestRefused.
       is_slave: the accounts are copies of a master's. mqadmin makes each change on every broker of
         a cluster, and the copy may bring it first, so what is done already is no error.
 
@@ -66,12 +65,10 @@ class AuthAdmin:
         accounts: Accounts | None,
         *,
         requester: Callable[[RemotingCommand], User | None],
-        until_saved: Callable[[StateFile], Awaitable[None]],
         is_slave: bool = False,
     ) -> None:
         self._accounts = accounts
         self._requester = requester
-        self._until_saved = until_saved
         self._is_slave = is_slave
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.AUTH_CREATE_USER: self._create_user,
@@ -101,7 +98,7 @@ class AuthAdmin:
         file = self._table().file
 
         async def run() -> RemotingCommand:
-            await self._until_saved(file)
+            await until_saved(file)
             return request.answer(remark=NOT_SET)
 
         return Deferred(run)

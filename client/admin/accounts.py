@@ -9,7 +9,7 @@ deleteAcl, getAcl, listAcl, copyAcl of mqadmin.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypedDict, TypeVar, Unpack
 
@@ -419,16 +419,3 @@ def _named(name: str) -> str:
 
 def _who(servers: Servers) -> str:
     return "name servers" if servers.get("name_servers") else "brokers"
-
-
-def servers_by_value(answers: Mapping[str, T]) -> list[tuple[T, list[str]]]:
-    """Equal answers once each, with the servers that gave them."""
-    found: list[tuple[T, list[str]]] = []
-    for server, value in answers.items():
-        for known, servers in found:
-            if known == value:
-                servers.append(server)
-                break
-        else:
-            found.append((value, [server]))
-    return found

@@ -25,11 +25,11 @@ from ..peer import Cluster
 from ..peers import open_cluster, peer_version
 from ..process import PeerError
 from ..report.cells import Cell, Kind, Verdict
-from .accounts_requests import ACCOUNTS, accounts_catalogue
+from .access_requests import ACCOUNTS, access_catalogue
 from .builders import BROKER_NAME, CLUSTER
 from .catalogue import catalogue
 from .frames import exchange_lines
-from .known_account_bugs import KNOWN_ACCOUNT_BUGS
+from .known_access_bugs import KNOWN_ACCESS_BUGS
 from .known_bugs import KNOWN_BUGS, KnownBug, explained
 from .normalise import Side
 from .player import Outcome, Player
@@ -90,7 +90,7 @@ def _pairs(ours: str | Sequence[str], apaches: Sequence[str]) -> list[tuple[str,
 
 def _job(ours: str, apache: str, generation: Generation | None = None) -> Job:
     broker = f"{ours} vs {apache}"
-    scripts = catalogue() if generation is None else accounts_catalogue(generation)
+    scripts = catalogue() if generation is None else access_catalogue(generation)
     names = [name for script in scripts for name, _ in script.features()]
     with_accounts = "" if generation is None else f" with {generation}"
     owed = tuple(
@@ -133,7 +133,7 @@ class Differ:
         known = KNOWN_BUGS
         if generation is not None:
             self._accounts = ACCOUNTS[generation]
-            known = KNOWN_ACCOUNT_BUGS[generation]
+            known = KNOWN_ACCESS_BUGS[generation]
         self._bugs = [bug for bug in known if bug.is_of(self._version)]
         self._used: list[KnownBug] = []
 

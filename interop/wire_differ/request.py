@@ -25,6 +25,7 @@ MAIN = "main"
 ANY_CODE = -1
 """In `Request.expect`: whatever code, the same on both sides."""
 
+_ACCOUNT_CODES = tuple(code for code in RequestCode if 3001 <= code <= 3010)
 
 CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -47,6 +48,7 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: "5.0.0",
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: "5.3.2",
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: "5.3.2",
+        **dict.fromkeys(_ACCOUNT_CODES, "5.3.0"),
     }
 )
 """The first version of Apache's with a code; codes not listed are older than 4.9."""

@@ -28,21 +28,20 @@ class Server:
     """The processors with a table, and the user whose valid signature every request has."""
 
     def __init__(self, *, is_off: bool = False, is_slave: bool = False) -> None:
-        self.accounts = Accounts()
+        self.is_disk_full = False
+        self.accounts = Accounts(self._save)
         self.accounts.create_user(User("root", "rootpassword", UserType.SUPER))
         self.accounts.create_user(User("alice", "secret12"))
         self.by: str | None = "root"
-        self.is_disk_full = False
         self.admin = AuthAdmin(
             None if is_off else self.accounts,
             requester=lambda request: self.accounts.users.get(self.by or ""),
-            until_saved=self._until_saved,
             is_slave=is_slave,
         )
 
-    async def _until_saved(self, file: object) -> None:
+    def _save(self, name: str, text: bytes) -> None:
         if self.is_disk_full:
-            raise RequestRefused(1, str(StoreIOError("/auth.json", "no space left")))
+            raise StoreIOError("/auth.json", "no space left")
 
     async def ask(self, code: Code, body: object = b"", **fields: str) -> tuple[int, Any]:
         """Code, and the remark of a refusal or the body of an answer."""

@@ -9,6 +9,6 @@ from typing import Final
 from ..accounts import Generation
 from .known_bugs import KnownBug
 
-KNOWN_ACCOUNT_BUGS: Final[Mapping[Generation, tuple[KnownBug, ...]]] = MappingProxyType(
+KNOWN_ACCESS_BUGS: Final[Mapping[Generation, tuple[KnownBug, ...]]] = MappingProxyType(
     {Generation.ACL_1: (), Generation.ACL_2: ()}
 )

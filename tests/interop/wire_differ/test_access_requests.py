@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from trocket.interop.accounts import Generation
-from trocket.interop.wire_differ.accounts_requests import ACCOUNTS, CASES, accounts_catalogue
+from trocket.interop.wire_differ.access_requests import ACCOUNTS, CASES, access_catalogue
 from trocket.interop.wire_differ.differ import accounts_jobs
-from trocket.interop.wire_differ.known_account_bugs import KNOWN_ACCOUNT_BUGS
+from trocket.interop.wire_differ.known_access_bugs import KNOWN_ACCESS_BUGS
 from trocket.interop.wire_differ.normalise import Side
 from trocket.interop.wire_differ.request import Request
 
@@ -21,7 +21,7 @@ ADMIN_CODES = (202, 208, 25, 26, 28)
 @pytest.mark.parametrize("generation", Generation)
 def test_no_two_cells_have_one_name(generation):
     names = Counter(
-        name for script in accounts_catalogue(generation) for name, _ in script.features()
+        name for script in access_catalogue(generation) for name, _ in script.features()
     )
     assert [name for name, count in names.items() if count > 1] == []
 
@@ -34,7 +34,7 @@ def test_every_code_is_asked_without_an_account_and_without_the_right(generation
     for case in ("no account", "another secret", "no right at all", "a super user"):
         codes = {
             step.code.value
-            for script in accounts_catalogue(generation)
+            for script in access_catalogue(generation)
             if script.name == case
             for step in script.steps
         }
@@ -51,7 +51,7 @@ def test_every_case_signs_with_an_account_that_the_brokers_have(generation):
 
 
 def test_a_refusal_is_compared_in_full_and_a_pass_by_its_code():
-    script = accounts_catalogue(Generation.ACL_1)[-1]
+    script = access_catalogue(Generation.ACL_1)[-1]
     step = script.steps[0]
     assert isinstance(step, Request)
     (normaliser,) = step.normalisers
@@ -80,12 +80,12 @@ def test_a_pair_has_a_job_for_each_generation_that_both_have():
 def test_every_known_difference_is_about_a_request_of_the_catalogue(generation):
     names = {
         f"{step.code.value}: {step.name}"
-        for script in accounts_catalogue(generation)
+        for script in access_catalogue(generation)
         for _, step in script.features()
     }
     idle = [
         pattern
-        for bug in KNOWN_ACCOUNT_BUGS[generation]
+        for bug in KNOWN_ACCESS_BUGS[generation]
         for pattern in bug.requests
         if not any(bug.names(name) for name in names)
     ]
