@@ -1,6 +1,6 @@
 """The jobs of features with access control: cells by feature, generation, client and broker.
 
-The clients sign with an account that may send and consume everywhere. The scenario `refused` adds
+The clients sign with an account that may use their topics and groups. The scenario `refused` adds
 accounts that may not.
 """
 
@@ -30,14 +30,11 @@ from ..report.cells import Cell, Kind, Verdict
 from ..wire import Keys
 from .jobs import missing_for, rounds_on
 from .play import play
-from .programs import KEYS, Outcome, Playable
+from .programs import KEYS, Outcome, Playable, prefix
 from .table import APACHE_4, CLIENTS, CPP, GO, JAVA, LEFT_OUT, SCENARIOS, WITH_JAVA_42, Scenario
 from .verdicts import reason_to_skip, with_outcome, with_verdict
 
-ABLE: Final = Account(
-    Keys("interop-able", "the-secret-of-able"),
-    (Grant("Topic:*", ("Pub", "Sub", "Get")), Grant("Group:*", ("Pub", "Sub", "Get"))),
-)
+_ABLE: Final = Keys("interop-able", "the-secret-of-able")
 WEAK: Final = Account(Keys("interop-weak", "the-secret-of-weak"))
 NAMES: Final = (
     "send_sync",
@@ -60,6 +57,26 @@ NAMES: Final = (
 FAST: Final = ("python-asyncio",)
 """The clients of a fast run."""
 CLIENTS_WITH_ACCOUNTS: Final = tuple(client for client in CLIENTS if client != CPP)
+
+_RIGHTS: Final = ("Pub", "Sub", "Get")
+ABLE: Final[Mapping[Generation, Account]] = MappingProxyType(
+    {
+        # ACL 1.0 has no patterns: a right for many names is one for all.
+        Generation.ACL_1: Account(_ABLE, (Grant("Topic:*", _RIGHTS), Grant("Group:*", _RIGHTS))),
+        Generation.ACL_2: Account(
+            _ABLE,
+            (
+                *(
+                    Grant(f"{kind}{prefix(client)}*", _RIGHTS)
+                    for client in CLIENTS_WITH_ACCOUNTS
+                    for kind in ("Topic:", "Topic:%DLQ%", "Group:")
+                ),
+                Grant("Topic:RMQ_SYS_TRACE_TOPIC", _RIGHTS),
+            ),
+        ),
+    }
+)
+"""The account of the clients: it may use the topics and groups of the scenarios, no others."""
 
 _NO_RIGHT = (
     "User:interop-weak has no permission to access Topic:<topic> from 127.0.0.1,"
@@ -194,9 +211,9 @@ def _play(
             outcome = replace(outcome, facts=_without_kind(outcome.facts))
         on_cell(with_outcome(cell, table[client, cell.feature], outcome))
 
-    accounts = Accounts(generation, (ABLE, WEAK))
+    accounts = Accounts(generation, (ABLE[generation], WEAK))
     environment = {
-        "INTEROP_ACCOUNT": f"{ABLE.keys.access_key} {ABLE.keys.secret_key}",
+        "INTEROP_ACCOUNT": f"{_ABLE.access_key} {_ABLE.secret_key}",
         "INTEROP_WEAK_ACCOUNT": f"{WEAK.keys.access_key} {WEAK.keys.secret_key}",
     }
     try:

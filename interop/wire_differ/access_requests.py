@@ -15,11 +15,13 @@ from typing import Final
 from ...remoting.codec import SerializeType
 from ...remoting.message import Message
 from ...remoting.message_codec import encode_batch
+from ...remoting.message_id import encode_offset_id
 from ...remoting.request_codes import RequestCode as Code
 from ..accounts import LOOPBACK, SUPER, Account, Accounts, Generation, Grant
 from ..wire import LONG_MAX, Keys
 from .builders import (
     BROKER_NAME,
+    CLUSTER,
     Names,
     heartbeat_body,
     json_body,
@@ -174,6 +176,8 @@ _ENDED: Final = 8
 """A commit in `commitOrRollback` of 37. Source: common/sysflag/MessageSysFlag.java."""
 _NOWHERE: Final = LONG_MAX // 2
 """A physical offset without a message."""
+_NO_MESSAGE: Final = encode_offset_id(b"\x7f\0\0\x01\0\0\x27\x10", _NOWHERE)
+"""The id of such a message."""
 
 
 def _messaging(topic: str, group: str) -> Iterator[Ask]:
@@ -186,7 +190,9 @@ def _messaging(topic: str, group: str) -> Iterator[Ask]:
     yield Ask(Code.SEND_MESSAGE_V2, send_fields(retry, text), b"x", "to a retry topic")
     batch = encode_batch([Message(topic, b"x", 0, {"KEYS": "k"})])
     yield Ask(Code.SEND_BATCH_MESSAGE, send_fields(topic, text, m=True), batch)
-    yield Ask(Code.SEND_REPLY_MESSAGE_V2, send_fields(topic, text), b"x")
+    replies = f"{CLUSTER}_REPLY_TOPIC"
+    yield Ask(Code.SEND_REPLY_MESSAGE_V2, send_fields(replies, text), b"x")
+    yield Ask(Code.SEND_REPLY_MESSAGE_V2, send_fields(topic, text), b"x", "to another topic")
     back = {"offset": _NOWHERE, "group": group, "delayLevel": 1, "originMsgId": "x"}
     back |= {"originTopic": topic, "unitMode": False, "maxReconsumeTimes": 3}
     yield Ask(Code.CONSUMER_SEND_MSG_BACK, dict(back))
@@ -248,7 +254,8 @@ def _administration(topic: str, group: str) -> Iterator[Ask]:
     yield Ask(Code.CLEAN_EXPIRED_CONSUMEQUEUE)
     yield Ask(Code.CLEAN_UNUSED_TOPIC)
     yield Ask(Code.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": group, "clientId": "x"})
-    direct = {"consumerGroup": group, "clientId": "x", "msgId": "x", "brokerName": BROKER_NAME}
+    direct = {"consumerGroup": group, "clientId": "x", "msgId": _NO_MESSAGE}
+    direct |= {"brokerName": BROKER_NAME}
     yield Ask(Code.CONSUME_MESSAGE_DIRECTLY, {**direct, "topic": topic})
     yield Ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, {**both, "timestamp": 0, "isForce": True})
     yield Ask(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, dict(both))
@@ -260,7 +267,7 @@ def _administration(topic: str, group: str) -> Iterator[Ask]:
     yield Ask(Code.GET_BROKER_CONSUME_STATS, {"isOrder": False})
     yield Ask(Code.QUERY_CONSUME_QUEUE, {"topic": topic, "queueId": 0, "index": 0, "count": 1,
                                          "consumerGroup": group})  # fmt: skip
-    yield Ask(Code.RESUME_CHECK_HALF_MESSAGE, {"msgId": "x"})
+    yield Ask(Code.RESUME_CHECK_HALF_MESSAGE, {"msgId": _NO_MESSAGE})
     yield Ask(Code.GET_ALL_PRODUCER_INFO)
     yield Ask(Code.DELETE_EXPIRED_COMMITLOG)
     yield Ask(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": f"{group}-gone"})
