@@ -111,6 +111,11 @@ class AccessControl:
             raise denied(refusal)
         return user
 
+    @property
+    def decision_count(self) -> int:
+        """Decisions that are kept now."""
+        return len(self._decisions)
+
     def user_of(self, request: RemotingCommand) -> User | None:
         """The user that signed a request, also of a code that is not checked; None: nobody did."""
         try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -53,6 +52,11 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 _Texts = dict[str, bytes]
 """The text of each file by its path, in the order in which they count."""
+
+
+_Edit = Callable[[PlainAcl, int], str | None]
+"""Edits a file of these accounts, at this time in ms since 1970; returns its path, None: it changed
+nothing."""
 
 
 class _Read(NamedTuple):
@@ -143,9 +147,9 @@ class PlainAclFiles:
           ConfigError: its file cannot be read or written.
         """
 
-        def edit(acl: PlainAcl) -> str | None:
+        def edit(acl: PlainAcl, now_ms: int) -> str | None:
             path = acl.file_of.get(config.access_key or "", self.main_path)
-            text = with_account(_text_of(path), path, config, self._clock.wall_ms())
+            text = with_account(_text_of(path), path, config, now_ms)
             self._save(path, text)
             return path
 
@@ -157,11 +161,11 @@ class PlainAclFiles:
         Raises: ConfigError: its file cannot be read or written.
         """
 
-        def edit(acl: PlainAcl) -> str | None:
+        def edit(acl: PlainAcl, now_ms: int) -> str | None:
             path = acl.file_of.get(access_key)
             if path is None:
                 return None
-            text = without_account(_text_of(path), path, access_key, self._clock.wall_ms())
+            text = without_account(_text_of(path), path, access_key, now_ms)
             if text is not None:
                 self._save(path, text)
             return None if text is None else path
@@ -179,25 +183,25 @@ class PlainAclFiles:
           ConfigError: the file cannot be read or written.
         """
 
-        def edit(acl: PlainAcl) -> str | None:
+        def edit(acl: PlainAcl, now_ms: int) -> str | None:
             wanted = str(Path(path).absolute()) if path else self.main_path
             if wanted != self.main_path and wanted not in {file.path for file in acl.files}:
                 return None
-            now_ms = self._clock.wall_ms()
             self._save(wanted, with_white_addresses(_text_of(wanted), wanted, addresses, now_ms))
             return wanted
 
         return await self._change(edit)
 
-    async def _change(self, edit: Callable[[PlainAcl], str | None]) -> bool:
+    async def _change(self, edit: _Edit) -> bool:
         """Edit the files as they are now, and use the result.
 
         Args:
-          edit: called in a thread; returns the path of what it changed, None: nothing.
+          edit: called in a thread.
         """
         async with self._one_at_a_time:
             with trio.CancelScope(shield=True):  # what is saved must be used
-                changed = await trio.to_thread.run_sync(partial(_edit, edit, self.acl))
+                now_ms = self._clock.wall_ms()
+                changed = await trio.to_thread.run_sync(_edit, edit, self.acl, now_ms)
                 if changed is not None:
                     await self._look(at_once=True)
             if changed is not None and self._trouble:
@@ -284,9 +288,9 @@ class PlainAclFiles:
             raise ConfigError(f"nothing is changed, because it cannot be saved: {error}") from error
 
 
-def _edit(edit: Callable[[PlainAcl], str | None], acl: PlainAcl) -> str | None:
+def _edit(edit: _Edit, acl: PlainAcl, now_ms: int) -> str | None:
     try:
-        return edit(acl)
+        return edit(acl, now_ms)
     except OSError as error:
         raise ConfigError(f"the file cannot be read: {explain(error)}") from error
 

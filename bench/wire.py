@@ -10,6 +10,7 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
+    python -m trocket.bench.wire --pin --acl    # signed sends to a trocket broker with accounts
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -43,6 +44,7 @@ from trocket.bench.frames import (
     SendTemplate,
     Taken,
 )
+from trocket.bench.signed_frames import SignedSends, guarded_broker
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
@@ -378,6 +380,9 @@ def main(
     beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
     rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
+    acl: Annotated[
+        bool, typer.Option("--acl", help="Sign sends to a trocket broker with accounts.")
+    ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
 ) -> None:
     """Send messages or transactions to a broker process, and print rates and CPU."""
@@ -385,8 +390,15 @@ def main(
         raise typer.BadParameter("--header is rocketmq or json")
     if workload not in ("sends", "transactions"):
         raise typer.BadParameter("--workload is sends or transactions")
+    if acl and (against != "trocket" or workload != "sends" or beside is not None):
+        raise typer.BadParameter("--acl is for sends to trocket alone")
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
-    template = requests_of(workload, ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE)
+    serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
+    template = (
+        SignedSends("WireBench", QUEUE_COUNT, "broker-a", serialize_type)
+        if acl
+        else requests_of(workload, serialize_type)
+    )
 
     def run(cluster: Cluster, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
@@ -395,7 +407,11 @@ def main(
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
+        first = (
+            guarded_broker(Path(folder, "first"))
+            if acl
+            else kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
+        )
         clusters = (
             (first,)
             if beside is None
@@ -421,6 +437,7 @@ def main(
         "against": against,
         "header": header,
         "pinned": pin,
+        "acl": acl,
         "seconds": seconds,
     }
     title = f"{workload}, {against}, {header} header, {seconds:g} s each"

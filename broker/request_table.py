@@ -118,7 +118,7 @@ def request_table(parts: BrokerParts) -> Serving:
     processors = {int(code): process for table in tables for code, process in table.items()}
     if store.is_slave:
         processors |= {int(code): each for code, each in slave_refusals(config, processors).items()}
-    processors = parts.tables.access.guard(processors)
+    processors = _guarded(parts, processors)
     live = parts.live
 
     def on_added() -> None:
@@ -131,7 +131,7 @@ def request_table(parts: BrokerParts) -> Serving:
     live.subscribe(sends.settings_changed, *_KEYS_OF_SENDS)
     runs: RunProcessor | None = None
     # Runs are served without their requests' fields, so they cannot be checked.
-    has_runs = not store.is_slave and parts.tables.access.control is None
+    has_runs = not store.is_slave and not _has_gate(parts)
     if store.runs is not None and has_runs:
         run_sends = SendRunProcessor(store.runs, turn, topics, added)
         live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
@@ -143,6 +143,17 @@ def request_table(parts: BrokerParts) -> Serving:
             None if pulls is None else pulls.take,
         )
     return Serving(processors, runs, turn)
+
+
+def _guarded(parts: BrokerParts, processors: dict[int, Processor]) -> dict[int, Processor]:
+    """The table behind the check of accounts, of whichever generation there is."""
+    if parts.plain_acl is not None:
+        return parts.plain_acl.guard(processors)
+    return parts.tables.access.guard(processors)
+
+
+def _has_gate(parts: BrokerParts) -> bool:
+    return parts.tables.access.control is not None or parts.plain_acl is not None
 
 
 def _is_ordered(parts: BrokerParts, group: str) -> bool:
