@@ -16,6 +16,7 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
 from .accounts import Accounts
+from .admin import AuthAdmin
 from .config import AccessConfig, read_access
 from .gate import guarded
 from .needs import Need, Places
@@ -79,6 +80,17 @@ class ServerAccess:
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
             )
+
+    def admin(self, *, is_slave: bool = False) -> AuthAdmin:
+        """The processors of users and access control lists.
+
+        Args:
+          is_slave: the accounts are copies of a master's.
+        """
+        control = self.control
+        if control is None:
+            return AuthAdmin(None, requester=lambda request: None)
+        return AuthAdmin(self.accounts, requester=control.user_of, is_slave=is_slave)
 
     def sign_as_super(self, request: RemotingCommand) -> None:
         """Sign a request that this process makes to its own server, if the server checks requests.

@@ -24,6 +24,7 @@ from ..common.supervision import FailureLog, Supervisor
 from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
+from ..remoting.signature import Credentials
 from ..remoting.steps import in_steps
 from ..remoting.turn import Turn
 from ..store.clock import Clock
@@ -163,6 +164,16 @@ class BrokerController:
     def sends_refused(self) -> str:
         """The reason why the store accepts no messages now, in words; "" when it accepts them."""
         return self.store.trouble
+
+    @property
+    def has_access_control(self) -> bool:
+        """Whether requests need an account."""
+        return self.parts.tables.access.control is not None
+
+    @property
+    def own_account(self) -> Credentials | None:
+        """The account that signs the broker's own requests; None: they are not signed."""
+        return self.parts.tables.access.credentials
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""

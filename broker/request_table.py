@@ -285,6 +285,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             producers=clients.producers,
         ).processors,
         _broker_config(parts).processors,
+        tables.access.admin(is_slave=store.is_slave).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,

@@ -126,10 +126,12 @@ class NamesrvController:
             notify=self._notify,
             call=self._client.call,
         )
+        processors = name_server_processors(services)
+        if self.access.control is not None:
+            # Apache's name server has no accounts, and does not know their requests.
+            processors |= self.access.admin().processors
         self.server = RemotingServer(
-            self.access.guard(
-                {int(code): process for code, process in name_server_processors(services).items()}
-            ),
+            self.access.guard({int(code): each for code, each in processors.items()}),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
             limits=ConnectionLimits(

@@ -11,6 +11,8 @@ from .account import (
     PolicyEntryInfo,
     PolicyInfo,
     UserInfo,
+    acls_of,
+    users_of,
 )
 from .base import (
     Body,
@@ -210,9 +212,11 @@ __all__ = [
     "TopicStatsTable",
     "UnlockBatchRequestBody",
     "UserInfo",
+    "acls_of",
     "fault_of_items",
     "item_after",
     "item_at",
     "out_of_range",
     "shared_queue",
+    "users_of",
 ]

@@ -22,6 +22,13 @@ from .admin import (
     GetSubscriptionGroupConfigRequestHeader,
     GetTopicConfigRequestHeader,
 )
+from .auth import (
+    AclRequestHeader,
+    DeleteAclRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UserRequestHeader,
+)
 from .base import (
     Header,
     Int32,
@@ -133,6 +140,7 @@ from .plain_acl import (
 
 __all__ = [
     "SEND_MESSAGE_V2_LETTERS",
+    "AclRequestHeader",
     "AddWritePermOfBrokerRequestHeader",
     "AddWritePermOfBrokerResponseHeader",
     "BrokerHeartbeatRequestHeader",
@@ -146,6 +154,7 @@ __all__ = [
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
     "DeleteAccessConfigRequestHeader",
+    "DeleteAclRequestHeader",
     "DeleteKVConfigRequestHeader",
     "DeleteSubscriptionGroupRequestHeader",
     "DeleteTopicFromNamesrvRequestHeader",
@@ -187,6 +196,8 @@ __all__ = [
     "HeartbeatResponseHeader",
     "Int32",
     "Int64",
+    "ListAclsRequestHeader",
+    "ListUsersRequestHeader",
     "LockBatchMqRequestHeader",
     "NotifyConsumerIdsChangedRequestHeader",
     "NotifyMinBrokerIdChangeRequestHeader",
@@ -232,6 +243,7 @@ __all__ = [
     "UpdateConsumerOffsetRequestHeader",
     "UpdateGlobalWhiteAddrsConfigRequestHeader",
     "UpdateGroupForbiddenRequestHeader",
+    "UserRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
     "ViewMessageRequestHeader",
     "WipeWritePermOfBrokerRequestHeader",
