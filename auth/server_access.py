@@ -63,9 +63,11 @@ class ServerAccess:
         """The accounts that a slave copies from its master; None: it cannot prove who it is."""
         return self.accounts if self.control is not None and self.credentials else None
 
-    def load(self) -> None:
+    def load(self, add: Callable[[Accounts], object] | None = None) -> None:
         """Read the accounts' file, and create the super users of the configuration.
 
+        Args:
+          add: adds further accounts, such as those of ACL 1.0; None: there are none.
         Raises:
           CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
             part of its accounts would refuse clients, or serve the wrong ones.
@@ -76,6 +78,8 @@ class ServerAccess:
             return
         for each in self._access.super_users:
             self.accounts.ensure_super(each.access_key, each.secret_key)
+        if add is not None:
+            add(self.accounts)
         if not self.accounts.users:
             logger.warning(
                 "there is no user, so every request is refused: set initAuthenticationUser to the "

@@ -52,6 +52,11 @@ from .heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from .plain_acl import (
+    GetBrokerClusterAclConfigResponseBody,
+    PlainAccessConfig,
+    PlainAclVersion,
+)
 from .queue import (
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
@@ -155,6 +160,7 @@ __all__ = [
     "CustomizedRetryPolicy",
     "DataVersion",
     "ExponentialRetryPolicy",
+    "GetBrokerClusterAclConfigResponseBody",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
@@ -173,6 +179,8 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "OffsetWrapper",
+    "PlainAccessConfig",
+    "PlainAclVersion",
     "PolicyEntryInfo",
     "PolicyInfo",
     "ProducerConnection",

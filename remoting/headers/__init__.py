@@ -132,6 +132,12 @@ from .namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from .plain_acl import (
+    CreateAccessConfigRequestHeader,
+    DeleteAccessConfigRequestHeader,
+    GetBrokerAclConfigResponseHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader,
+)
 
 __all__ = [
     "SEND_MESSAGE_V2_LETTERS",
@@ -145,9 +151,11 @@ __all__ = [
     "ConsumeMessageDirectlyRequestHeader",
     "ConsumerGroupRequestHeader",
     "ConsumerSendMsgBackRequestHeader",
+    "CreateAccessConfigRequestHeader",
     "CreateStaticTopicRequestHeader",
     "CreateTopicListRequestHeader",
     "CreateTopicRequestHeader",
+    "DeleteAccessConfigRequestHeader",
     "DeleteAclRequestHeader",
     "DeleteKVConfigRequestHeader",
     "DeleteSubscriptionGroupRequestHeader",
@@ -161,6 +169,7 @@ __all__ = [
     "GetAllSubscriptionGroupResponseHeader",
     "GetAllTopicConfigRequestHeader",
     "GetAllTopicConfigResponseHeader",
+    "GetBrokerAclConfigResponseHeader",
     "GetBrokerConfigResponseHeader",
     "GetBrokerMemberGroupRequestHeader",
     "GetConsumeStatsInBrokerHeader",
@@ -234,6 +243,7 @@ __all__ = [
     "UnregisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
     "UpdateConsumerOffsetRequestHeader",
+    "UpdateGlobalWhiteAddrsConfigRequestHeader",
     "UpdateGroupForbiddenRequestHeader",
     "UserRequestHeader",
     "ViewBrokerStatsDataRequestHeader",
