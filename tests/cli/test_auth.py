@@ -198,10 +198,47 @@ def test_init_prints_what_switches_access_control_on(run: Run) -> None:
     assert run("auth", "init", "--user", "x", "--inner", "x").status == 2
 
 
+PLAIN_ACL = """
+globalWhiteRemoteAddresses: [10.0.0.*]
+accounts:
+  - accessKey: administrator
+    secretKey: geheim-admin
+    admin: true
+  - accessKey: orders-team
+    secretKey: geheim-orders
+    topicPerms: [Orders=PUB]
+    defaultGroupPerm: SUB
+"""
+
+
+def test_accounts_of_the_old_generation_move(broker: Broker, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(PLAIN_ACL)
+    ended = run("auth", "migrate", str(path), "--dry-run")
+    assert ended.rows == [
+        ["administrator", "Super", "0", "planned"],
+        ["orders-team", "Normal", "3", "planned"],
+    ]
+    assert "white addresses 10.0.0.* are not migrated" in ended.err
+    assert run("auth", "user", "list", "--filter", "orders").rows == []
+    ended = run("auth", "migrate", str(tmp_path), "--json")
+    assert [each["outcome"] for each in ended.json] == ["created", "created"]
+    assert "geheim" not in ended.out + ended.err
+    assert run("auth", "test", "orders-team", "Pub", "Topic:Orders").status == 0
+    assert run("auth", "test", "orders-team", "Sub", "Group:any").status == 0
+    assert run("auth", "test", "orders-team", "Sub", "Topic:Orders").status == 1
+    assert [row[3] for row in run("auth", "migrate", str(path)).rows] == ["exists", "exists"]
+    path.write_text("accounts: [{accessKey: a, secretKey: geheim}]")
+    ended = run("auth", "migrate", str(path))
+    assert ended.status == 1
+    assert "geheim" not in ended.err
+    assert run("auth", "migrate", str(tmp_path / "missing.yml")).status == 1
+
+
 EVERY = [
     *(f"auth user {verb}" for verb in ("create", "update", "delete", "list", "show")),
     *(f"auth acl {verb}" for verb in ("set", "delete", "list", "show")),
-    *(f"auth {verb}" for verb in ("test", "copy", "init")),
+    *(f"auth {verb}" for verb in ("test", "copy", "migrate", "init")),
 ]
 
 
