@@ -168,7 +168,8 @@ class BrokerController:
     @property
     def has_access_control(self) -> bool:
         """Whether requests need an account."""
-        return self.parts.tables.access.control is not None
+        parts = self.parts
+        return parts.tables.access.control is not None or parts.plain_acl is not None
 
     @property
     def own_account(self) -> Credentials | None:
