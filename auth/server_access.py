@@ -64,8 +64,8 @@ class ServerAccess:
         Args:
           add: adds further accounts, such as those of ACL 1.0; None: there are none.
         Raises:
-          CorruptRecordError: the file is damaged, and so is its `.bak`. A server without its
-            accounts would let nobody in, or the wrong ones.
+          CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
+            part of its accounts would refuse clients, or serve the wrong ones.
           StoreIOError: the file could not be read.
         """
         self._files.load(self.accounts.file.name, self.accounts.decode)
