@@ -24,7 +24,6 @@ administrator's flag of five; every other code is open there to any account (doc
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, NoReturn
@@ -41,8 +40,6 @@ from .model import Action, Resource, ResourcePattern, ResourceType
 from .needs import Context, Need, Places
 from .plain_acl import Perm, PlainAccount, PlainAcl
 from .remote_address import parts_of
-
-logger = logging.getLogger(__name__)
 
 EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "
 """Begins each remark, as the text of RocketMQ's exception does. The line of Java source that
@@ -118,25 +115,6 @@ class PlainAccess:
         Returns: the account that signed it; None: its address needs no signature.
         Raises: RequestRefused: SYSTEM_ERROR, with RocketMQ's text.
         """
-        try:
-            return self._check(request, channel)
-        except RequestRefused as refusal:
-            logger.warning(
-                "request %(code)s of %(peer)s is refused by access control: %(reason)s",
-                {
-                    "code": int(request.code),
-                    "peer": channel.remote_address,
-                    "reason": refusal.remark.removeprefix(EXCEPTION),
-                },
-            )
-            raise
-
-    def is_administrator(self, request: RemotingCommand) -> bool:
-        """Whether a request is signed by an administrator's account."""
-        account = self._acl().accounts.get(request.ext_fields.get(ACCESS_KEY, ""))
-        return account is not None and account.is_admin and self._is_signed(request, account)
-
-    def _check(self, request: RemotingCommand, channel: Channel) -> PlainAccount | None:
         acl = self._acl()
         host = _parts_of(channel.remote_address.rpartition(":")[0])
         if any(host in addresses for addresses in acl.white_addresses):
@@ -149,6 +127,11 @@ class PlainAccess:
         if not account.may_everything:
             self._check_perms(request, account)
         return account
+
+    def is_administrator(self, request: RemotingCommand) -> bool:
+        """Whether a request is signed by an administrator's account."""
+        account = self._acl().accounts.get(request.ext_fields.get(ACCESS_KEY, ""))
+        return account is not None and account.is_admin and self._is_signed(request, account)
 
     def _is_signed(self, request: RemotingCommand, account: PlainAccount) -> bool:
         return self._authenticator.is_signed(request, account.secret_key)

@@ -19,6 +19,7 @@ from ...remoting import fastjson
 from ...remoting.bodies import GetBrokerClusterAclConfigResponseBody, PlainAccessConfig
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
 from ...remoting.headers import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,
@@ -127,7 +128,10 @@ class PlainAclProcessor:
         change: Callable[[], Awaitable[str]],
         failed: int,
     ) -> Deferred:
-        """Answer when a change is made, or with the reason why it is not."""
+        """Answer when a change is made.
+
+        Raises: RequestRefused: in the task, with the reason why it is not.
+        """
 
         async def run() -> RemotingCommand:
             try:
@@ -135,11 +139,7 @@ class PlainAclProcessor:
             except (PlainAclError, ConfigError) as error:
                 reason = str(error)
             if reason:
-                logger.warning(
-                    "a change of access control by %(peer)s, %(what)s, is refused: %(reason)s",
-                    {"peer": channel.remote_address, "what": what, "reason": reason},
-                )
-                return request.answer(failed, reason)
+                raise RequestRefused(failed, reason)
             logger.info(
                 "%(peer)s changed access control: %(what)s is saved and in use",
                 {"peer": channel.remote_address, "what": what},

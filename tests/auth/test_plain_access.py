@@ -16,7 +16,6 @@ from trocket.auth.plain_acl import PlainAcl, read_file
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
-from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.signature import SIGNATURE, sign
 
 ACCOUNTS = """\
@@ -244,11 +243,3 @@ def test_white_addresses_need_no_signature(ask: Ask) -> None:
     assert ask(25, user=None, host="10.8.8.8") == "No accessKey is configured"
     assert ask(25, named, user=None, host="10.8.8.9").startswith("Check signature failed")
     assert ask(25, named, user=None, host="[::ffff:10.8.8.8]") == ""
-
-
-def test_a_refusal_is_logged_without_the_signature(
-    ask: Ask, caplog: pytest.LogCaptureFixture
-) -> None:
-    ask(RequestCode.GET_BROKER_CONFIG)
-    assert "request 26 of 10.1.1.1:1234 is refused by access control: Need admin" in caplog.text
-    assert "Signature" not in caplog.text

@@ -95,6 +95,22 @@ async def test_only_signed_requests_with_permissions_are_served(folder: Path) ->
         assert await stored(client) == 2
 
 
+async def test_refusals_and_changes_are_in_the_audit_log(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with broker_in(folder) as broker:
+        client = await broker.connect()
+        await ask(client, CONFIG, {}, PLAIN)
+        await ask(client, UPDATE, {"accessKey": NEW[0], "secretKey": NEW[1]})
+        await ask(client, DELETE, {"accessKey": "nobody-here"})
+    assert "refused: GET_BROKER_CONFIG user=plain-user address=" in caplog.text
+    assert "changed access control: the account new-user-1 is saved and in use" in caplog.text
+    assert "administration: UPDATE_AND_CREATE_ACL_CONFIG user=admin-user" in caplog.text
+    assert "outcome=failed code=210" in caplog.text
+    assert not any(each[1] in caplog.text for each in (ADMIN, PLAIN, NEW))
+
+
 async def test_many_requests_at_once_are_each_checked(folder: Path) -> None:
     """No run of the C extension serves what is not checked."""
     async with broker_in(folder) as broker:
