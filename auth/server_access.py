@@ -58,6 +58,11 @@ class ServerAccess:
         if access.is_enabled:
             self.control = AccessControl(self.accounts, needs, access.rules, places)
 
+    @property
+    def copied_accounts(self) -> Accounts | None:
+        """The accounts that a slave copies from its master; None: it cannot prove who it is."""
+        return self.accounts if self.control is not None and self.credentials else None
+
     def load(self, add: Callable[[Accounts], object] | None = None) -> None:
         """Read the accounts' file, and create the super users of the configuration.
 

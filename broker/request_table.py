@@ -144,7 +144,7 @@ def _runs(
     A run is served without the fields of its requests, so it could not be checked.
     """
     native_runs = parts.store.runs
-    if native_runs is None or parts.store.is_slave or _has_gate(parts):
+    if native_runs is None or not _may_have_runs(parts):
         return None
     run_sends = SendRunProcessor(native_runs, turn, topics, added)
     parts.live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
