@@ -57,7 +57,7 @@ class PlainAclAccess:
 
     @property
     def super_account(self) -> Credentials | None:
-        """An account that may do everything: an administrator without listed permissions, or None."""
+        """An administrator without listed permissions, who may do everything; None: no such one."""
         accounts = self.files.acl.accounts.values()
         found = next((account for account in accounts if account.may_everything), None)
         return None if found is None else Credentials(found.access_key, found.secret_key)
