@@ -46,8 +46,7 @@ class Rules:
     Attributes:
       authorizes: whether users need rights; otherwise each that proves its name may do everything.
       unauthenticated: codes that anyone may send: authenticationWhitelist. A code for which users
-        need rights is authenticated in any case, so that nobody has the rights of a name that he
-        does not prove.
+        need rights is authenticated in any case, because rights belong to a proved name.
       unauthorized: codes that every user may send: authorizationWhitelist.
     """
 

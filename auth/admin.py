@@ -21,12 +21,14 @@ from ..remoting.channel import Answer, Channel, Deferred, Processor
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import (
+    AccountsResponseHeader,
     AclRequestHeader,
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
     ListUsersRequestHeader,
     UserRequestHeader,
     decode,
+    encode_header,
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import NOT_SET, ResponseCode
@@ -156,8 +158,12 @@ class AuthAdmin:
 
     def _list_users(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(ListUsersRequestHeader, request.ext_fields)
-        users = self._table().list_users(header.filter or "")
-        return _list_answer(request, list(map(self._info_for(request), users)))
+        table = self._table()
+        digest = self._digest_for(request, header.accounts_digest)
+        if digest and digest == header.accounts_digest:
+            return _list_answer(request, [], digest)  # the slave has them
+        users = table.list_users(header.filter or "")
+        return _list_answer(request, list(map(self._info_for(request), users)), digest)
 
     def _info_for(self, request: RemotingCommand) -> Callable[[User], UserInfo]:
         """What the requester may know of a user."""
@@ -213,7 +219,14 @@ class AuthAdmin:
     def _list_acls(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(ListAclsRequestHeader, request.ext_fields)
         acls = self._table().list_acls(header.subject_filter or "", header.resource_filter or "")
-        return _list_answer(request, list(map(acl_info, acls)))
+        digest = self._digest_for(request, header.accounts_digest)
+        return _list_answer(request, list(map(acl_info, acls)), digest)
+
+    def _digest_for(self, request: RemotingCommand, known: str | None) -> str | None:
+        """The digest for a slave that asks for it; None: it does not, or is no super user."""
+        if known is None or not self._is_super(request):
+            return None
+        return self._table().digest
 
 
 def _without_password(user: User) -> UserInfo:
@@ -265,6 +278,10 @@ def _shown(text: str | None) -> str:
     return repr((text or "")[:_SHOWN_CHARS_MAX])
 
 
-def _list_answer(request: RemotingCommand, items: Sequence[Body]) -> Answer:
+def _list_answer(
+    request: RemotingCommand, items: Sequence[Body], digest: str | None = None
+) -> Answer:
     """The items as an array; without any there is no body, as RocketMQ does."""
-    return request.answer(remark=NOT_SET, body=fastjson.dumps(items) if items else b"")
+    fields = encode_header(AccountsResponseHeader(accounts_digest=digest))
+    body = fastjson.dumps(items) if items else b""
+    return request.answer(remark=NOT_SET, ext_fields=fields, body=body)

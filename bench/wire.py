@@ -353,7 +353,9 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
-    """The requests of a workload, "sends" or "transactions"."""
+    """The requests of a workload: "sends", "signed sends" or "transactions"."""
+    if workload == "signed sends":
+        return SignedSends("WireBench", QUEUE_COUNT, "broker-a", serialize_type)
     in_transaction = workload == "transactions"
     template = SendTemplate.for_topic(
         "WireBench",
@@ -366,6 +368,13 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
         in_transaction=in_transaction,
     )
     return TransactionTemplate(template, "WireBench", "broker-a") if in_transaction else template
+
+
+def cluster_of(peer: str, folder: Path) -> Cluster:
+    """A stopped cluster by its name; "guarded": trocket with accounts."""
+    if peer == "guarded":
+        return guarded_broker(folder)
+    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
 
 
 def main(
@@ -394,11 +403,7 @@ def main(
         raise typer.BadParameter("--acl is for sends to trocket alone")
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
     serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
-    template = (
-        SignedSends("WireBench", QUEUE_COUNT, "broker-a", serialize_type)
-        if acl
-        else requests_of(workload, serialize_type)
-    )
+    template = requests_of("signed sends" if acl else workload, serialize_type)
 
     def run(cluster: Cluster, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
@@ -407,11 +412,7 @@ def main(
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = (
-            guarded_broker(Path(folder, "first"))
-            if acl
-            else kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
-        )
+        first = cluster_of("guarded" if acl else against, Path(folder, "first"))
         clusters = (
             (first,)
             if beside is None

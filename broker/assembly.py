@@ -402,6 +402,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
 

@@ -18,7 +18,7 @@ from .auth_options import (
     report_change,
     servers,
 )
-from .auth_tools import auth_copy, auth_init, auth_test
+from .auth_tools import auth_copy, auth_init, auth_migrate, auth_test
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -49,6 +49,9 @@ app.command("test", epilog="Example: trocket auth test alice Pub Topic:Orders --
     auth_test
 )
 app.command("copy", epilog="Example: trocket auth copy broker-a broker-b alice")(auth_copy)
+app.command("migrate", epilog="Example: trocket auth migrate conf/plain_acl.yml --dry-run")(
+    auth_migrate
+)
 app.command("init", epilog="Example: trocket auth init >> broker.conf")(auth_init)
 
 IsSuper = Annotated[

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ..common.config import property_line
 from ..common.terminal import say, show
 from .auth_options import (
     OnBroker,
@@ -32,9 +35,12 @@ from .session import (
 )
 
 if TYPE_CHECKING:
+    from ..auth.accounts import Accounts
     from ..auth.model import Action, Address, Resource
+    from ..auth.plain_acl import PlainAcl
     from ..auth.verdict import Verdict
     from ..client import AclInfo, Admin, UserInfo
+    from ..client.admin.accounts import Servers
 
     _Users = dict[str, UserInfo]
     _Acls = dict[str, AclInfo]
@@ -79,9 +85,7 @@ def auth_init(
         "innerClientAuthenticationCredentials": msgspec.json.encode(own).decode(),
     }
     for key, value in lines.items():
-        # A backslash begins an escape in a properties file.
-        text = value.replace("\\", "\\\\")
-        typer.echo(f"{key}={text}")
+        typer.echo(property_line(key, value), nl=False)
     say(
         "trocket: these lines have passwords: append them to broker.conf and namesrv.conf of all "
         "servers, and make the files readable for their owner only (chmod 600)"
@@ -209,3 +213,86 @@ def auth_copy(
         emit({"copied": copied})
     else:
         typer.echo(f"copied {', '.join(copied) or 'nothing'} from {source} to {target}")
+
+
+def auth_migrate(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A plain_acl.yml, or the folder that has it and acl/*.yml."
+        ),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be created, and change nothing.")
+    ] = False,
+    broker: OnBroker = "",
+    cluster: OnCluster = "",
+    name_servers: OnNameServers = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Create users and policies for the accounts of ACL 1.0.
+
+    A user that one of the servers has stays as it is. What means something else in ACL 2.0, such as
+    white addresses, is printed on standard error.
+    """
+    from ..auth.accounts import Accounts
+    from ..auth.migration import migrate
+
+    at = servers(broker, cluster, name_servers=name_servers)
+    accounts = Accounts()
+    report = migrate(_plain_acl(path), accounts)
+    existing: set[str] = set()
+    if not dry_run:
+        existing = administer(url, timeout_s, partial(_upload, accounts=accounts, at=at))
+    rows = []
+    for name in sorted(accounts.users):
+        user = accounts.users[name]
+        acl = accounts.acls.get(user.subject)
+        count = 0 if acl is None else sum(len(policy.entries) for policy in acl.policies)
+        outcome = "exists" if name in existing else ("planned" if dry_run else "created")
+        rows.append((name, user.user_type.value, count, outcome))
+    if as_json:
+        names = ("username", "userType", "entries", "outcome")
+        emit([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        show(["User", "Type", "Entries", "Outcome"], [list(row) for row in rows])
+    for remark in report.remarks:
+        say(f"trocket: {remark}")
+    end_with(*(f"{name} is not migrated: {why}" for name, why in report.refused.items()))
+
+
+def _plain_acl(path: Path) -> PlainAcl:
+    """The accounts of a file or a folder of ACL 1.0; what cannot be read ends the command."""
+    from ..auth.plain_acl import PlainAcl, read_file
+    from ..auth.plain_acl_files import PlainAclFiles
+    from ..common.config import ConfigError
+    from ..store.clock import SystemClock
+    from ..store.disk.os_disk import OsDisk
+
+    try:
+        if path.is_dir():
+            files = PlainAclFiles(str(path), clock=SystemClock(), disk=OsDisk())
+            files.load()
+            return files.acl
+        return PlainAcl([read_file(path.read_bytes(), str(path))])
+    except (OSError, ConfigError) as error:
+        fail(error)
+
+
+async def _upload(admin: Admin, accounts: Accounts, at: Servers) -> set[str]:
+    """Create users that no server has, with their policies. Returns: those that one has."""
+    from ..auth.conversion import acl_info
+
+    found = await admin.users(**at)
+    existing = {user.username or "" for users in found.values() for user in users}
+    for name, user in accounts.users.items():
+        if name in existing:
+            continue
+        await admin.create_user(name, user.password, user_type=user.user_type.value, **at)
+        acl = accounts.acls.get(user.subject)
+        for policy in acl_info(acl).policies or () if acl is not None else ():
+            kind = policy.policy_type or "Custom"
+            await admin.set_acl(name, policy.entries or (), policy_type=kind, **at)
+    return existing & accounts.users.keys()

@@ -23,6 +23,7 @@ from .admin import (
     GetTopicConfigRequestHeader,
 )
 from .auth import (
+    AccountsResponseHeader,
     AclRequestHeader,
     DeleteAclRequestHeader,
     ListAclsRequestHeader,
@@ -140,6 +141,7 @@ from .plain_acl import (
 
 __all__ = [
     "SEND_MESSAGE_V2_LETTERS",
+    "AccountsResponseHeader",
     "AclRequestHeader",
     "AddWritePermOfBrokerRequestHeader",
     "AddWritePermOfBrokerResponseHeader",

@@ -13,6 +13,7 @@ from trocket.auth.model import User, UserStatus
 from trocket.broker.config import BrokerConfig, read_broker_config
 from trocket.client import Credentials, Message, Producer
 from trocket.common.config import ConfigError, parse_properties
+from trocket.common.process import print_configuration
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.native import extension
@@ -234,7 +235,7 @@ def namesrv_config(text):
     ("text", "reason"),
     [
         ("authorizationEnabled=true", "authorizationEnabled=true needs authenticationEnabled=true"),
-        ("initAuthenticationUser=hush", "initAuthenticationUser must have the form"),
+        ("initAuthenticationUser=hush", "initAuthenticationUser: its value is not JSON"),
         ('initAuthenticationUser={"username":"hush"}', "must have the form"),
         ('innerClientAuthenticationCredentials={"accessKey":"","secretKey":"hush"}', "form"),
         ("authenticationWhitelist=105,route", "'route' is not a request code"),
@@ -351,3 +352,12 @@ async def test_an_embedded_broker_may_have_accounts(autojump_clock):
         async with Producer(broker.url, dial=broker.dial, credentials=root) as producer:
             await producer.send(Message("orders", b"hello"))
         assert [each.body for each in await broker.messages("orders")] == [b"hello"]
+
+
+def test_the_printed_configuration_has_no_secret(capsys):
+    print_configuration([BrokerConfig(**ACCESS)])
+    printed = capsys.readouterr().out
+    assert "# initAuthenticationUser is set, and secret" in printed
+    assert "secret-of" not in printed
+    printed_again, _, _ = broker_config(printed)
+    assert printed_again.authorization_enabled
