@@ -13,8 +13,7 @@ from ..accounts import Generation
 from .known_bugs import KnownBug
 
 _ANSWER: Final = ("remark", "fields", "body")
-_OPEN_2: Final = (18, 21, 25, 26, 28, 43, 45, 46, 60, 61, 200, 201, 225, 305, 306, 316, 323, 329)
-_OPEN_2_OF_5: Final = (361, 402, 907)
+_OPEN_2: Final = (18, 25, 26, 28, 43, 45, 46, 60, 61, 200, 225, 306, 316, 329, 402, 907)
 _OPEN_1: Final = (
     *(14, 21, 25, 26, 28, 29, 30, 31, 32, 33, 37, 41, 42, 43, 45, 46, 50, 51, 52, 53, 54),
     *(201, 202, 203, 204, 208, 222, 223, 300, 303, 305, 306, 307, 308, 309, 314, 315, 316, 317),
@@ -30,24 +29,38 @@ def _requests(codes: Iterable[int]) -> tuple[str, ...]:
 
 _ACL_2: Final = (
     KnownBug(
-        requests=_requests((*_OPEN_2, *_OPEN_2_OF_5)),
+        requests=_requests(_OPEN_2),
         paths=_ANSWER,
-        codes=((16, 0), (16, 1), (16, 21)),
-        row="a request code that RocketMQ leaves open to every user needs a right, too",
+        codes=((16, 0),),
+        row="Cluster Update: 25, 301, 306, 316, 318, 329",
+        source=_BUILDER,
+    ),
+    KnownBug(
+        requests=_requests((21, 201, 305)),
+        paths=_ANSWER,
+        codes=((16, 0),),
+        row="lists of all topics (21, 206, 224, 304, 305, 311 to 313)",
+        source=_BUILDER,
+    ),
+    KnownBug(
+        requests=("361: *",),
+        paths=_ANSWER,
+        codes=((16, 21),),
+        row="361 needs what a pull (11) needs",
         source=_BUILDER,
     ),
     KnownBug(
         requests=("105: *",),
         paths=_ANSWER,
         codes=((3, 16),),
-        row="a code that the server does not serve is answered 3, also without an account",
+        row="a code that no server serves is answered with code 3 to everyone",
         source="broker/auth/pipeline/AuthenticationPipeline.java",
     ),
     KnownBug(
         requests=("325: to another topic*",),
         paths=_ANSWER,
         codes=((16, 1),),
-        row="a reply to another topic than the cluster's own needs Pub on it",
+        row="Cluster Update: 25, 301, 306, 316, 318, 329",
         source=_BUILDER,
     ),
 )
@@ -70,7 +83,7 @@ _ACL_1: Final = (
     KnownBug(
         requests=("325: to another topic*",),
         paths=_ANSWER,
-        row="a reply to another topic than the cluster's own needs Pub on it",
+        row="every request code needs something",
         source=_VALIDATOR,
     ),
     KnownBug(
