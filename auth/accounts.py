@@ -81,7 +81,7 @@ class Accounts:
             name,
             "users and access control lists",
             save or _save_nothing,
-            one_step(self.snapshot),
+            one_step(self.snapshot if save is not None else bytes),
             save_later,
             means=_UNSAVED,
         )

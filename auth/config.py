@@ -83,6 +83,11 @@ class Access:
     inner: Credentials | None
 
     @property
+    def own(self) -> Credentials | None:
+        """The account for requests of the server's operator: the inner one, or the first user."""
+        return self.inner or self.init_user
+
+    @property
     def super_users(self) -> tuple[Credentials, ...]:
         """The accounts that must exist."""
         return tuple(each for each in (self.init_user, self.inner) if each is not None)

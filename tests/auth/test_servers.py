@@ -117,6 +117,40 @@ async def test_a_request_that_says_it_is_a_response_is_not_served():
         assert broker.controller.store.max_offset("T", 0) == 1
 
 
+async def test_a_code_that_is_not_served_needs_no_name():
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        answer = await client.ask(RequestCode.POP_MESSAGE + 9_000, {})
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_of_a_field_that_is_sent_twice_the_signed_value_is_the_used_one():
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        frame = encode(signed(SEND, send_fields("T"), b"x", serialize_type=0))
+        for text in (b'"b":"mine","b":"T"', b'"b":"T","b":"mine"'):
+            header = frame[8:].replace(b'"b":"T"', text)
+            size = len(header) - len(b"x")
+            client.session.expect(0, int(SEND), None)
+            await client.write(
+                (len(header) + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + header
+            )
+            answer = await client.answer(0)
+            used = "T" if text.endswith(b'"T"') else "mine"
+            assert answer.code == (0 if used == "T" else ResponseCode.NO_PERMISSION)
+        store = broker.controller.store
+        assert (store.max_offset("T", 0), store.max_offset("mine", 0)) == (1, 0)
+
+
+async def test_many_and_long_fields_without_a_signature_are_refused():
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        fields = {f"x{number:03d}{'y' * 500}": "z" * 400 for number in range(200)}
+        fields |= {"AccessKey": "root", "Signature": "s" * 28}
+        answer = await client.ask(SEND, fields | send_fields(), b"x")
+        assert answer.remark == "check signature failed."
+
+
 async def test_the_vip_port_has_the_same_gate(tmp_path):
     from trocket.broker.controller import BrokerController
     from trocket.store.clock import SystemClock

@@ -17,7 +17,7 @@ from trocket.interop.wire_differ.differ import accounts_jobs
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 FAST_CLIENTS = (JAVA_5, PYTHON[0])
-FAST_FEATURES = ("send_sync", "send_batch", "pull_queue", "transaction", "refused")
+FAST_FEATURES = ("send_sync", "send_batch", "pull_queue", "query", "transaction", "refused")
 
 
 def played(job: Job, folder: Path) -> list[Cell]:
