@@ -8,7 +8,6 @@ Java counterpart: RocketMQ 5.3.3 broker/auth/pipeline/*.java, auth/…/strategy/
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ..remoting.channel import Channel
@@ -20,6 +19,7 @@ from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
 from .model import User, parse_address
 from .needs import Need, Places
+from .rules import Rules
 
 DECISIONS_MAX: Final = 10_000
 """Decisions that are kept, as many as RocketMQ keeps (statefulAuthorizationCacheMaxNum)."""
@@ -38,22 +38,6 @@ _SHOWN_MAX: Final = 512
 """Characters of a refused resource that the answer repeats."""
 
 _Key = tuple[str | bytes | int | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings of one server's access control.
-
-    Attributes:
-      authorizes: whether users need rights; otherwise each that proves its name may do everything.
-      unauthenticated: codes that anyone may send: authenticationWhitelist. A code for which users
-        need rights is authenticated in any case, because rights belong to a proved name.
-      unauthorized: codes that every user may send: authorizationWhitelist.
-    """
-
-    authorizes: bool = False
-    unauthenticated: frozenset[int] = frozenset()
-    unauthorized: frozenset[int] = frozenset()
 
 
 class AccessControl:

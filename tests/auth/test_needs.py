@@ -10,12 +10,12 @@ from trocket.auth.access_control import (
     DECISIONS_MAX,
     UNREADABLE,
     AccessControl,
-    Rules,
 )
 from trocket.auth.accounts import Accounts
 from trocket.auth.model import Acl, Policy, PolicyType
 from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_NAMESRV
 from trocket.auth.needs import Places
+from trocket.auth.rules import Rules
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
 
