@@ -30,21 +30,25 @@ _MARK: Final = "~" * 28
 _BODY: Final = bytes(48 + number % 10 for number in range(128))
 
 
-def guarded_broker(folder: Path) -> Cluster:
-    """A stopped broker whose only users are a super user and, with a right to send, no other.
-
-    The sends are a super user's unless the broker's accounts are changed.
-    """
+def guarded_broker(folder: Path, topic: str) -> Cluster:
+    """A stopped broker with one user, which may do nothing but send to a topic."""
+    entry = {"resource": f"Topic:{topic}", "actions": ["Pub"], "decision": "Allow"}
+    accounts = {
+        "users": [{"username": ACCESS_KEY, "password": SECRET_KEY, "userType": "Normal"}],
+        "acls": [
+            {
+                "subject": f"User:{ACCESS_KEY}",
+                "policies": [{"policyType": "Custom", "entries": [entry]}],
+            }
+        ],
+    }
+    file = folder / "store" / "config" / "auth.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(accounts))
     return TrocketBroker(
         folder,
         store=folder / "store",
-        broker_keys={
-            "authenticationEnabled": "true",
-            "authorizationEnabled": "true",
-            "initAuthenticationUser": json.dumps(
-                {"username": ACCESS_KEY, "password": SECRET_KEY}, separators=(",", ":")
-            ),
-        },
+        broker_keys={"authenticationEnabled": "true", "authorizationEnabled": "true"},
     )
 
 

@@ -53,6 +53,7 @@ from trocket.interop.usage import cpu_seconds
 
 RECEIVE_SIZE_BYTES = 1 << 18
 ANSWER_TIMEOUT_S = 10.0
+TOPIC = "WireBench"
 QUEUE_COUNT = 4
 RING = 1 << 20
 """Requests whose send time is kept, by opaque; far more than are ever in flight."""
@@ -355,10 +356,10 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
 def requests_of(workload: str, serialize_type: int) -> Requests:
     """The requests of a workload: "sends", "signed sends" or "transactions"."""
     if workload == "signed sends":
-        return SignedSends("WireBench", QUEUE_COUNT, "broker-a", serialize_type)
+        return SignedSends(TOPIC, QUEUE_COUNT, "broker-a", serialize_type)
     in_transaction = workload == "transactions"
     template = SendTemplate.for_topic(
-        "WireBench",
+        TOPIC,
         queue_count=QUEUE_COUNT,
         body=bytes(48 + number % 10 for number in range(2048 if in_transaction else 128)),
         born_timestamp_ms=time.time_ns() // 1_000_000,
@@ -367,13 +368,13 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
         group=GROUP if in_transaction else "benchmark_producer",
         in_transaction=in_transaction,
     )
-    return TransactionTemplate(template, "WireBench", "broker-a") if in_transaction else template
+    return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
 
 
 def cluster_of(peer: str, folder: Path) -> Cluster:
     """A stopped cluster by its name; "guarded": trocket with accounts."""
     if peer == "guarded":
-        return guarded_broker(folder)
+        return guarded_broker(folder, TOPIC)
     return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
 
 
