@@ -66,7 +66,7 @@ class AccessControl:
         self._places = places
         self._authorizes = rules.authorizes
         self._needs = {int(code): need for code, need in needs.items()}
-        all_fields = {code: _fields(need) for code, need in self._needs.items()}
+        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
         self._fields = {code: each for code, each in all_fields.items() if each is not None}
         self._unauthorized = rules.unauthorized
         self._open: Collection[int] = (
@@ -178,7 +178,7 @@ class AccessControl:
         return None
 
 
-def _fields(need: Need) -> tuple[str, ...] | None:
+def fields_of(need: Need) -> tuple[str, ...] | None:
     """The header's fields on which a decision depends; None: it depends on more."""
     fields: list[str] = []
     for part in need:
