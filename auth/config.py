@@ -15,9 +15,9 @@ import msgspec
 from ..common.config import ConfigError, setting
 from ..remoting.errors import RequestRefused
 from ..remoting.signature import Credentials
-from .access_control import Rules
-from .accounts import check_user
+from .conversion import check_user
 from .model import User
+from .rules import Rules
 
 GUARDED: Final = "decides who may do what"
 

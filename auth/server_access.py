@@ -80,7 +80,12 @@ class ServerAccess:
             self.accounts.ensure_super(each.access_key, each.secret_key)
         if add is not None:
             add(self.accounts)
-        if not self.accounts.users:
+        if self.accounts.users:
+            logger.info(
+                "requests are checked by the accounts of %(users)d users",
+                {"users": len(self.accounts.users)},
+            )
+        else:
             logger.warning(
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"

@@ -95,9 +95,9 @@ _NO_RIGHT = (
     " no matched policies."
 )
 _JAVA_ERROR = "org.apache.rocketmq.acl.common.AclException: "
-_TOLD_2: Mapping[str, Any] = {
+_REFUSALS_2: Mapping[str, Any] = {
     "no_account": [16, "username cannot be null."],
-    "unknown": [16, "User:interop-nobody is not found."],
+    "unknown": [16, "User:interop-unknown is not found."],
     "other_secret": [16, "check signature failed."],
     "send": [16, _NO_RIGHT],
     "batch": [16, _NO_RIGHT],
@@ -107,9 +107,9 @@ _TOLD_2: Mapping[str, Any] = {
     "received": ["last"],
 }
 _NO_RIGHT_1 = [1, f"{_JAVA_ERROR}No default permission for topic:<topic>"]
-_TOLD_1: Mapping[str, Any] = {
+_REFUSALS_1: Mapping[str, Any] = {
     "no_account": [1, f"{_JAVA_ERROR}No accessKey is configured"],
-    "unknown": [1, f"{_JAVA_ERROR}No acl config for interop-nobody"],
+    "unknown": [1, f"{_JAVA_ERROR}No acl config for interop-unknown"],
     "other_secret": [1, f"{_JAVA_ERROR}Check signature failed for accessKey=interop-able"],
     "send": _NO_RIGHT_1,
     "batch": "passed",
@@ -122,7 +122,7 @@ REFUSED: Final[Mapping[Generation, Scenario]] = MappingProxyType(
     {
         Generation.ACL_1: Scenario(
             "refused",
-            _TOLD_1,
+            _REFUSALS_1,
             clients=WITH_JAVA_42,
             differs={
                 # This client cannot ask for offsets.
@@ -134,7 +134,7 @@ REFUSED: Final[Mapping[Generation, Scenario]] = MappingProxyType(
         ),
         Generation.ACL_2: Scenario(
             "refused",
-            _TOLD_2,
+            _REFUSALS_2,
             clients=WITH_JAVA_42,
             differs={GO: {"end_offset": LEFT_OUT}},
         ),

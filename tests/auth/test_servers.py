@@ -395,3 +395,27 @@ def test_the_printed_configuration_has_no_secret(capsys):
     assert "secret-of" not in printed
     printed_again, _, _ = broker_config(printed)
     assert printed_again.authorization_enabled
+
+
+async def test_a_check_shows_a_half_message_only_to_who_may_send_to_its_topic(autojump_clock):
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), [])
+        spy, producer = await broker.connect(), await broker.connect()
+        heartbeat = b'{"clientID":"%s","producerDataSet":[{"groupName":"PG"}]}'
+
+        async def ask(client, request):
+            answer = await client.answer(await client.send(request))
+            assert answer.code == 0, answer.remark
+
+        await ask(spy, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"spy", user=ALICE))
+        half = send_fields(f=4, i=f"{send_fields()['i']}TRAN_MSG\x01true\x02PGROUP\x01PG\x02")
+        await ask(producer, signed(SEND, half, b"secret"))
+        await trio.sleep(60)
+        await ask(spy, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"spy", user=ALICE))
+        assert spy.pushed == []
+        await ask(producer, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"p"))
+        check = await producer.asked()
+        assert check.code == RequestCode.CHECK_TRANSACTION_STATE
+        allow(accounts_of(broker), ["Topic:T Pub"])
+        await producer.stream.aclose()
+        assert b"secret" in (await spy.asked()).body

@@ -39,7 +39,7 @@ def played(job: Job, folder: Path) -> list[Cell]:
         pytest.param("apache-4.9.7", Generation.ACL_1, marks=pytest.mark.matrix),
     ],
 )
-def test_every_refused_request_is_told_what_apache_tells_it(apache, generation, tmp_path):
+def test_every_refusal_is_that_of_apache(apache, generation, tmp_path):
     (job,) = accounts_jobs("trocket", [apache])
     assert job.name.endswith(generation)
     cells = played(job, tmp_path)
