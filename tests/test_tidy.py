@@ -24,6 +24,7 @@ PACKAGES = (
     "common",
     "remoting",
     "store",
+    "auth",
     "namesrv",
     "broker",
     "filtersrv",
