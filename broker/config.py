@@ -167,6 +167,8 @@ class BrokerConfig(FilterPolicy):
         incomplete frames, held pulls, unread answers and subscriptions
         (`remoting/memory_budget.py`); None: a quarter of the memory, at most 1 GiB. RocketMQ has
         the limits of its JVM.
+      allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
+        may delete and change what `auth/dangerous.py` lists, too.
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
@@ -251,6 +253,7 @@ class BrokerConfig(FilterPolicy):
     metrics_of_exporter: bool = True
     metrics_per_queue: bool = setting(False, live=True)
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
 

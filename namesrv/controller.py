@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
 
+from ..auth.dangerous import NAME_SERVER
+from ..auth.open_server import open_processors
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog, Supervisor
@@ -38,7 +41,7 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
-from .processors import NamesrvServices, name_server_processors
+from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
 
@@ -120,7 +123,12 @@ class NamesrvController:
             call=self._client.call,
         )
         self.server = RemotingServer(
-            {int(code): process for code, process in name_server_processors(services).items()},
+            open_processors(
+                {int(code): process for code, process in name_server_processors(services).items()},
+                NAME_SERVER,
+                allows_remote=config.allow_remote_administration,
+                is_own=partial(is_own_broker, self.routes),
+            ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
             limits=ConnectionLimits(
