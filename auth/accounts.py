@@ -118,7 +118,7 @@ class Accounts:
 
         Raises: RequestRefused: it exists, a value is blank or too long, or the table is full.
         """
-        _check_user(user)
+        check_user(user)
         if user.username in self.users:
             refuse("The user is existed")
         if len(self.users) >= USERS_MAX:
@@ -148,7 +148,7 @@ class Accounts:
             user_type=user_type or old.user_type,
             user_status=user_status or old.user_status,
         )
-        _check_user(new)
+        check_user(new)
         self.users[old.username] = new
         self._changed()
 
@@ -172,7 +172,7 @@ class Accounts:
         Raises: RequestRefused: a value is blank or too long.
         """
         user = User(username, password, UserType.SUPER)
-        _check_user(user)
+        check_user(user)
         self._required[username] = user
         if username not in self.users:
             self.users[username] = user
@@ -322,8 +322,8 @@ def _save_nothing(name: str, text: bytes) -> None:
     pass
 
 
-def _check_user(user: User) -> None:
-    """Refuse values that are blank, too long, or cannot be saved."""
+def check_user(user: User) -> None:
+    """Raises: RequestRefused: a value is blank, too long, or cannot be saved."""
     for what, value, size_max in (
         ("username", user.username, NAME_SIZE_MAX),
         ("password", user.password, PASSWORD_SIZE_MAX),
@@ -355,7 +355,7 @@ def _read(text: bytes) -> tuple[dict[str, User], dict[str, Acl]]:
         info = AccountsInfo.from_body(text)
         users = {user.username: user for user in map(user_of, info.users)}
         for user in users.values():
-            _check_user(user)
+            check_user(user)
         acls = {acl.subject: acl for acl in map(acl_of, info.acls)}
     except RemoteProtocolError as error:
         raise ValueError(error.reason) from error

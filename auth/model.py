@@ -164,31 +164,11 @@ class Resource:
         star = "*" if self.pattern is ResourcePattern.PREFIXED else ""
         return f"{self.type.value}:{self.name}{star}"
 
-    def matches(self, asked: Resource) -> bool:
-        """Whether a rule for this resource is about a request's.
-
-        Args:
-          asked: LITERAL.
-        """
-        if self.type is ResourceType.ANY:
-            return True
-        if self.type is not asked.type:
-            return False
-        if self.pattern is ResourcePattern.LITERAL:
-            return self.name == asked.name
-        return asked.name.startswith(self.name)
-
 
 ANY_RESOURCE: Final = Resource(ResourceType.ANY, "", ResourcePattern.ANY)
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-
-_RANK: Final = {
-    ResourcePattern.LITERAL: 0,
-    ResourcePattern.PREFIXED: 1,
-    ResourcePattern.ANY: 2,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,43 +185,19 @@ class PolicyEntry:
     source_ips: tuple[str, ...] = ()
     decision: Decision = Decision.ALLOW
 
-    def matches(self, asked: Resource, actions: Iterable[Action], address: Address | None) -> bool:
-        """Whether it is about a request.
-
-        Args:
-          asked: the request's resource.
-          actions: alternatives, each of which is enough; ANY: every rule will do.
-          address: the request's; None: unknown, which only rules for all addresses match.
-        """
-        return (
-            self.resource.matches(asked)
-            and self._has_action(actions)
-            and (not self.source_ips or self._has_address(address))
-        )
-
-    @property
-    def rank(self) -> tuple[bool, int, int, bool]:
-        """The smallest of the matching rules decides: by resource the more specific one, and for
-        one resource the one that denies."""
-        resource = self.resource
-        return (
-            resource.type is ResourceType.ANY,
-            _RANK[resource.pattern],
-            -len(resource.name) if resource.pattern is ResourcePattern.PREFIXED else 0,
-            self.decision is Decision.ALLOW,
-        )
-
-    def _has_action(self, actions: Iterable[Action]) -> bool:
+    def has_action(self, actions: Iterable[Action]) -> bool:
+        """Whether it is about one of these actions; ANY: every rule is."""
         own = self.actions
         return Action.ALL in own or any(each is Action.ANY or each in own for each in actions)
 
-    def _has_address(self, address: Address | None) -> bool:
+    def has_address(self, address: Address | None) -> bool:
+        """Whether it counts for requests from an address; None: unknown."""
+        if not self.source_ips:
+            return True
         if address is None:
             return False
-        return any(
-            network is not None and address in network
-            for network in map(parse_range, self.source_ips)
-        )
+        networks = map(parse_range, self.source_ips)
+        return any(network is not None and address in network for network in networks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,16 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" if address is None else address.is_loopback
 
 
-def open_warning(danger: Danger, bind_address: str, *, allows_remote: bool) -> str | None:
-    """The log line of a server without accounts at its start; None: only this machine reaches it.
+def open_warning(
+    danger: Danger, bind_address: str, *, has_accounts: bool = False, allows_remote: bool
+) -> str | None:
+    """The log line of an open server at its start; None: it has accounts, or only this machine
+    reaches it.
 
     Args:
       bind_address: the address that it listens on.
     """
-    if is_loopback(bind_address):
+    if has_accounts or is_loopback(bind_address):
         return None
     may = OPEN_TO_ALL[danger.server]
     own = (

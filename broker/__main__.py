@@ -76,7 +76,10 @@ def run(options: Namespace) -> int:
     # Absolute, so that it does not depend on the working directory.
     path = "" if options.from_stdin or not path else str(Path(path).absolute())
     is_open = open_warning(
-        BROKER, broker.bind_address, allows_remote=broker.allow_remote_administration
+        BROKER,
+        broker.bind_address,
+        has_accounts=broker.has_accounts,
+        allows_remote=broker.allow_remote_administration,
     )
     if is_open is not None:
         warnings.append(is_open)

@@ -15,6 +15,7 @@ from enum import Enum
 from importlib.util import find_spec
 from typing import Any
 
+from ..auth.config import AccessConfig, read_access
 from ..common.config import ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
@@ -52,10 +53,6 @@ _HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
 
 _REFUSED = {
     "aclEnable": "access control is not supported: everyone who reaches the port has access",
-    "authenticationEnabled": (
-        "authentication is not supported: everyone who reaches the port has access"
-    ),
-    "authorizationEnabled": "authorization is not supported: every client may do everything",
 }
 """Keys that must not be true: ignoring them would leave open what the file declares closed."""
 
@@ -74,10 +71,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy):
+class BrokerConfig(FilterPolicy, AccessConfig):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive.
+    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
+    `AccessConfig` for its accounts.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -371,6 +369,11 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
     parse_levels(broker.log_levels)
     _check_metrics(broker)
+    if read_access(broker).is_enabled and broker.filter_server_nums:
+        raise ConfigError(
+            "authenticationEnabled=true does not go together with filterServerNums: filter servers "
+            "do not check accounts, so their consumers would get every message"
+        )
     region = broker.region_id
     if len(region) > REGION_LENGTH_MAX or not region.isprintable():
         raise ConfigError(

@@ -118,6 +118,7 @@ def request_table(parts: BrokerParts) -> Serving:
     processors = {int(code): process for table in tables for code, process in table.items()}
     if store.is_slave:
         processors |= {int(code): each for code, each in slave_refusals(config, processors).items()}
+    processors = parts.tables.access.guard(processors)
     live = parts.live
 
     def on_added() -> None:
@@ -129,7 +130,9 @@ def request_table(parts: BrokerParts) -> Serving:
     live.subscribe(topics.settings_changed, "brokerPermission")
     live.subscribe(sends.settings_changed, *_KEYS_OF_SENDS)
     runs: RunProcessor | None = None
-    if store.runs is not None and not store.is_slave:
+    # Runs are served without their requests' fields, so they cannot be checked.
+    has_runs = not store.is_slave and parts.tables.access.control is None
+    if store.runs is not None and has_runs:
         run_sends = SendRunProcessor(store.runs, turn, topics, added)
         live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
         serve = run_sends.process_run

@@ -111,7 +111,7 @@ def setting(
       live: whether a request may change the key while the server runs, and it takes effect at
         once; a range that is narrower than the file's is allowed to requests.
       guarded: why no request may ever change it, in words that follow "it".
-      secret: whether no request is shown the value.
+      secret: whether the value is shown to nobody: no request, log or `repr` has it.
     """
     bounds = {"minimum": minimum, "maximum": maximum}
     metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -121,7 +121,7 @@ def setting(
         metadata["guarded"] = guarded
     if secret:
         metadata["secret"] = secret
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:

@@ -52,7 +52,10 @@ def run(options: Namespace) -> int:
         process.print_configuration([config])
         return process.EXIT_OK
     is_open = open_warning(
-        NAME_SERVER, config.bind_address, allows_remote=config.allow_remote_administration
+        NAME_SERVER,
+        config.bind_address,
+        has_accounts=config.has_accounts,
+        allows_remote=config.allow_remote_administration,
     )
     if is_open is not None:
         warnings.append(is_open)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..auth.config import AccessConfig, read_access
 from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
@@ -19,8 +20,10 @@ from ..remoting.memory_budget import BUDGET_MIN
 
 
 @dataclass(slots=True)
-class NamesrvConfig:
+class NamesrvConfig(AccessConfig):
     """The name server's configuration. Times are milliseconds unless the name says otherwise.
+
+    The keys of `AccessConfig`, which RocketMQ's name server does not have, are for its accounts.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
@@ -48,6 +51,8 @@ class NamesrvConfig:
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
+      broker_cluster_name: not a key of RocketMQ's name server. The cluster whose rights are needed
+        for administration here, beside accounts: `Cluster:NAME` in their rules.
       remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
         incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
         quarter of the memory, at most 1 GiB.
@@ -75,6 +80,7 @@ class NamesrvConfig:
     cluster_test: bool = False
     product_env_name: str = "center"
     product_namesrv_addr: str = ""
+    broker_cluster_name: str = "DefaultCluster"
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
@@ -98,6 +104,7 @@ def check_values(config: NamesrvConfig) -> None:
     Raises: ConfigError: at the start, or at a change while the name server runs.
     """
     parse_levels(config.log_levels)
+    read_access(config)
     for address in config.product_namesrv_addresses:
         if not is_address(address):
             raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")

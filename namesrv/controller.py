@@ -16,8 +16,12 @@ from pathlib import Path
 
 import trio
 
+from ..auth.accounts import ACCOUNTS_FILE
 from ..auth.dangerous import NAME_SERVER
+from ..auth.need_tables import NEEDS_OF_NAMESRV
+from ..auth.needs import Places
 from ..auth.open_server import open_processors
+from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog, Supervisor
@@ -96,7 +100,10 @@ class NamesrvController:
         # Absolute, so that both have a parent folder and do not depend on the working directory.
         kv_path = Path(config.kv_config_path).absolute()
         config_path = Path(config.config_store_path).absolute()
-        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json)
+        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json, secret=(ACCOUNTS_FILE,))
+        self.access = ServerAccess(
+            config, self._kv_files, NEEDS_OF_NAMESRV, Places(config.broker_cluster_name)
+        )
         self._kv_file = StateFile(
             kv_path.name,
             "KV items",
@@ -107,7 +114,7 @@ class NamesrvController:
         )
         live = LiveConfig((config,), known_keys, check=check_values, server="the name server")
         live.subscribe(self._set_log_levels, "logLevel", "logLevels")
-        self._client = RemotingClient(turn=turn)
+        self._client = RemotingClient(turn=turn, credentials=self.access.credentials)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
         )
@@ -124,9 +131,14 @@ class NamesrvController:
         )
         self.server = RemotingServer(
             open_processors(
-                {int(code): process for code, process in name_server_processors(services).items()},
+                self.access.guard(
+                    {
+                        int(code): process
+                        for code, process in name_server_processors(services).items()
+                    }
+                ),
                 NAME_SERVER,
-                allows_remote=config.allow_remote_administration,
+                allows_remote=config.allow_remote_administration or config.has_accounts,
                 is_own=partial(is_own_broker, self.routes),
             ),
             turn=turn,
@@ -150,6 +162,7 @@ class NamesrvController:
           StoreError: the KV table cannot be read, or is damaged.
         """
         self._kv_files.load(self._kv_file.name, self.kv.decode)
+        self.access.load()
         listeners = self._listeners
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
@@ -161,7 +174,9 @@ class NamesrvController:
                 services = Supervisor(nursery, logger)
                 services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
-                services.start_soon("the saving of changes", self._kv_files.run)
+                services.start_soon(
+                    "the saving of changes", self._kv_files.run, (self.access.accounts.file,)
+                )
                 logger.info(
                     "the name server listens on %(addresses)s",
                     {"addresses": ", ".join(self._addresses) or "-"},
@@ -246,7 +261,8 @@ class NamesrvController:
     def _save_the_rest(self) -> None:
         """Save changes of cancelled requests."""
         try:
-            self._kv_file.persist_changed()
+            for file in (self._kv_file, self.access.accounts.file):
+                file.persist_changed()
         except StoreError as error:
             logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
         except Exception as error:  # noqa: BLE001 - our bug: the process ends in order

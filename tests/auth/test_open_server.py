@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -36,14 +37,16 @@ ELSEWHERE = ("192.0.2.7:50000", "192.0.2.1:10911")
 
 
 @asynccontextmanager
-async def running(danger: Danger, *, allows: bool = False) -> AsyncIterator[RemotingServer]:
+async def running(
+    danger: Danger, *, allows: bool = False, **keys: Any
+) -> AsyncIterator[RemotingServer]:
     """A server of a kind, without accounts."""
     if danger is BROKER:
-        async with embedded_broker(allow_remote_administration=allows) as broker:
+        async with embedded_broker(allow_remote_administration=allows, **keys) as broker:
             assert broker.controller.server is not None
             yield broker.controller.server
     elif danger is NAME_SERVER:
-        config = NamesrvConfig(allow_remote_administration=allows)
+        config = NamesrvConfig(allow_remote_administration=allows, **keys)
         yield NamesrvController(config, clock=ManualClock(), disk=MemoryDisk()).server
     else:
         yield FiltersrvController(FiltersrvConfig(allow_remote_administration=allows), {}).server
@@ -111,6 +114,16 @@ async def test_the_key_opens_them_to_all(danger: Danger, autojump_clock: object)
         for code in sorted(danger.dangerous.keys() & server.codes):
             async with client(server, ELSEWHERE) as stranger:
                 answer = await stranger.ask(code, {})
+            assert "its own machine" not in (answer.remark or ""), code
+
+
+@pytest.mark.parametrize("danger", [BROKER, NAME_SERVER], ids=lambda danger: danger.server)
+async def test_with_accounts_rights_decide(danger: Danger, autojump_clock: object) -> None:
+    async with running(danger, authentication_enabled=True) as server:
+        for code in sorted(danger.dangerous.keys() & server.codes):
+            async with client(server, ELSEWHERE) as stranger:
+                answer = await stranger.ask(code, {})
+            assert answer.code != 0
             assert "its own machine" not in (answer.remark or ""), code
 
 

@@ -66,6 +66,16 @@ def test_each_open_port_is_named_with_what_it_allows(
     assert 1 <= len(warnings(*servers)) <= 2
 
 
+def test_with_accounts_at_the_broker_no_flag_is_needed() -> None:
+    namesrv, broker = configs(ALL, ALL)
+    broker.authentication_enabled = True
+    check(namesrv, broker)
+    (line,) = warnings(namesrv, broker)
+    assert line.startswith("this name server has no accounts")
+    namesrv.authentication_enabled = True
+    assert warnings(namesrv, broker) == []
+
+
 def test_it_says_when_others_may_administer_it() -> None:
     with pytest.raises(ExposedError, match="They may delete topics and change settings, too"):
         check(*configs(ALL, ALL, allows=True))
