@@ -13,8 +13,7 @@ from typing import Final
 
 from ..remoting.channel import Channel
 from ..remoting.codec import RemotingCommand
-from ..remoting.errors import LocalProtocolError, RemoteProtocolError
-from ..remoting.signature import ACCESS_KEY
+from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from .accounts import Accounts
 from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
@@ -47,8 +46,7 @@ class Rules:
     Attributes:
       authorizes: whether users need rights; otherwise each that proves its name may do everything.
       unauthenticated: codes that anyone may send: authenticationWhitelist. A code for which users
-        need rights is authenticated in any case, so that nobody has the rights of a name that he
-        does not prove.
+        need rights is authenticated in any case, because rights belong to a proved name.
       unauthorized: codes that every user may send: authorizationWhitelist.
     """
 
@@ -112,9 +110,17 @@ class AccessControl:
             raise denied(refusal)
         return user
 
+    @property
+    def decision_count(self) -> int:
+        """Decisions that are kept now."""
+        return len(self._decisions)
+
     def user_of(self, request: RemotingCommand) -> User | None:
-        """The user that a request names, which `check` has proved; None: there is none."""
-        return self._accounts.users.get(request.ext_fields.get(ACCESS_KEY, ""))
+        """The user that signed a request, also of a code that is not checked; None: nobody did."""
+        try:
+            return self._authenticator.authenticate(request)
+        except RequestRefused:
+            return None
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
         """Why a user's request is refused; None: it is not."""

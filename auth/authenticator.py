@@ -21,7 +21,7 @@ from ..remoting.errors import RequestRefused
 from ..remoting.mq_version import V4_9_3
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import ACCESS_KEY, SIGNATURE, sort_names
-from .model import User, UserStatus
+from .model import User
 
 NO_USERNAME: Final = "username cannot be null."
 WRONG_SIGNATURE: Final = "check signature failed."
@@ -99,7 +99,7 @@ class Authenticator:
         is_right = self.is_signed(request, user.password)
         if user is _NOBODY:
             raise denied(f"User:{name[:_SHOWN_MAX]} is not found.")
-        if user.user_status is UserStatus.DISABLE:
+        if not user.is_enabled:
             raise denied(f"User:{name} is disabled.")
         if not is_right:
             raise denied(WRONG_SIGNATURE)

@@ -7,9 +7,8 @@ Java counterpart: auth/config/AuthConfig.java of 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -24,26 +23,7 @@ GUARDED: Final = "decides who may do what"
 
 _AUTHENTICATION: Final = "org.apache.rocketmq.auth.authentication"
 _AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization"
-_PROVIDERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "authentication_provider": (f"{_AUTHENTICATION}.provider.DefaultAuthenticationProvider",),
-    "authentication_metadata_provider": (
-        f"{_AUTHENTICATION}.provider.LocalAuthenticationMetadataProvider",
-    ),
-    "authentication_strategy": (
-        f"{_AUTHENTICATION}.strategy.StatelessAuthenticationStrategy",
-        f"{_AUTHENTICATION}.strategy.StatefulAuthenticationStrategy",
-    ),
-    "authorization_provider": (f"{_AUTHORIZATION}.provider.DefaultAuthorizationProvider",),
-    "authorization_metadata_provider": (
-        f"{_AUTHORIZATION}.provider.LocalAuthorizationMetadataProvider",
-    ),
-    "authorization_strategy": (
-        f"{_AUTHORIZATION}.strategy.StatelessAuthorizationStrategy",
-        f"{_AUTHORIZATION}.strategy.StatefulAuthorizationStrategy",
-    ),
-}
-"""The Java classes that each key may name. They have no effect: ours does what the default ones do,
-and checks every request, whatever the strategy."""
+_T = TypeVar("_T")
 
 
 def _access(default: Any, *, secret: bool = False) -> Any:
@@ -135,71 +115,111 @@ def read_access(config: AccessConfig) -> Access:
             "authorizationEnabled=true needs authenticationEnabled=true: without it everyone could "
             "state the name of a super user"
         )
-    for field, accepted in _PROVIDERS.items():
-        value = getattr(config, field).strip()
-        if value and value not in accepted:
-            raise ConfigError(
-                f"{_key(field)}: {value[:200]!r} is not there; leave the key out, or set "
-                f"{' or '.join(accepted)}"
-            )
+    for key, value, accepted in (
+        (
+            "authenticationProvider",
+            config.authentication_provider,
+            (f"{_AUTHENTICATION}.provider.DefaultAuthenticationProvider",),
+        ),
+        (
+            "authenticationMetadataProvider",
+            config.authentication_metadata_provider,
+            (f"{_AUTHENTICATION}.provider.LocalAuthenticationMetadataProvider",),
+        ),
+        (
+            "authenticationStrategy",
+            config.authentication_strategy,
+            (
+                f"{_AUTHENTICATION}.strategy.StatelessAuthenticationStrategy",
+                f"{_AUTHENTICATION}.strategy.StatefulAuthenticationStrategy",
+            ),
+        ),
+        (
+            "authorizationProvider",
+            config.authorization_provider,
+            (f"{_AUTHORIZATION}.provider.DefaultAuthorizationProvider",),
+        ),
+        (
+            "authorizationMetadataProvider",
+            config.authorization_metadata_provider,
+            (f"{_AUTHORIZATION}.provider.LocalAuthorizationMetadataProvider",),
+        ),
+        (
+            "authorizationStrategy",
+            config.authorization_strategy,
+            (
+                f"{_AUTHORIZATION}.strategy.StatelessAuthorizationStrategy",
+                f"{_AUTHORIZATION}.strategy.StatefulAuthorizationStrategy",
+            ),
+        ),
+    ):
+        _refuse_other_class(key, value.strip(), accepted)
     return Access(
         config.authentication_enabled,
         Rules(
             config.authorization_enabled,
-            _codes(config, "authentication_whitelist"),
-            _codes(config, "authorization_whitelist"),
+            _codes("authenticationWhitelist", config.authentication_whitelist),
+            _codes("authorizationWhitelist", config.authorization_whitelist),
         ),
-        _init_user(config),
-        _inner(config),
+        _init_user(config.init_authentication_user),
+        _inner(config.inner_client_authentication_credentials),
     )
 
 
-def _codes(config: AccessConfig, field: str) -> frozenset[int]:
+def _refuse_other_class(key: str, value: str, accepted: tuple[str, ...]) -> None:
+    """Refuse a Java class other than RocketMQ's own.
+
+    Those have no effect: ours does what the default ones do, and checks every request, whatever
+    the strategy.
+    """
+    if value and value not in accepted:
+        raise ConfigError(
+            f"{key}: {value[:200]!r} is not there; leave the key out, or set "
+            f"{' or '.join(accepted)}"
+        )
+
+
+def _codes(key: str, text: str) -> frozenset[int]:
     codes: set[int] = set()
-    for name in filter(None, map(str.strip, getattr(config, field).split(","))):
+    for name in filter(None, map(str.strip, text.split(","))):
         if name.isascii() and name.isdecimal() and len(name) < 10:
             codes.add(int(name))
         elif "." not in name:  # a method of gRPC has a dot
-            raise ConfigError(f"{_key(field)}: {name[:100]!r} is not a request code, such as 105")
+            raise ConfigError(f"{key}: {name[:100]!r} is not a request code, such as 105")
     return frozenset(codes)
 
 
-def _init_user(config: AccessConfig) -> Credentials | None:
-    if not config.init_authentication_user.strip():
+def _init_user(text: str) -> Credentials | None:
+    if not text.strip():
         return None
-    found = _read(config, "init_authentication_user", _InitUser, ("username", "password"))
-    return _checked("init_authentication_user", found.username, found.password)
+    key = "initAuthenticationUser"
+    found = _read(key, text, _InitUser)
+    return _account(key, found.username, found.password, "username", "password")
 
 
-def _inner(config: AccessConfig) -> Credentials | None:
-    if not config.inner_client_authentication_credentials.strip():
+def _inner(text: str) -> Credentials | None:
+    if not text.strip():
         return None
-    field = "inner_client_authentication_credentials"
-    found = _read(config, field, _InnerClient, ("access_key", "secret_key"))
-    return _checked(field, found.access_key, found.secret_key, found.security_token)
+    key = "innerClientAuthenticationCredentials"
+    found = _read(key, text, _InnerClient)
+    account = _account(key, found.access_key, found.secret_key, "accessKey", "secretKey")
+    return replace(account, security_token=found.security_token)
 
 
-def _checked(field: str, name: str, password: str, token: str | None = None) -> Credentials:
+def _read(key: str, text: str, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeError):
+        # Without the error's own text, which may quote a secret.
+        raise ConfigError(f"{key}: its value is not JSON of the expected form") from None
+
+
+def _account(key: str, name: str, password: str, *members: str) -> Credentials:
+    form = ",".join(f'"{member}":"..."' for member in members)
+    if not name.strip() or not password.strip():
+        raise ConfigError(f"{key} must have the form {{{form}}}, with both values")
     try:
         check_user(User(name, password))
     except RequestRefused as refusal:
-        raise ConfigError(f"{_key(field)}: {refusal.remark}") from refusal
-    return Credentials(name, password, token)
-
-
-def _read(config: AccessConfig, field: str, kind: Any, needed: tuple[str, ...]) -> Any:
-    """The value of a key that holds JSON with secrets."""
-    form = "{" + ",".join(f'"{_key(name)}":"..."' for name in needed) + "}"
-    try:
-        found = msgspec.json.decode(getattr(config, field), type=kind)
-    except (msgspec.DecodeError, UnicodeError):
-        found = None
-    if found is None or not all(getattr(found, name).strip() for name in needed):
-        # Without the error's own text, which may quote the value.
-        raise ConfigError(f"{_key(field)} must have the form {form}, with both values")
-    return found
-
-
-def _key(field: str) -> str:
-    first, *rest = field.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+        raise ConfigError(f"{key}: {refusal.remark}") from refusal
+    return Credentials(name, password)

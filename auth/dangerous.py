@@ -37,23 +37,26 @@ class Danger(NamedTuple):
     harmless: frozenset[Code]
 
 
-_USERS: Final = {
-    Code.UPDATE_AND_CREATE_ACL_CONFIG: "changes an account",
-    Code.DELETE_ACL_CONFIG: "deletes an account",
-    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: "changes the addresses that need no account",
-    Code.GET_BROKER_CLUSTER_ACL_CONFIG: "shows the accounts",
-    Code.AUTH_CREATE_USER: "creates a user",
-    Code.AUTH_UPDATE_USER: "changes a user",
-    Code.AUTH_DELETE_USER: "deletes a user",
-    Code.AUTH_GET_USER: "shows a user",
-    Code.AUTH_LIST_USER: "shows the users",
-    Code.AUTH_CREATE_ACL: "creates an access control list",
-    Code.AUTH_UPDATE_ACL: "changes an access control list",
-    Code.AUTH_DELETE_ACL: "deletes an access control list",
-    Code.AUTH_GET_ACL: "shows an access control list",
-    Code.AUTH_LIST_ACL: "shows the access control lists",
-}
-"""Who may set up the first accounts; RocketMQ's answers have passwords."""
+ACCOUNTS: Final = frozenset(
+    {
+        Code.UPDATE_AND_CREATE_ACL_CONFIG,
+        Code.DELETE_ACL_CONFIG,
+        Code.GET_BROKER_CLUSTER_ACL_INFO,
+        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        Code.GET_BROKER_CLUSTER_ACL_CONFIG,
+        Code.AUTH_CREATE_USER,
+        Code.AUTH_UPDATE_USER,
+        Code.AUTH_DELETE_USER,
+        Code.AUTH_GET_USER,
+        Code.AUTH_LIST_USER,
+        Code.AUTH_CREATE_ACL,
+        Code.AUTH_UPDATE_ACL,
+        Code.AUTH_DELETE_ACL,
+        Code.AUTH_GET_ACL,
+        Code.AUTH_LIST_ACL,
+    }
+)
+"""Requests about accounts. A server without accounts refuses them all, as RocketMQ's do."""
 
 BROKER: Final = Danger(
     "broker",
@@ -68,7 +71,6 @@ BROKER: Final = Danger(
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: "deletes files of queues",
             Code.CLEAN_UNUSED_TOPIC: "deletes the queues of topics",
             Code.DELETE_EXPIRED_COMMITLOG: "deletes files of messages",
-            **_USERS,
         }
     ),
     MappingProxyType({}),
@@ -121,7 +123,6 @@ BROKER: Final = Danger(
             Code.CONSUME_MESSAGE_DIRECTLY,
             Code.EXPORT_ROCKSDB_CONFIG_TO_JSON,
             Code.GET_ALL_PRODUCER_INFO,
-            Code.GET_BROKER_CLUSTER_ACL_INFO,
             Code.GET_BROKER_CONFIG,
             Code.GET_BROKER_CONSUME_STATS,
             Code.GET_BROKER_HA_STATUS,
@@ -143,6 +144,7 @@ BROKER: Final = Danger(
             Code.QUERY_TOPIC_CONSUME_BY_WHO,
             Code.RESUME_CHECK_HALF_MESSAGE,
             Code.VIEW_BROKER_STATS_DATA,
+            *ACCOUNTS,
         }
     ),
 )
@@ -157,7 +159,6 @@ NAME_SERVER: Final = Danger(
             Code.WIPE_WRITE_PERM_OF_BROKER: "stops all sends to a broker",
             Code.ADD_WRITE_PERM_OF_BROKER: "opens a broker to sends",
             Code.DELETE_TOPIC_IN_NAMESRV: "deletes the route of a topic",
-            **_USERS,
         }
     ),
     MappingProxyType({Code.UNREGISTER_BROKER: "removes a broker that another machine registered"}),
@@ -181,6 +182,7 @@ NAME_SERVER: Final = Danger(
             Code.GET_SYSTEM_TOPIC_LIST_FROM_NS,
             Code.GET_TOPICS_BY_CLUSTER,
             Code.GET_UNIT_TOPIC_LIST,
+            *ACCOUNTS,
         }
     ),
 )

@@ -119,6 +119,11 @@ class User:
         """Whether it may do everything."""
         return self.user_type is UserType.SUPER
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether its requests are accepted."""
+        return self.user_status is UserStatus.ENABLE
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:

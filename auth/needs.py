@@ -20,11 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX
 from ..remoting.codec import RemotingCommand
 from .model import Action, Resource, ResourcePattern, ResourceType
+
+REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
+"""After the cluster's name: the topic of replies. Source: MixAll.REPLY_TOPIC_POSTFIX."""
 
 
 class Context(NamedTuple):
@@ -152,6 +155,30 @@ class OnTopic:
             yield from topic_contexts(
                 topic, group, self.actions, self.retry_actions or self.actions
             )
+
+
+@dataclass(frozen=True, slots=True)
+class OnReply:
+    """The topic of a reply, unless it is the one that clients name in every reply.
+
+    No account has a right for that one: with RocketMQ's broker replies need none, whatever their
+    topic, although the broker may store them in it.
+
+    Attributes:
+      field: its wire name.
+    """
+
+    field: str
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.field,)
+
+    def contexts(self, request: RemotingCommand, places: Places) -> Iterable[Context]:
+        (topic,) = _names(request.ext_fields, self.field, "", is_optional=False)
+        if topic == places.cluster + REPLY_TOPIC_SUFFIX:
+            return ()
+        return topic_contexts(topic, "", (Action.PUB,), (Action.SUB,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Processor
+from ..remoting.codec import RemotingCommand
+from ..remoting.signature import sign
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
 from .accounts import Accounts
+from .admin import AuthAdmin
 from .config import AccessConfig, read_access
 from .gate import guarded
 from .needs import Need, Places
@@ -33,6 +36,7 @@ class ServerAccess:
     Attributes:
       accounts: loaded by `load`; empty before.
       control: checks requests; None: authenticationEnabled is false.
+      places: see the argument.
       credentials: the account for the server's own requests; None: they are not signed.
     """
 
@@ -46,6 +50,7 @@ class ServerAccess:
         access = read_access(config)
         self._files = files
         self._access = access
+        self.places = places
         later: Callable[[StateFile], None] | None = files.later if files.may_put_off else None
         self.accounts = Accounts(files.save, later)
         self.credentials = access.inner
@@ -53,12 +58,19 @@ class ServerAccess:
         if access.is_enabled:
             self.control = AccessControl(self.accounts, needs, access.rules, places)
 
-    def load(self) -> None:
+    @property
+    def copied_accounts(self) -> Accounts | None:
+        """The accounts that a slave copies from its master; None: it cannot prove who it is."""
+        return self.accounts if self.control is not None and self.credentials else None
+
+    def load(self, add: Callable[[Accounts], object] | None = None) -> None:
         """Read the accounts' file, and create the super users of the configuration.
 
+        Args:
+          add: adds further accounts, such as those of ACL 1.0; None: there are none.
         Raises:
-          CorruptRecordError: the file is damaged, and so is its `.bak`. A server without its
-            accounts would let nobody in, or the wrong ones.
+          CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
+            part of its accounts would refuse clients, or serve the wrong ones.
           StoreIOError: the file could not be read.
         """
         self._files.load(self.accounts.file.name, self.accounts.decode)
@@ -66,11 +78,36 @@ class ServerAccess:
             return
         for each in self._access.super_users:
             self.accounts.ensure_super(each.access_key, each.secret_key)
+        if add is not None:
+            add(self.accounts)
         if not self.accounts.users:
             logger.warning(
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
             )
+
+    def admin(self, *, is_slave: bool = False) -> AuthAdmin:
+        """The processors of users and access control lists.
+
+        Args:
+          is_slave: the accounts are copies of a master's.
+        """
+        control = self.control
+        if control is None:
+            return AuthAdmin(None, requester=lambda request: None)
+        return AuthAdmin(self.accounts, requester=control.user_of, is_slave=is_slave)
+
+    def sign_as_super(self, request: RemotingCommand) -> None:
+        """Sign a request that this process makes to its own server, if the server checks requests.
+
+        Without a super user the request stays as it is, and is refused.
+        """
+        users = self.accounts.users.values()
+        account = next((user for user in users if user.is_super and user.is_enabled), None)
+        if self.control is not None and account is not None:
+            fields = dict(request.ext_fields)
+            sign(fields, request.body, account.username, account.password)
+            request.ext_fields = fields
 
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """The server's table, in which each processor serves only requests that pass the check."""

@@ -61,6 +61,17 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
 )
 """Unsupported parts of served requests; the processors' modules list them, too."""
 
+WITH_ACL_ENABLE: frozenset[RequestCode] = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+    }
+)
+"""Requests that only a broker with `aclEnable` serves."""
+
 SENT: Mapping[RequestCode, str] = MappingProxyType(
     {
         RequestCode.CHECK_TRANSACTION_STATE: "broker",
@@ -132,21 +143,26 @@ def page() -> str:
 
 
 def state(code: RequestCode, server: str, codes: frozenset[int]) -> str:
-    """A server's support for a code: "yes", "partly", "sends", or "" if it refuses the code.
+    """A server's support for a code: "yes", "partly", "sends", or "" if it refuses the code; for
+    accounts of 1.0 the key that they need.
 
     Args:
       codes: the codes that the server serves.
     """
     if code not in codes:
+        if code in WITH_ACL_ENABLE and server == "broker":
+            return "`aclEnable`"
         return "sends" if SENT.get(code) == server else ""
     return "partly" if code in PARTLY else "yes"
 
 
 def _counts(server: str, codes: frozenset[int]) -> str:
     partly = sum(code in PARTLY for code in codes)
+    more = len(WITH_ACL_ENABLE - codes) if server == "broker" else 0
+    with_key = f"{more} more with `aclEnable`, " if more else ""
     return (
         f"The {server} serves {len(codes)} of {len(RequestCode)} codes, {partly} of them partly, "
-        f"and refuses {len(RequestCode) - len(codes)}, "
+        f"{with_key}and refuses {len(RequestCode) - len(codes) - more}, "
         f"{len(UNSERVED_BY_APACHE)} of which Apache's servers refuse, too.\n"
     )
 

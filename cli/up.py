@@ -229,17 +229,35 @@ class Up:
             join_address(host, split_address(namesrv)[1]),
             advertised,
             broker.listen_addresses,
-            refused or f"route, send and pull answered in {check_ms:.0f} ms",
+            refused or self._checked(broker, check_ms),
             refused,
         )
+
+    def _checked(self, broker: BrokerController, check_ms: float) -> str:
+        if self._may_send(broker):
+            return f"route, send and pull answered in {check_ms:.0f} ms"
+        return (
+            "the route was answered; without innerClientAuthenticationCredentials no send was tried"
+        )
+
+    @staticmethod
+    def _may_send(broker: BrokerController) -> bool:
+        """Whether this process has an account, or needs none, to send to its broker."""
+        return broker.own_account is not None or not broker.has_access_control
 
     async def _check(self, namesrv: str, here: str, broker: BrokerController) -> tuple[float, str]:
         from ..remoting.errors import RemotingError
         from .self_check import check
 
-        takes_sends = not broker.sends_refused
+        own = broker.own_account
         try:
-            return await check(namesrv, here, broker.broker_addr, takes_sends=takes_sends)
+            return await check(
+                namesrv,
+                here,
+                broker.broker_addr,
+                takes_sends=not broker.sends_refused and self._may_send(broker),
+                credentials=own,
+            )
         except RemotingError as error:
             raise SelfCheckError(f"the self-check failed: {error}") from error
 

@@ -111,7 +111,7 @@ def setting(
       live: whether a request may change the key while the server runs, and it takes effect at
         once; a range that is narrower than the file's is allowed to requests.
       guarded: why no request may ever change it, in words that follow "it".
-      secret: whether the value is shown to nobody: no request, log or `repr` has it.
+      secret: whether the value is hidden from requests, logs and `repr`.
     """
     bounds = {"minimum": minimum, "maximum": maximum}
     metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}

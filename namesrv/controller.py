@@ -129,14 +129,13 @@ class NamesrvController:
             notify=self._notify,
             call=self._client.call,
         )
+        processors = name_server_processors(services)
+        if self.access.control is not None:
+            # Apache's name server has no accounts, and does not know their requests.
+            processors |= self.access.admin().processors
         self.server = RemotingServer(
             open_processors(
-                self.access.guard(
-                    {
-                        int(code): process
-                        for code, process in name_server_processors(services).items()
-                    }
-                ),
+                self.access.guard({int(code): each for code, each in processors.items()}),
                 NAME_SERVER,
                 allows_remote=config.allow_remote_administration or config.has_accounts,
                 is_own=partial(is_own_broker, self.routes),

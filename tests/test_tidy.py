@@ -458,9 +458,9 @@ def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
 
 
 READ_ELSEWHERE = {
-    "BrokerConfig": {"broker", "cli", "filtersrv"},
+    "BrokerConfig": {"auth", "broker", "cli", "filtersrv"},
     "FiltersrvConfig": {"filtersrv", "broker"},
-    "NamesrvConfig": {"namesrv", "cli"},
+    "NamesrvConfig": {"auth", "namesrv", "cli"},
     "MessageStoreConfig": {"store", "broker"},
 }
 

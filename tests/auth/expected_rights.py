@@ -44,8 +44,8 @@ BROKER: dict[int, Row] = {
     Code.SEND_REPLY_MESSAGE_V2: row("Topic:T Pub", a="PG", b="T"),
     Code.RECALL_MESSAGE: row("Topic:T Pub", topic="T"),
     Code.END_TRANSACTION: row(
-        "Topic:T Pub", "Topic:STORED Pub", topic="T", producerGroup="PG", tranStateTableOffset=0, commitLogOffset=0,
-        commitOrRollback=8,
+        "Topic:T Pub", "Topic:STORED Pub", topic="T", producerGroup="PG",
+        tranStateTableOffset=0, commitLogOffset=0, commitOrRollback=8,
     ),
     Code.PULL_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
     Code.LITE_PULL_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.auth.dangerous import BROKER, FILTER_SERVER, NAME_SERVER, Danger
+from trocket.auth.dangerous import ACCOUNTS, BROKER, FILTER_SERVER, NAME_SERVER, Danger
 from trocket.auth.open_ports import is_loopback, open_warning
 from trocket.auth.open_server import is_local, open_processors
 from trocket.cli.protocol_table import served_codes
@@ -106,6 +106,16 @@ async def test_harmless_requests_are_served_to_all(danger: Danger, autojump_cloc
                 with trio.move_on_after(60):
                     answer = await stranger.answer(opaque)
                     assert "its own machine" not in (answer.remark or ""), code
+
+
+@pytest.mark.parametrize("addresses", [HERE, ELSEWHERE])
+async def test_requests_about_accounts_are_refused_to_all(
+    addresses: tuple[str, str], autojump_clock: object
+) -> None:
+    async with running(BROKER) as server, client(server, addresses) as peer:
+        for code in sorted(ACCOUNTS):
+            answer = await peer.ask(code, {"username": "u", "accessKey": "a", "subject": "User:u"})
+            assert answer.code != ResponseCode.SUCCESS, code
 
 
 @pytest.mark.parametrize("danger", SERVERS, ids=lambda danger: danger.server)
