@@ -6,12 +6,11 @@ a container on this machine makes its clients look like this machine, or like th
 gateway.
 
 Only the processors of dangerous requests are wrapped, so nothing else costs anything, and the C
-extension's runs stay. Pure.
+extension's runs stay. The gate writes the audit log. Pure.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Channel, Processor
@@ -23,8 +22,6 @@ from .dangerous import Danger
 from .gate import guarded
 from .model import parse_address
 from .open_ports import KEY
-
-logger = logging.getLogger(__name__)
 
 IsOwn = Callable[[RemotingCommand, Channel], bool]
 """Whether a request is about what its peer registered itself."""
@@ -83,17 +80,6 @@ def _host(address: str) -> str:
 def _refusal(request: RemotingCommand, channel: Channel, danger: Danger) -> RequestRefused:
     code = RequestCode(request.code)
     what = danger.dangerous.get(code) or danger.own[code]
-    logger.warning(
-        "%(peer)s: refused: %(request)s (%(code)d) %(what)s, and without accounts it is served to "
-        "this machine only. Set %(key)s=true to serve it to all",
-        {
-            "peer": channel.remote_address,
-            "request": code.name,
-            "code": request.code,
-            "what": what,
-            "key": KEY,
-        },
-    )
     remark = (
         f"{code.name} ({request.code}) {what}: this {danger.server} has no accounts, so it serves "
         f"that only to its own machine, not to {_host(channel.remote_address)}. Ask it there, give "

@@ -89,8 +89,8 @@ async def test_dangerous_requests_are_refused_to_other_machines_only(
             assert answer.remark.startswith(f"{code.name} ({code.value}) {danger.dangerous[code]}")
             assert "not to 192.0.2.7" in answer.remark
             assert "set allowRemoteAdministration=true" in answer.remark
-            (line,) = [line for line in caplog.messages if "without accounts" in line]
-            assert line.startswith(f"192.0.2.7:50000: refused: {code.name}")
+            (line,) = [line for line in caplog.messages if "outcome=refused" in line]
+            assert line.startswith(f"refused: {code.name} user=- address=192.0.2.7:50000")
             for addresses in (HERE, ("192.0.2.1:50000", "192.0.2.1:10911")):
                 async with client(server, addresses) as neighbour:
                     answer = await neighbour.ask(code, {})
