@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +75,17 @@ def test_each_served_code_is_dangerous_or_harmless(danger: Danger) -> None:
     unknown = served_codes()[danger.server] - frozenset().union(*tables)
     assert not unknown, "put them into a table of auth/dangerous.py"
     assert sum(map(len, tables)) == len(frozenset().union(*tables)), "a code is in two tables"
+
+
+def test_the_page_lists_the_dangerous_requests() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text("utf-8")
+    section = page.partition("## A server without accounts\n")[2].partition("\n## ")[0]
+    rows = {line for line in section.splitlines() if line.startswith("| ")}
+    assert rows - {"| server | request | code | what it does |"} == {
+        f"| {danger.server} | {code.name} | {code.value} | {what} |"
+        for danger in SERVERS
+        for code, what in (*danger.dangerous.items(), *danger.own.items())
+    }
 
 
 @pytest.mark.parametrize("danger", SERVERS, ids=lambda danger: danger.server)
