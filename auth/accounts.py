@@ -20,7 +20,7 @@ from ..remoting.bodies import AccountsInfo
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.steps import one_step
 from ..store.state.state_file import Save, StateFile
-from .conversion import acl_info, acl_of, refuse, user_info, user_of
+from .conversion import acl_info, acl_of, check_user, refuse, user_info, user_of
 from .model import (
     Acl,
     Policy,
@@ -43,12 +43,6 @@ user."""
 
 ENTRIES_MAX: Final = 1_000
 """Rules of one user. RocketMQ has no bound; a request without a cached decision looks at each."""
-
-NAME_SIZE_MAX: Final = 255
-"""Characters of a user's name."""
-
-PASSWORD_SIZE_MAX: Final = 1_024
-"""Characters of a password."""
 
 _UNSAVED: Final = (
     "the change is in force, and a restart forgets it unless a later save succeeds; it is tried "
@@ -81,7 +75,7 @@ class Accounts:
             name,
             "users and access control lists",
             save or _save_nothing,
-            one_step(self.snapshot),
+            one_step(self.snapshot if save is not None else bytes),
             save_later,
             means=_UNSAVED,
         )
@@ -331,20 +325,6 @@ class Accounts:
 
 def _save_nothing(name: str, text: bytes) -> None:
     pass
-
-
-def check_user(user: User) -> None:
-    """Raises: RequestRefused: a value is blank, too long, or cannot be saved."""
-    for what, value, size_max in (
-        ("username", user.username, NAME_SIZE_MAX),
-        ("password", user.password, PASSWORD_SIZE_MAX),
-    ):
-        if not value.strip():
-            refuse(f"{what} can not be blank")
-        if len(value) > size_max:
-            refuse(f"the {what} has {len(value)} characters, the limit is {size_max}")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            refuse(f"the {what} has half of a surrogate pair")
 
 
 def _merged(old: Acl, new: Acl) -> Acl:

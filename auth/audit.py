@@ -72,6 +72,7 @@ ROUTINE: Final = frozenset(
         # Brokers and filter servers, at intervals.
         RequestCode.REGISTER_BROKER,
         RequestCode.UNREGISTER_BROKER,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
         RequestCode.BROKER_HEARTBEAT,
         RequestCode.QUERY_DATA_VERSION,
         RequestCode.GET_BROKER_MEMBER_GROUP,

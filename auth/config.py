@@ -15,9 +15,9 @@ import msgspec
 from ..common.config import ConfigError, setting
 from ..remoting.errors import RequestRefused
 from ..remoting.signature import Credentials
-from .access_control import Rules
-from .accounts import check_user
+from .conversion import check_user
 from .model import User
+from .rules import Rules
 
 GUARDED: Final = "decides who may do what"
 
@@ -86,6 +86,11 @@ class Access:
     rules: Rules
     init_user: Credentials | None
     inner: Credentials | None
+
+    @property
+    def own(self) -> Credentials | None:
+        """The account for requests of the server's operator: the inner one, or the first user."""
+        return self.inner or self.init_user
 
     @property
     def super_users(self) -> tuple[Credentials, ...]:

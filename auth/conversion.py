@@ -8,7 +8,7 @@ of auth/authorization/manager/AuthorizationMetadataManagerImpl.java.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ..remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from ..remoting.errors import RequestRefused
@@ -28,7 +28,13 @@ from .model import (
     parse_subject,
 )
 
-SOURCE_IPS_MAX = 256
+NAME_SIZE_MAX: Final = 255
+"""Characters of a user's name."""
+
+PASSWORD_SIZE_MAX: Final = 1_024
+"""Characters of a password."""
+
+SOURCE_IPS_MAX: Final = 256
 """Addresses and ranges of one rule."""
 
 
@@ -126,3 +132,17 @@ def _entry_of(info: PolicyEntryInfo) -> PolicyEntry:
 def refuse(text: str) -> NoReturn:
     """Refuse a change of accounts as RocketMQ does: code 16."""
     raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+
+
+def check_user(user: User) -> None:
+    """Raises: RequestRefused: a value is blank, too long, or cannot be saved."""
+    for what, value, size_max in (
+        ("username", user.username, NAME_SIZE_MAX),
+        ("password", user.password, PASSWORD_SIZE_MAX),
+    ):
+        if not value.strip():
+            refuse(f"{what} can not be blank")
+        if len(value) > size_max:
+            refuse(f"the {what} has {len(value)} characters, the limit is {size_max}")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            refuse(f"the {what} has half of a surrogate pair")

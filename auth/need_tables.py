@@ -24,7 +24,17 @@ from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
 from . import body_needs as bodies
 from .model import Action, ResourceType
-from .needs import InBody, Need, OnAll, OnCluster, OnGroup, OnMessage, OnReply, OnTopic
+from .needs import (
+    InBody,
+    Need,
+    OnAll,
+    OnCluster,
+    OnGroup,
+    OnMessage,
+    OnTopic,
+    is_half_topic,
+    is_reply_topic,
+)
 
 _PUB = (Action.PUB,)
 _SUB = (Action.SUB,)
@@ -70,11 +80,11 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.SEND_MESSAGE: _TOPIC_PUB,
     RequestCode.SEND_MESSAGE_V2: _LETTERS_PUB,
     RequestCode.SEND_BATCH_MESSAGE: _LETTERS_PUB,
-    RequestCode.SEND_REPLY_MESSAGE: (OnReply("topic"),),
-    RequestCode.SEND_REPLY_MESSAGE_V2: (OnReply("b"),),
+    RequestCode.SEND_REPLY_MESSAGE: (OnTopic("topic", _PUB, is_open=is_reply_topic),),
+    RequestCode.SEND_REPLY_MESSAGE_V2: (OnTopic("b", _PUB, is_open=is_reply_topic),),
     RequestCode.RECALL_MESSAGE: _TOPIC_PUB,
     RequestCode.END_TRANSACTION: (
-        OnTopic("topic", _PUB, is_optional=True),
+        OnTopic("topic", _PUB, is_optional=True, is_open=is_half_topic),
         OnMessage(_half_message, _PUB),
     ),
     RequestCode.PULL_MESSAGE: _CONSUMED,

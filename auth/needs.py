@@ -22,12 +22,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from ..common.topic_names import RETRY_TOPIC_PREFIX
+from ..common.topic_names import RETRY_TOPIC_PREFIX, TRANS_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
 from .model import Action, Resource, ResourcePattern, ResourceType
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 """After the cluster's name: the topic of replies. Source: MixAll.REPLY_TOPIC_POSTFIX."""
+
+
+def never(_: str, __: str) -> bool:
+    """A right is needed for every topic."""
+    return False
+
+
+def is_reply_topic(topic: str, cluster: str) -> bool:
+    """Whether it is the topic that clients name in every reply; with RocketMQ no reply needs a
+    right, whatever its topic, although the broker may store it there."""
+    return topic == cluster + REPLY_TOPIC_SUFFIX
+
+
+def is_half_topic(topic: str, _: str) -> bool:
+    """Whether it is the topic of half messages: clients of 5.x name it where they end a
+    transaction that the broker asked about. The message itself tells for which topic it is."""
+    return topic == TRANS_HALF_TOPIC
 
 
 class Context(NamedTuple):
@@ -135,6 +152,7 @@ class OnTopic:
       group_field: names the request's group; "": there is none.
       is_optional: whether the field may be missing; then there is no context.
       separator: between several topics; "": there is one.
+      is_open: tells by a topic and the server's cluster whether no right is needed.
     """
 
     field: str
@@ -143,6 +161,7 @@ class OnTopic:
     group_field: str = ""
     is_optional: bool = False
     separator: str = ""
+    is_open: Callable[[str, str], bool] = never
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -152,33 +171,11 @@ class OnTopic:
         fields = request.ext_fields
         group = fields.get(self.group_field, "") if self.group_field else ""
         for topic in _names(fields, self.field, self.separator, is_optional=self.is_optional):
+            if self.is_open(topic, places.cluster):
+                continue
             yield from topic_contexts(
                 topic, group, self.actions, self.retry_actions or self.actions
             )
-
-
-@dataclass(frozen=True, slots=True)
-class OnReply:
-    """The topic of a reply, unless it is the one that clients name in every reply.
-
-    No account has a right for that one: with RocketMQ's broker replies need none, whatever their
-    topic, although the broker may store them in it.
-
-    Attributes:
-      field: its wire name.
-    """
-
-    field: str
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self.field,)
-
-    def contexts(self, request: RemotingCommand, places: Places) -> Iterable[Context]:
-        (topic,) = _names(request.ext_fields, self.field, "", is_optional=False)
-        if topic == places.cluster + REPLY_TOPIC_SUFFIX:
-            return ()
-        return topic_contexts(topic, "", (Action.PUB,), (Action.SUB,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, TRACE_TOPIC
 from ..remoting.channel import Channel
@@ -35,6 +35,7 @@ from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRe
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import ACCESS_KEY
+from .access_control import DECISION_SIZE_MAX, DECISIONS_MAX, fields_of
 from .authenticator import Authenticator
 from .model import Action, Resource, ResourcePattern, ResourceType
 from .needs import Context, Need, Places
@@ -88,6 +89,14 @@ _NOTHING: Final = Perm(0)
 _parts_of = lru_cache(maxsize=HOSTS_CACHED_MAX)(parts_of)
 
 
+class _Refusal(NamedTuple):
+    code: int
+    remark: str
+
+
+_Key = tuple[str | int | None, ...]
+
+
 class PlainAccess:
     """Checks the requests of a broker.
 
@@ -106,6 +115,10 @@ class PlainAccess:
         self._acl = acl
         self._needs = {int(code): need for code, need in needs.items()}
         self._places = places
+        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
+        self._fields = {code: each for code, each in all_fields.items() if each is not None}
+        self._decisions: dict[_Key, _Refusal | None] = {}
+        self._decided_by: PlainAcl | None = None
         self._reply_topic = Resource(ResourceType.TOPIC, f"{places.cluster}_REPLY_TOPIC")
         self._authenticator = Authenticator({})
 
@@ -125,7 +138,9 @@ class PlainAccess:
         if not self._is_signed(request, account):
             _refuse(f"Check signature failed for accessKey={account.access_key}")
         if not account.may_everything:
-            self._check_perms(request, account)
+            refusal = self._decide(request, account, acl)
+            if refusal is not None:
+                raise RequestRefused(*refusal)
         return account
 
     def is_administrator(self, request: RemotingCommand) -> bool:
@@ -135,6 +150,35 @@ class PlainAccess:
 
     def _is_signed(self, request: RemotingCommand, account: PlainAccount) -> bool:
         return self._authenticator.is_signed(request, account.secret_key)
+
+    def _decide(
+        self, request: RemotingCommand, account: PlainAccount, acl: PlainAcl
+    ) -> _Refusal | None:
+        """Why a request is refused; None: it is not. Decisions are kept while the accounts are."""
+        if self._decided_by is not acl:
+            self._decided_by = acl
+            self._decisions.clear()
+        fields = self._fields.get(request.code)
+        if fields is None:
+            return self._refusal(request, account)
+        values = request.ext_fields.get
+        key: _Key = (account.access_key, request.code, *[values(name) for name in fields])
+        decisions = self._decisions
+        if key in decisions:
+            return decisions[key]
+        refusal = self._refusal(request, account)
+        if sum(len(part) for part in key if isinstance(part, str)) <= DECISION_SIZE_MAX:
+            if len(decisions) >= DECISIONS_MAX:
+                decisions.clear()
+            decisions[key] = refusal
+        return refusal
+
+    def _refusal(self, request: RemotingCommand, account: PlainAccount) -> _Refusal | None:
+        try:
+            self._check_perms(request, account)
+        except RequestRefused as refusal:
+            return _Refusal(refusal.code, refusal.remark)
+        return None
 
     def _check_perms(self, request: RemotingCommand, account: PlainAccount) -> None:
         need = self._needs.get(request.code)

@@ -57,18 +57,8 @@ class Perm(IntFlag):
     """What an account may do with a topic or group. Source: RocketMQ Permission."""
 
     DENY = 1
-    ANY = 2
-    """Only asked for: PUB or SUB will do."""
     PUB = 4
     SUB = 8
-
-    def allows(self, needed: Perm) -> bool:
-        """Whether this permission of an account includes what a request needs."""
-        if self & Perm.DENY:
-            return False
-        if needed & Perm.ANY:
-            return bool(self & (Perm.PUB | Perm.SUB))
-        return bool(self & needed)
 
 
 PERMS: Final = {
@@ -112,10 +102,15 @@ class PlainAccount:
         return self.is_admin and not self.perms
 
     def allows(self, resource: str, needed: Perm) -> bool:
-        """Whether it may use a topic, or a group given as `%RETRY%` and its name."""
+        """Whether it may use a topic or group.
+
+        Args:
+          resource: a topic, or `%RETRY%` and a group.
+          needed: PUB or SUB; both: one of them is enough.
+        """
         is_group = resource.startswith(RETRY_TOPIC_PREFIX)
         default = self.default_group_perm if is_group else self.default_topic_perm
-        return self.perms.get(resource, default).allows(needed)
+        return bool(self.perms.get(resource, default) & needed)
 
 
 @dataclass(frozen=True, slots=True)

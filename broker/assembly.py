@@ -438,6 +438,9 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     )
     if store.is_slave:
         parts.new_messages.subscribe(parts.replication.arrived)
+    control = parts.tables.access.control
+    if control is not None:
+        deliveries.transactions.may_ask = control.may_publish
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
     store.on_visible = parts.new_messages.notify
     if config.enable_property_filter and config.enable_calc_filter_bit_map:

@@ -170,12 +170,17 @@ class BrokerController:
     @property
     def has_access_control(self) -> bool:
         """Whether requests need an account."""
-        return self.parts.tables.access.control is not None
+        parts = self.parts
+        return parts.tables.access.control is not None or parts.plain_acl is not None
 
     @property
-    def own_account(self) -> Credentials | None:
-        """The account that signs the broker's own requests; None: they are not signed."""
-        return self.parts.tables.access.credentials
+    def super_account(self) -> Credentials | None:
+        """An account that may do everything, for this process's requests to its own broker; None:
+        the broker checks nothing, or has no such account."""
+        plain_acl = self.parts.plain_acl
+        if plain_acl is not None:
+            return plain_acl.super_account
+        return self.parts.tables.access.super_account
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""

@@ -18,6 +18,7 @@ from ..auth.needs import Places
 from ..auth.plain_access import PlainAccess
 from ..auth.plain_acl_files import PlainAclFiles
 from ..remoting.channel import Processor
+from ..remoting.signature import Credentials
 from ..store.clock import Clock
 from ..store.disk.os_disk import OsDisk
 from .broker_address import BrokerAddress
@@ -53,6 +54,13 @@ class PlainAclAccess:
         self._processor = PlainAclProcessor(
             config, address, self.files, self._access.is_administrator
         )
+
+    @property
+    def super_account(self) -> Credentials | None:
+        """An administrator without listed permissions, who may do everything; None: no such one."""
+        accounts = self.files.acl.accounts.values()
+        found = next((account for account in accounts if account.may_everything), None)
+        return None if found is None else Credentials(found.access_key, found.secret_key)
 
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """The broker's table with 50 to 54; each processor serves only what the check lets pass."""

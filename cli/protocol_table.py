@@ -31,9 +31,10 @@ HEAD = """\
 RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROCKETMQ's binary form
 (a response uses the form of its request), request and response matched by `opaque`. The table lists
 all request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and 30302
-and 30303 of trocket, and the servers that serve them here. A code that no server serves is answered
-with code 3 and the remark ` request type N not supported`, as RocketMQ does. Some go the other way:
-a server sends them, to clients or to brokers.
+and 30303 of trocket, and the servers that serve them here. A name server with accounts serves 3001
+to 3010, too. A code that no server serves is answered with code 3 and the remark ` request type N
+not supported`, as RocketMQ does. Some go the other way: a server sends them, to clients or to
+brokers.
 
 "None, as with Apache" means that RocketMQ only has a name for the code: none of its servers of
 5.5.0 and 4.9.7 serves it, and no client sends it, so there is nothing to be served. Ours answer it

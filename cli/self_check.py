@@ -57,7 +57,7 @@ async def check(
     advertised: str,
     *,
     takes_sends: bool = True,
-    credentials: Credentials | None = None,
+    accounts: tuple[Credentials | None, Credentials | None] = (None, None),
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
 
@@ -66,7 +66,7 @@ async def check(
       broker: `host:port` at which the broker answers on this machine.
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
-      credentials: the account of servers with access control.
+      accounts: with the name server and with the broker; None: requests are not signed.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
       advertised address, else "".
@@ -74,10 +74,12 @@ async def check(
     """
     failure: RemotingError | None = None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S, credentials=credentials)
+        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
         await nursery.start(client.run)
         try:
+            client.credentials = accounts[0]
             await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
+            client.credentials = accounts[1]
             warning = "" if advertised == broker else await _unreachable(client, advertised)
             start_s = trio.current_time()
             if takes_sends:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..auth.server_access import ServerAccess
     from ..broker.controller import BrokerController
 
 EVERYWHERE = ("0.0.0.0", "::")
@@ -160,6 +161,7 @@ class Up:
         self._home = home
         self._in_memory = in_memory
         self._metrics = ""
+        self._namesrv_access: ServerAccess | None = None
 
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
@@ -182,6 +184,7 @@ class Up:
         async with trio.open_nursery() as outer:
             disk = MemoryDisk() if self._in_memory else OsDisk()
             namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk, turn=turn)
+            self._namesrv_access = namesrv.access
             await outer.start(namesrv.run)
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
             ours = join_address(reachable(self._namesrv.bind_address), namesrv_port)
@@ -236,27 +239,28 @@ class Up:
     def _checked(self, broker: BrokerController, check_ms: float) -> str:
         if self._may_send(broker):
             return f"route, send and pull answered in {check_ms:.0f} ms"
-        return (
-            "the route was answered; without innerClientAuthenticationCredentials no send was tried"
-        )
+        return "the route was answered; no send was tried, as no account may do everything"
 
     @staticmethod
     def _may_send(broker: BrokerController) -> bool:
         """Whether this process has an account, or needs none, to send to its broker."""
-        return broker.own_account is not None or not broker.has_access_control
+        return broker.super_account is not None or not broker.has_access_control
 
     async def _check(self, namesrv: str, here: str, broker: BrokerController) -> tuple[float, str]:
         from ..remoting.errors import RemotingError
         from .self_check import check
 
-        own = broker.own_account
+        takes_sends = not broker.sends_refused and self._may_send(broker)
         try:
             return await check(
                 namesrv,
                 here,
                 broker.broker_addr,
-                takes_sends=not broker.sends_refused and self._may_send(broker),
-                credentials=own,
+                takes_sends=takes_sends,
+                accounts=(
+                    self._namesrv_access.super_account if self._namesrv_access else None,
+                    broker.super_account,
+                ),
             )
         except RemotingError as error:
             raise SelfCheckError(f"the self-check failed: {error}") from error

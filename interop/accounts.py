@@ -137,6 +137,9 @@ def open_with_accounts(
         file = conf / "plain_acl.yml"
         file.write_text(plain_acl_text(accounts.table), encoding="utf-8")
         all_keys["aclEnable"] = True
+        if parse_peer(name).kind == "trocket":
+            # Apache's finds the folder by ROCKETMQ_HOME.
+            all_keys["aclConfigPath"] = conf
     else:
         all_keys |= acl_2_keys(SUPER.keys)
     return open_cluster(name, folder, all_keys)

@@ -1,6 +1,6 @@
 """Scripts for brokers with accounts: every kind of request by accounts that may and may not.
 
-A script asks for all codes with one account. What a refused request is told is compared in full. Of
+A script asks for all codes with one account. A refusal is compared in full. Of
 a request that passes only its code is: the answers themselves are compared without accounts.
 """
 
@@ -137,8 +137,10 @@ _NONE: Final = "<it passed>"
 
 
 def _verdict_of_access() -> Normaliser:
-    """A request that passes has an answer of its own, which is compared without accounts: only its
-    code is here. A refusal has a text, without the line of Java's code that ACL 1.0 adds."""
+    """The answer to a request that passes is compared without accounts: only its code is here.
+
+    A refusal has its text, without the line of Java that ACL 1.0 adds.
+    """
 
     def change(tree: Tree, _: Side) -> Tree:
         assert isinstance(tree, dict)
@@ -389,7 +391,7 @@ class Case:
 
 CASES: Final = (
     Case("no account", None, _everything),
-    Case("an unknown account", Signer(_keys("nobody")), _few),
+    Case("an unknown account", Signer(_keys("unknown")), _few),
     Case("another secret", Signer(ABLE.keys, Flaw.OTHER_SECRET), _everything),
     Case("a signature cut short", Signer(ABLE.keys, Flaw.CUT_SHORT), _few),
     Case("a signature for another body", Signer(ABLE.keys, Flaw.OTHER_BODY), _few),

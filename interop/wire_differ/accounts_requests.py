@@ -75,6 +75,10 @@ def accounts(header: SerializeType) -> Script:
         bad("no subject", Code.AUTH_GET_ACL, expect=16),
         bad("a subject that is no user", Code.AUTH_GET_ACL, {"subject": "x"}, expect=16),
         bad("no subject", Code.AUTH_DELETE_ACL, expect=16),
+        bad("the users of a part that no name has", Code.AUTH_LIST_USER, {"filter": "/"},
+            expect=1),
+        bad("the lists of a subject that is none", Code.AUTH_LIST_ACL, {"subjectFilter": "/"},
+            expect=1, normalisers=EXCEPTION),
     )  # fmt: skip
     return Script("accounts", header, steps)
 

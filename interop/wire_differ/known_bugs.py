@@ -336,7 +336,7 @@ _ACCOUNTS = (
         requests=(
             "300[1-5]: a user",
             "3002: a password",
-            "3005: * users",
+            "3005: *",
             "300[67]: a policy",
             "3008: all of a user",
             "3008: an entry",
@@ -351,7 +351,7 @@ _ACCOUNTS = (
     KnownBug(
         requests=("3006: a subject that is no user",),
         paths=_REMARK,
-        row="without accounts, 3001 to 3010 are refused with the reason",
+        row="an ACL's subject that is no user is refused with its text",
         source="broker/processor/AdminBrokerProcessor.java handleAuthException",
         since="5.3.0",
     ),

@@ -243,3 +243,23 @@ def test_white_addresses_need_no_signature(ask: Ask) -> None:
     assert ask(25, user=None, host="10.8.8.8") == "No accessKey is configured"
     assert ask(25, named, user=None, host="10.8.8.9").startswith("Check signature failed")
     assert ask(25, named, user=None, host="[::ffff:10.8.8.8]") == ""
+
+
+def test_a_decision_is_kept_only_while_the_accounts_are() -> None:
+    def read(perm: str) -> PlainAcl:
+        text = "accounts:\n- {accessKey: plain-user, secretKey: 12345678, topicPerms: [T=%s]}"
+        return PlainAcl([read_file((text % perm).encode(), "x.yml")])
+
+    current = read("PUB")
+    access = PlainAccess(lambda: current, NEEDS_OF_BROKER, Places("DefaultCluster"))
+    fields = send("T")
+    sign(fields, b"", "plain-user", "12345678")
+    channel = cast("Channel", SimpleNamespace(remote_address="10.1.1.1:1234"))
+    for _ in range(2):
+        access.check(RemotingCommand(10, fields, b""), channel)
+    current = read("SUB")
+    for _ in range(2):
+        with pytest.raises(RequestRefused, match="No default permission for topic:T"):
+            access.check(RemotingCommand(10, fields, b""), channel)
+    current = read("PUB|SUB")
+    access.check(RemotingCommand(10, fields, b""), channel)

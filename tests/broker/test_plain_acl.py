@@ -5,6 +5,7 @@ With the real clock, because the files are read in threads.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from trocket.remoting.signature import sign
 
 from ..peers import Client
 from .embedded import Broker, embedded_broker, send_fields
+from .group import group
 
 SEND, CONFIG = 310, 26
 UPDATE, DELETE, VERSION, WHITE, SHOW = range(50, 55)
@@ -352,3 +354,21 @@ async def test_accounts_are_migrated_at_the_start(
         assert (await ask(client, CONFIG)).code == 0
     assert "2 new users" in caplog.text
     assert not any(each[1] in caplog.text for each in (ADMIN, PLAIN))
+
+
+async def test_a_slave_signs_as_the_inner_client(folder: Path) -> None:
+    inner = json.dumps({"accessKey": ADMIN[0], "secretKey": ADMIN[1]})
+    options = {
+        "acl_enable": True,
+        "acl_config_path": str(folder),
+        "inner_client_authentication_credentials": inner,
+        "slave_sync_interval": 100,
+    }
+    async with group() as made:
+        master = await made.master(**options)
+        slave = await made.slave(**options)
+        client = await master.connect()
+        assert (await ask(client, SEND, send_fields("T"), PLAIN, b"x")).code == 0
+        with trio.fail_after(10):
+            while "T" not in slave.running.topics.topic_config_table:  # noqa: ASYNC110 - its round
+                await trio.sleep(0.05)

@@ -17,7 +17,7 @@ from trocket.interop.wire_differ.differ import accounts_jobs
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 FAST_CLIENTS = (JAVA_5, PYTHON[0])
-FAST_FEATURES = ("send_sync", "send_batch", "pull_queue", "transaction", "refused")
+FAST_FEATURES = ("send_sync", "send_batch", "pull_queue", "query", "transaction", "refused")
 
 
 def played(job: Job, folder: Path) -> list[Cell]:
@@ -39,7 +39,7 @@ def played(job: Job, folder: Path) -> list[Cell]:
         pytest.param("apache-4.9.7", Generation.ACL_1, marks=pytest.mark.matrix),
     ],
 )
-def test_every_refused_request_is_told_what_apache_tells_it(apache, generation, tmp_path):
+def test_every_refusal_is_that_of_apache(apache, generation, tmp_path):
     (job,) = accounts_jobs("trocket", [apache])
     assert job.name.endswith(generation)
     cells = played(job, tmp_path)

@@ -38,14 +38,14 @@ func consumerSignedBy(account primitive.Credentials) []consumer.Option {
 	return []consumer.Option{consumer.WithCredentials(account)}
 }
 
-// refused: what accounts are told that may not.
+// refused: the refusals of requests by accounts that may not.
 func refused(stage *Stage) error {
 	accounts := []struct {
 		name    string
 		account primitive.Credentials
 	}{
 		{"no_account", primitive.Credentials{}},
-		{"unknown", credentials("interop-nobody the-secret-of-nobody")},
+		{"unknown", credentials("interop-unknown the-secret-of-unknown")},
 		{"other_secret", credentials(os.Getenv("INTEROP_ACCOUNT") + "-other")},
 	}
 	for _, one := range accounts {
@@ -53,16 +53,16 @@ func refused(stage *Stage) error {
 		if err != nil {
 			return err
 		}
-		stage.facts[one.name] = stage.told(sendBy(made, stage.message("", nil, "refused")))
+		stage.facts[one.name] = stage.refusal(sendBy(made, stage.message("", nil, "refused")))
 	}
 	weak := credentials(os.Getenv("INTEROP_WEAK_ACCOUNT"))
 	made, err := stage.producerOf("weak", weak)
 	if err != nil {
 		return err
 	}
-	stage.facts["send"] = stage.told(sendBy(made, stage.message("", nil, "refused")))
+	stage.facts["send"] = stage.refusal(sendBy(made, stage.message("", nil, "refused")))
 	delayed := stage.message("", nil, "refused").WithDelayTimeLevel(1)
-	stage.facts["delayed"] = stage.told(sendBy(made, delayed))
+	stage.facts["delayed"] = stage.refusal(sendBy(made, delayed))
 	if err := made.SendOneWay(context.Background(), stage.message("", nil, "refused")); err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func refused(stage *Stage) error {
 	}
 	stage.ends = append(stage.ends, func() { _ = puller.Shutdown() })
 	_, err = puller.PullFrom(context.Background(), result.MessageQueue, 0, 1)
-	stage.facts["pull"] = stage.told(err)
+	stage.facts["pull"] = stage.refusal(err)
 	got, err := stage.receive(1)
 	stage.facts["received"] = bodies(got)
 	// Last, because ACL 1.0 of 4.9.7 lets it pass.
-	stage.facts["batch"] = stage.told(
+	stage.facts["batch"] = stage.refusal(
 		sendBy(made, stage.message("", nil, "refused"), stage.message("", nil, "refused")))
 	return err
 }
@@ -119,8 +119,8 @@ var (
 	javaPlace = regexp.MustCompile(`, [\w.$]+\([\w.]+:\d+\)$`)
 )
 
-// told is the broker's code and text, without the place in its code that 4.x adds.
-func (stage *Stage) told(err error) any {
+// refusal is the broker's code and text, without the line of Java that 4.x adds.
+func (stage *Stage) refusal(err error) any {
 	if err == nil {
 		return "passed"
 	}

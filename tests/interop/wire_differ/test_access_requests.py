@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from trocket.interop.wire_differ.known_access_bugs import KNOWN_ACCESS_BUGS
 from trocket.interop.wire_differ.normalise import Side
 from trocket.interop.wire_differ.request import Request
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 SIDE = Side("trocket", "127.0.0.1:1", "127.0.0.1:2")
 CLIENT_CODES = (10, 310, 320, 11, 12, 34, 35, 36, 37, 38, 14, 15, 41, 42, 17, 200, 207, 215)
 ADMIN_CODES = (202, 208, 25, 26, 28)
@@ -90,3 +92,15 @@ def test_every_known_difference_is_about_a_request_of_the_catalogue(generation):
         if not any(bug.names(name) for name in names)
     ]
     assert not idle
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_every_known_difference_names_a_row_of_the_documents(generation):
+    text = (DOCS / "quirks.md").read_text()
+    rows = [line.lstrip("| ") for line in text.splitlines() if line.startswith("|")]
+    missing = {
+        bug.row
+        for bug in KNOWN_ACCESS_BUGS[generation]
+        if not any(row.startswith(bug.row) for row in rows)
+    }
+    assert not missing

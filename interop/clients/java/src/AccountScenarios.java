@@ -8,10 +8,10 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Scenarios: what accounts are told that may not. */
+/** Scenarios: the refusals of requests by accounts that may not. */
 @SuppressWarnings("deprecation")
 final class AccountScenarios {
-    /** The line of its own code that 4.x adds to a text. */
+    /** The line of Java that 4.x adds to a text. */
     private static final String JAVA_PLACE = ", [\\w.$]+\\([\\w.]+:\\d+\\)$";
 
     private AccountScenarios() {
@@ -22,18 +22,18 @@ final class AccountScenarios {
         String account = System.getenv("INTEROP_ACCOUNT");
         Map<String, String> accounts = new LinkedHashMap<>();
         accounts.put("no_account", null);
-        accounts.put("unknown", "interop-nobody the-secret-of-nobody");
+        accounts.put("unknown", "interop-unknown the-secret-of-unknown");
         accounts.put("other_secret", account + "-other");
         for (Map.Entry<String, String> entry : accounts.entrySet()) {
             DefaultMQProducer producer = producer(stage, entry.getKey(), entry.getValue());
-            stage.facts.put(entry.getKey(), told(stage, () -> producer.send(message(stage, "refused"))));
+            stage.facts.put(entry.getKey(), refusal(stage, () -> producer.send(message(stage, "refused"))));
         }
         String weak = System.getenv("INTEROP_WEAK_ACCOUNT");
         DefaultMQProducer producer = producer(stage, "weak", weak);
-        stage.facts.put("send", told(stage, () -> producer.send(message(stage, "refused"))));
+        stage.facts.put("send", refusal(stage, () -> producer.send(message(stage, "refused"))));
         Message delayed = message(stage, "refused");
         delayed.setDelayTimeLevel(1);
-        stage.facts.put("delayed", told(stage, () -> producer.send(delayed)));
+        stage.facts.put("delayed", refusal(stage, () -> producer.send(delayed)));
         producer.sendOneway(message(stage, "refused"));
         MessageQueue queue = producer.fetchPublishMessageQueues(stage.topic).get(0);
         DefaultMQPullConsumer consumer =
@@ -42,13 +42,13 @@ final class AccountScenarios {
         consumer.setInstanceName(stage.topic + "puller");
         consumer.start();
         stage.atEnd(consumer::shutdown);
-        stage.facts.put("pull", told(stage, () -> consumer.pull(queue, "*", 0, 1)));
+        stage.facts.put("pull", refusal(stage, () -> consumer.pull(queue, "*", 0, 1)));
         // Of ACL 2.0 only.
-        stage.facts.put("end_offset", told(stage, () -> consumer.maxOffset(queue)));
+        stage.facts.put("end_offset", refusal(stage, () -> consumer.maxOffset(queue)));
         stage.send("last");
         stage.facts.put("received", Stage.each(stage.receive(1), Stage::body));
         // Last, because ACL 1.0 of 4.9.7 lets it pass.
-        stage.facts.put("batch", told(stage, () ->
+        stage.facts.put("batch", refusal(stage, () ->
             producer.send(List.of(message(stage, "refused"), message(stage, "refused")))));
     }
 
@@ -66,7 +66,7 @@ final class AccountScenarios {
     }
 
     /** The broker's code and text, without the place in its code that 4.x adds; "passed". */
-    private static Object told(Stage stage, Stage.Step step) throws Exception {
+    private static Object refusal(Stage stage, Stage.Step step) throws Exception {
         try {
             step.run();
             return "passed";
