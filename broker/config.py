@@ -165,6 +165,8 @@ class BrokerConfig(FilterPolicy, AccessConfig):
         further files; "": `conf` in the environment's ROCKETMQ_HOME.
       migrate_auth_from_v1_enabled: at each start, create users and rules of 2.0 for the accounts
         of plain_acl.yml that are no users yet.
+      allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
+        may delete and change what `auth/dangerous.py` lists, too.
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
@@ -252,8 +254,14 @@ class BrokerConfig(FilterPolicy, AccessConfig):
     acl_enable: bool = setting(False, guarded=GUARDED)
     acl_config_path: str = setting("", guarded=GUARDED)
     migrate_auth_from_v1_enabled: bool = setting(False, guarded=GUARDED)
+    allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether each request must have the signature of an account, of ACL 1.0 or 2.0."""
+        return self.authentication_enabled or self.acl_enable
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:

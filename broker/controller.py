@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ..auth.dangerous import BROKER
+from ..auth.open_server import open_processors
 from ..common.supervision import FailureLog, Supervisor
 from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
@@ -226,7 +228,11 @@ class BrokerController:
         serving = request_table(self.parts)
         self.turn.on_end = serving.turn.end_turn
         self.server = RemotingServer(
-            serving.processors,
+            open_processors(
+                serving.processors,
+                BROKER,
+                allows_remote=(self.config.allow_remote_administration or self.config.has_accounts),
+            ),
             turn=self.turn,
             on_channel_closed=self.parts.closed_channels.notify,
             limits=connection_limits(self.config),
