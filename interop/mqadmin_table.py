@@ -1,8 +1,8 @@
 """mqadmin's commands as data: the arguments of each, and the request codes it needs.
 
 Of the 96 commands of 5.5.0, those that concern a plain single broker, some with several sets of
-options; of the 57 of 4.9.7 all but the five for its access control lists. `NOT_RUN` says why the
-others are left out.
+options; of the 57 of 4.9.7 all but the five for its access control lists, which
+`mqadmin_accounts` runs with accounts. `NOT_RUN` says why the others are left out.
 
 Source: the list that mqadmin 5.5.0 prints without arguments; RocketMQ 5.3.3 and 4.9.7
 tools/command/MQAdminStartup.java and the commands' options; the requests of each were traced

@@ -7,6 +7,7 @@ Unlike there, any fault of a change is answered, and nothing is changed then.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -38,6 +39,9 @@ UPDATE_AND_CREATE_ACL_CONFIG_FAILED: Final = 209
 DELETE_ACL_CONFIG_FAILED: Final = 210
 UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED: Final = 211
 """Response codes of 4.x, whose numbers 5.x has given to others. Source: ResponseCode of 4.9.7."""
+
+_ADDRESS: Final = re.compile(r"(?:[^,{]|\{[^}]*\}?)+")
+"""One address of a list; commas in braces do not end it, as in `10.0.0.{1,2}`."""
 
 
 class PlainAclProcessor:
@@ -111,7 +115,8 @@ class PlainAclProcessor:
         text, path = header.global_white_addrs, header.acl_file_full_path or ""
 
         async def change() -> str:
-            if text is not None and await self._files.set_white_addresses(text.split(","), path):
+            addresses = [] if text is None else _ADDRESS.findall(text)
+            if text is not None and await self._files.set_white_addresses(addresses, path):
                 return ""
             shown = "null" if text is None else text
             return f"The globalWhiteAddresses[{shown}] has been updated failed."

@@ -33,6 +33,7 @@ from .builders import (
     topic_fields,
 )
 from .normalise import Normaliser, Side, Tree
+from .plain_acl_requests import plain_acl
 from .request import ANY_CODE, FieldValue, Flaw, Request, Script, Signer
 
 OPEN_TOPIC: Final = "wd-acl-open"
@@ -448,9 +449,12 @@ def _prepared(number: int) -> tuple[Request, ...]:
 
 def access_catalogue(generation: Generation) -> list[Script]:
     """Every script for brokers with the accounts of a generation, in the order of execution."""
-    return [
+    scripts = [
         _script(case, number, generation, header)
         for number, case in enumerate(CASES)
         if case.only in (None, generation)
         for header in SerializeType
     ]
+    if generation is Generation.ACL_1:
+        scripts += [plain_acl(header) for header in SerializeType]
+    return scripts

@@ -67,6 +67,12 @@ _ACL_2: Final = (
 
 _ACL_1: Final = (
     KnownBug(
+        requests=("50: a short name*", "50: no name*"),
+        paths=("remark",),
+        row="`updateAclConfig` and `updateGlobalWhiteAddr` are checked completely",
+        source="acl/plain/PlainPermissionManager.java checkPlainAccessConfig",
+    ),
+    KnownBug(
         requests=_requests(_OPEN_1),
         paths=_ANSWER,
         codes=((1, 0), (1, 206)),

@@ -252,6 +252,19 @@ async def test_the_accounts_as_mqadmin_reads_them(folder: Path) -> None:
         assert answer.ext_fields["brokerAddr"].startswith("127.0.0.1:")
 
 
+async def test_white_addresses_may_have_braces(folder: Path) -> None:
+    async with broker_in(folder) as broker:
+        client = await broker.connect()
+        texts = ["192.0.2.{1,2}", "192.0.2.7", "fe80::{1,a}"]
+        assert (await ask(client, WHITE, {"globalWhiteAddrs": ",".join(texts)})).code == 0
+        body = fastjson.loads((await ask(client, SHOW)).body)
+        assert body["globalWhiteAddrs"] == texts
+        answer = await ask(client, WHITE, {"globalWhiteAddrs": "192.0.2.{1,2"})
+        assert answer.remark == "Netaddress examine Exception netaddress is 192.0.2.{1"
+        assert (await ask(client, WHITE, {"globalWhiteAddrs": ""})).code == 0
+        assert fastjson.loads((await ask(client, SHOW)).body)["globalWhiteAddrs"] == []
+
+
 async def test_who_needs_no_signature_sees_no_secret(folder: Path) -> None:
     everyone = {**ACCOUNTS, "globalWhiteRemoteAddresses": ["*"]}
     (folder / "plain_acl.yml").write_text(yaml.safe_dump(everyone))

@@ -53,7 +53,7 @@ def test_every_case_signs_with_an_account_that_the_brokers_have(generation):
 
 
 def test_a_refusal_is_compared_in_full_and_a_pass_by_its_code():
-    script = access_catalogue(Generation.ACL_1)[-1]
+    script = access_catalogue(Generation.ACL_2)[-1]
     step = script.steps[0]
     assert isinstance(step, Request)
     (normaliser,) = step.normalisers
