@@ -10,9 +10,8 @@ compared with the permissions of plain_acl.yml:
     any other, or one on    admin: true
     the cluster
 
-As in RocketMQ, every account may send traces to RMQ_SYS_TRACE_TOPIC and replies to the cluster's
-reply topic. An administrator may do everything, unless permissions are listed for it: then they
-bind it, too.
+As in RocketMQ, every account may send traces to RMQ_SYS_TRACE_TOPIC. An administrator may do
+everything, unless permissions are listed for it: then they bind it, too.
 
 The permissions are not converted to the policies of ACL 2.0. In 1.0 a listed topic is never
 governed by the defaults, and a policy cannot say that: one resource has one rule.
@@ -119,7 +118,6 @@ class PlainAccess:
         self._fields = {code: each for code, each in all_fields.items() if each is not None}
         self._decisions: dict[_Key, _Refusal | None] = {}
         self._decided_by: PlainAcl | None = None
-        self._reply_topic = Resource(ResourceType.TOPIC, f"{places.cluster}_REPLY_TOPIC")
         self._authenticator = Authenticator({})
 
     def check(self, request: RemotingCommand, channel: Channel) -> PlainAccount | None:
@@ -189,8 +187,7 @@ class PlainAccess:
         try:
             for part in need:
                 for context in part.contexts(request, self._places):
-                    if context.resource != self._reply_topic:
-                        _check_context(request, account, context)
+                    _check_context(request, account, context)
         except (LocalProtocolError, RemoteProtocolError, ValueError) as error:
             _refuse(str(error))
 

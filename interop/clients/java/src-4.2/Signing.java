@@ -1,9 +1,12 @@
+import java.lang.reflect.Field;
+import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.util.Base64;
 import java.util.TreeMap;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
+import org.apache.rocketmq.remoting.CommandCustomHeader;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
@@ -28,7 +31,7 @@ final class Signing implements RPCHook {
 
     @Override
     public void doBeforeRequest(String address, RemotingCommand request) {
-        request.makeCustomHeaderToNet();
+        addHeader(request);
         request.addExtField("AccessKey", name);
         TreeMap<String, String> fields = new TreeMap<>(request.getExtFields());
         fields.remove("Signature");
@@ -45,6 +48,28 @@ final class Signing implements RPCHook {
             }
             request.addExtField("Signature", Base64.getEncoder().encodeToString(mac.doFinal()));
         } catch (GeneralSecurityException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /**
+     * Add the fields of the header. The client's own makeCustomHeaderToNet may leave some out where
+     * several threads call it: it shares the Field objects, and closes their access again.
+     */
+    private static void addHeader(RemotingCommand request) {
+        CommandCustomHeader header = request.readCustomHeader();
+        if (header == null) {
+            return;
+        }
+        try {
+            for (Field field : header.getClass().getDeclaredFields()) {
+                field.setAccessible(true);
+                Object value = field.get(header);
+                if (value != null && !Modifier.isStatic(field.getModifiers())) {
+                    request.addExtField(field.getName(), value.toString());
+                }
+            }
+        } catch (IllegalAccessException e) {
             throw new IllegalStateException(e);
         }
     }
