@@ -12,9 +12,8 @@ from typing import Final
 
 from ..remoting.channel import Channel
 from ..remoting.codec import RemotingCommand
-from ..remoting.errors import LocalProtocolError, RemoteProtocolError
+from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from ..remoting.request_codes import RequestCode
-from ..remoting.signature import ACCESS_KEY
 from .accounts import Accounts
 from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
@@ -67,7 +66,7 @@ class AccessControl:
         self._places = places
         self._authorizes = rules.authorizes
         self._needs = {int(code): need for code, need in needs.items()}
-        all_fields = {code: _fields(need) for code, need in self._needs.items()}
+        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
         self._fields = {code: each for code, each in all_fields.items() if each is not None}
         self._unauthorized = rules.unauthorized
         self._open: Collection[int] = (
@@ -121,8 +120,11 @@ class AccessControl:
         return len(self._decisions)
 
     def user_of(self, request: RemotingCommand) -> User | None:
-        """The user that a request names, which `check` has proved; None: there is none."""
-        return self._accounts.users.get(request.ext_fields.get(ACCESS_KEY, ""))
+        """The user that signed a request, also of a code that is not checked; None: none did."""
+        try:
+            return self._authenticator.authenticate(request)
+        except RequestRefused:
+            return None
 
     def _follow_changes(self) -> None:
         """Forget what depends on accounts that have changed."""
@@ -176,7 +178,7 @@ class AccessControl:
         return None
 
 
-def _fields(need: Need) -> tuple[str, ...] | None:
+def fields_of(need: Need) -> tuple[str, ...] | None:
     """The header's fields on which a decision depends; None: it depends on more."""
     fields: list[str] = []
     for part in need:

@@ -66,6 +66,11 @@ class AccessConfig:
     authorization_metadata_provider: str = _access("")
     authorization_strategy: str = _access("")
 
+    @property
+    def has_accounts(self) -> bool:
+        """Whether each request must have the signature of an account."""
+        return self.authentication_enabled
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -48,17 +48,18 @@ def acl_info(acl: Acl) -> AclInfo:
     return AclInfo(
         acl.subject,
         [
-            PolicyInfo(policy.type.value, [_entry_info(each) for each in policy.entries])
+            PolicyInfo(policy.type.value, [entry_info(each) for each in policy.entries])
             for policy in acl.policies
         ],
     )
 
 
-def _entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
+def entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
+    """The body of a rule."""
     return PolicyEntryInfo(
         str(entry.resource),
         [each.value for each in entry.actions],
-        list(entry.source_ips),
+        list(entry.source_ips) or None,
         entry.decision.value,
     )
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from random import Random
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -74,6 +75,9 @@ from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
 from .transaction_service import TransactionService
+
+if TYPE_CHECKING:
+    from .plain_acl import PlainAclAccess
 
 _failures = FailureLog(logging.getLogger(__name__))
 
@@ -177,6 +181,7 @@ class BrokerParts:
       stats: the counters.
       runtime_info: what the broker tells of itself.
       live: changes `config` and the store's while the broker runs.
+      plain_acl: the accounts of ACL 1.0; None: aclEnable is false.
     """
 
     config: BrokerConfig
@@ -197,6 +202,7 @@ class BrokerParts:
     stats: BrokerStatsManager
     runtime_info: RuntimeInfo
     live: LiveConfig
+    plain_acl: PlainAclAccess | None
 
     @property
     def sql_filters(self) -> ConsumerFilterManager | None:
@@ -268,10 +274,25 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
+        _plain_acl(foundation),
     )  # fmt: skip
     _connect(parts, bit_maps)
     _follow_settings(parts)
     return parts
+
+
+def _plain_acl(foundation: Foundation) -> PlainAclAccess | None:
+    if not foundation.config.acl_enable:
+        return None
+    from .plain_acl import PlainAclAccess  # needs PyYAML
+
+    config, clock = foundation.config, foundation.seams.clock
+    return PlainAclAccess(config, foundation.address, _places(foundation), clock=clock)
+
+
+def _places(foundation: Foundation) -> Places:
+    topic_at = partial(topic_of_message, foundation.store)
+    return Places(foundation.config.broker_cluster_name, topic_at)
 
 
 def _tables(foundation: Foundation) -> Tables:
@@ -288,7 +309,7 @@ def _tables(foundation: Foundation) -> Tables:
             config,
             files,
             NEEDS_OF_BROKER,
-            Places(config.broker_cluster_name, partial(topic_of_message, store)),
+            _places(foundation),
         ),
         TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
         TopicQueueMappingManager(
@@ -381,6 +402,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from ..auth.accounts import ACCOUNTS_FILE
+from ..auth.dangerous import NAME_SERVER
 from ..auth.need_tables import NEEDS_OF_NAMESRV
 from ..auth.needs import Places
+from ..auth.open_server import open_processors
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
@@ -42,7 +45,7 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
-from .processors import NamesrvServices, name_server_processors
+from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
 
@@ -126,9 +129,16 @@ class NamesrvController:
             notify=self._notify,
             call=self._client.call,
         )
+        processors = name_server_processors(services)
+        if self.access.control is not None:
+            # Apache's name server has no accounts, and does not know their requests.
+            processors |= self.access.admin().processors
         self.server = RemotingServer(
-            self.access.guard(
-                {int(code): process for code, process in name_server_processors(services).items()}
+            open_processors(
+                self.access.guard({int(code): each for code, each in processors.items()}),
+                NAME_SERVER,
+                allows_remote=config.allow_remote_administration or config.has_accounts,
+                is_own=partial(is_own_broker, self.routes),
             ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,

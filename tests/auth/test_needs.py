@@ -76,7 +76,7 @@ def test_fields_that_may_be_missing() -> None:
     assert contexts(Code.GET_CONSUME_STATS, {"consumerGroup": "G"}) == ["Group:G Get"]
     fields = {"consumerGroup": "G", "topicList": "T1;;T2; ;%RETRY%G"}
     assert contexts(Code.GET_CONSUME_STATS, fields) == [
-        "Topic:T1 Get", "Topic:T2 Get", "Group:G Get", "Group:G Get",
+        "Group:G Get", "Topic:T1 Get", "Topic:T2 Get", "Group:G Get",
     ]  # fmt: skip
     assert contexts(Code.UNREGISTER_CLIENT, {"clientID": "c"}) == []
     assert contexts(Code.SEND_MESSAGE_V2) == ["Topic: Pub"]
