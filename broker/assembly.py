@@ -28,6 +28,7 @@ from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
+from ..remoting.refusals import Refusals
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -165,6 +166,7 @@ class BrokerParts:
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
+      refusals: what the limits refuse, of the connections and of the tables.
       runtime_info: what the broker tells of itself.
       live: changes `config` and the store's while the broker runs.
     """
@@ -185,6 +187,7 @@ class BrokerParts:
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
+    refusals: Refusals
     runtime_info: RuntimeInfo
     live: LiveConfig
 
@@ -207,7 +210,8 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     address, peers = BrokerAddress(config, store_config), PeerBrokers(config, seams.client)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
     foundation = Foundation(config, seams, address, store)
-    tables = _tables(foundation)
+    refusals = Refusals()
+    tables = _tables(foundation, refusals)
     clients = _clients(config, tables)
     new_messages = NewMessages(_failures, "notifying of new messages", "They may be delivered late")
     closed_channels = Notifier[Channel](
@@ -256,7 +260,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
+        keeper, replication, registrar, static, cleaner, pulls, stats, refusals, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
     )  # fmt: skip
     _connect(parts, bit_maps)
@@ -264,7 +268,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     return parts
 
 
-def _tables(foundation: Foundation) -> Tables:
+def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
     config, store, clock = foundation.config, foundation.store, foundation.seams.clock
     files = StateFiles(
         foundation.seams.disk, str(PurePosixPath(store.config.store_path_root_dir) / "config")
@@ -272,11 +276,15 @@ def _tables(foundation: Foundation) -> Tables:
     later = files.later if files.may_put_off else None
     return Tables(
         files,
-        TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
+        TopicConfigManager(
+            config, clock=clock, save=files.save, save_later=later, refusals=refusals
+        ),
         TopicQueueMappingManager(
             config.broker_name, clock=clock, save=files.save, save_later=later
         ),
-        SubscriptionGroupManager(config, clock=clock, save=files.save, save_later=later),
+        SubscriptionGroupManager(
+            config, clock=clock, save=files.save, save_later=later, refusals=refusals
+        ),
         ConsumerOffsetManager(clock=clock, save=files.save),
         DelayOffsetManager(
             clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
@@ -441,6 +449,7 @@ def _follow_settings(parts: BrokerParts) -> None:
     live.subscribe(on_permission, "brokerPermission")
     live.subscribe(
         parts.pulls.settings_changed,
+        "heldPullsMax",
         "litePullMessageEnable",
         "longPollingEnable",
         "slaveReadEnable",

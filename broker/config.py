@@ -24,6 +24,7 @@ from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
+from .limits import BrokerLimits
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -74,10 +75,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy):
+class BrokerConfig(FilterPolicy, BrokerLimits):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive.
+    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive, those of
+    `BrokerLimits` for its clients.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -368,6 +370,7 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
     parse_levels(broker.log_levels)
     _check_metrics(broker)
+    broker.check_exempt_addresses()
     region = broker.region_id
     if len(region) > REGION_LENGTH_MAX or not region.isprintable():
         raise ConfigError(

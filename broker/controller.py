@@ -212,6 +212,7 @@ class BrokerController:
             on_channel_closed=self.parts.closed_channels.notify,
             limits=connection_limits(self.config),
             runs=serving.runs,
+            refusals=self.parts.refusals,
         )
         try:
             async with trio.open_nursery() as base:

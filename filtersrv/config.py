@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.connection_policy import ConnectionPolicy
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..remoting.hosts import join_address
@@ -22,8 +23,8 @@ Source: 4.2.0 FiltersrvController.initialize.
 
 
 @dataclass(slots=True)
-class FiltersrvConfig(FilterPolicy):
-    """The configuration of a filter server, in addition to `FilterPolicy`.
+class FiltersrvConfig(FilterPolicy, ConnectionPolicy):
+    """The configuration of a filter server, in addition to `FilterPolicy` and `ConnectionPolicy`.
 
     Attributes:
       connect_which_broker: address of the broker that it pulls from, `host:port`.
@@ -77,6 +78,10 @@ def read_filtersrv_config(
     if not config.connect_which_broker and config.listen_port:
         config.connect_which_broker = f"127.0.0.1:{config.listen_port}"
         config.listen_port = 0
+    try:
+        config.check_exempt_addresses()
+    except ConfigError as error:
+        raise ConfigError(error.reason, path=path) from error
     from ..remoting.client import split_address  # not for the help: it brings trio
 
     try:

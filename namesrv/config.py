@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
+from ..common.connection_policy import ConnectionPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.memory_budget import BUDGET_MIN
 
 
 @dataclass(slots=True)
-class NamesrvConfig:
+class NamesrvConfig(ConnectionPolicy):
     """The name server's configuration. Times are milliseconds unless the name says otherwise.
+
+    The keys of `ConnectionPolicy` limit its connections.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
@@ -95,6 +98,7 @@ def check_values(config: NamesrvConfig) -> None:
     Raises: ConfigError: at the start, or at a change while the name server runs.
     """
     parse_levels(config.log_levels)
+    config.check_exempt_addresses()
     for address in config.product_namesrv_addresses:
         if not is_address(address):
             raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")

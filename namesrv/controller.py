@@ -125,6 +125,7 @@ class NamesrvController:
             on_channel_closed=self._on_channel_closed,
             limits=ConnectionLimits(
                 idle_s=config.server_channel_max_idle_time_seconds,
+                policy=config,
                 memory_max=config.remoting_bytes_max,
             ),
         )

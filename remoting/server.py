@@ -15,22 +15,20 @@ import trio
 from ..common.allocator import Trimmer
 from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
+from .address_limits import AddressLimits, PeerAddress
 from .channel import Channel, Processor, RunProcessor
 from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
 from .loop_monitor import LoopMonitor
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
+from .refusals import Refusals
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 
 __all__ = ["RemotingServer", "open_listener"]
 
 logger = logging.getLogger(__name__)
-
-CONNECTIONS_MAX = 10_000
-"""Connections served at a time; further ones are closed with a log line. RocketMQ has no limit, and
-fails when file descriptors run out, also for its files."""
 
 
 class RemotingServer:
@@ -42,12 +40,15 @@ class RemotingServer:
       processors: request code → processor. Read at every request; may be filled later.
       turn: shared with other servers and clients of the process; None: a new one.
       on_channel_closed: called once for every connection that ended.
-      limits: of each connection, and the memory of all.
-      connections_max: see CONNECTIONS_MAX.
+      limits: of each connection, their number, and the memory of all.
       runs: serves runs of usual requests before they are decoded; None: there are none.
+
+      refusals: counts what the limits refuse; None: new ones.
 
     Attributes:
       memory: the memory budget of the connections.
+      refusals: see the argument.
+    Raises: ValueError: limitExemptAddresses is not a list of addresses and networks.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class RemotingServer:
         turn: Turn | None = None,
         on_channel_closed: Callable[[Channel], None] | None = None,
         limits: ConnectionLimits | None = None,
-        connections_max: int = CONNECTIONS_MAX,
         runs: RunProcessor | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
@@ -66,9 +67,10 @@ class RemotingServer:
         self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._limits = limits or ConnectionLimits()
-        self.memory = MemoryBudget(self._limits.memory_max or default_budget())
+        self.refusals = refusals or Refusals()
+        self.memory = MemoryBudget(self._limits.memory_max or default_budget(), self.refusals)
+        self._addresses = AddressLimits(self._limits.policy, self.refusals)
         self._connections: set[Connection] = set()
-        self._connections_max = connections_max
         self._runs = runs
         self._failures = FailureLog(logger)
         self._trimmer = Trimmer()
@@ -122,27 +124,30 @@ class RemotingServer:
         self, stream: trio.abc.Stream, remote_address: str = "127.0.0.1:0"
     ) -> None:
         """Serve one stream, such as an end of a memory stream pair, until it ends."""
-        await self._serve_transport(StreamTransport(stream, remote_address))
+        place = self._addresses.admit(remote_address)
+        if place is None:
+            await trio.aclose_forcefully(stream)
+            return
+        await self._serve_transport(StreamTransport(stream, remote_address), place)
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""
-        if len(self._connections) >= self._connections_max:
-            peer = format_address(address)
-            logger.warning(
-                "%(peer)s: the connection is refused, because %(limit)d are open, which is the "
-                "limit",
-                {"peer": peer, "limit": self._connections_max},
-            )
+        place = self._addresses.admit(format_address(address))
+        if place is None:
             sock.close()
             return
         try:
             transport = SocketTransport(sock, self._poller)
         except OSError:  # the peer has closed it already
+            self._addresses.leave(place)
             sock.close()
             return
-        nursery.start_soon(self._serve_transport, transport)
+        nursery.start_soon(self._serve_transport, transport, place)
 
-    async def _serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
+    async def _serve_transport(
+        self, transport: SocketTransport | StreamTransport, place: PeerAddress
+    ) -> None:
+        """Serve a connection that was admitted."""
         meaning = "That connection is closed; others are still served"
         with contained(self._failures, "a connection", meaning):
             try:
@@ -154,6 +159,7 @@ class RemotingServer:
                     self._on_channel_closed,
                     self.memory,
                     self._runs,
+                    address=place,
                 )
                 self._connections.add(connection)
                 try:
@@ -161,14 +167,17 @@ class RemotingServer:
                 finally:
                     self._connections.discard(connection)
             finally:
+                self._addresses.leave(place)
                 transport.abort()
 
     def _sweep(self) -> None:
         now_s = trio.current_time()
         self._trimmer.note(self.memory.used, self.memory.take_used_max(), now_s)
+        self._addresses.forget_finished()
+        is_crowded = self._addresses.is_crowded
         for connection in list(self._connections):
             try:
-                connection.enforce_limits(now_s)
+                connection.enforce_limits(now_s, is_crowded=is_crowded)
             except Exception as error:  # noqa: BLE001 - our bug: other connections are served
                 meaning = "That connection is closed"
                 self._failures.note("checking a connection's limits", meaning, error)

@@ -457,9 +457,9 @@ def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
 
 
 READ_ELSEWHERE = {
-    "BrokerConfig": {"broker", "cli", "filtersrv"},
-    "FiltersrvConfig": {"filtersrv", "broker"},
-    "NamesrvConfig": {"namesrv", "cli"},
+    "BrokerConfig": {"broker", "cli", "filtersrv", "remoting"},
+    "FiltersrvConfig": {"filtersrv", "broker", "remoting"},
+    "NamesrvConfig": {"namesrv", "cli", "remoting"},
     "MessageStoreConfig": {"store", "broker"},
 }
 
