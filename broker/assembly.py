@@ -39,16 +39,16 @@ from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .broker_address import BrokerAddress
-from .client_channel_info import ClientChannel
 from .config import BrokerConfig, check_values, known_keys
 from .consumer_filter_manager import ConsumerFilterManager
-from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, skip_notification
+from .consumer_manager import ConsumerManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
+from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
 from .processors.pull_message import PullMessageProcessor
@@ -133,12 +133,14 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Connected clients and filter servers, and the consumers' locks of queues."""
+    """Connected clients and filter servers, the consumers' locks of queues, and the notifications
+    of their groups."""
 
     producers: ProducerManager
     consumers: ConsumerManager
     locks: RebalanceLockManager
     filter_servers: FilterServerManager
+    notifier: MemberNotifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,20 +305,17 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
 
 def _clients(config: BrokerConfig, tables: Tables) -> Clients:
     expired_s = config.channel_expired_timeout / 1000
-
-    def notify(group: str, channels: Sequence[ClientChannel]) -> None:
-        enabled = config.notify_consumer_ids_changed_enable
-        (notify_consumer_ids_changed if enabled else skip_notification)(group, channels)
-
+    notifier = MemberNotifier(lambda: config.notify_consumer_ids_changed_enable)
     return Clients(
         ProducerManager(expired_s=expired_s),
         ConsumerManager(
-            notify=notify,
+            notify=notifier.notify,
             expired_s=expired_s,
             on_group_gone=tables.filters.unregister,
         ),
         RebalanceLockManager(),
         FilterServerManager(),
+        notifier,
     )
 
 

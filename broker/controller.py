@@ -274,6 +274,7 @@ class BrokerController:
             await services.start("the registration", self.registrar.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
             services.start_soon("the waking of held pulls", self.pulls.hold_service.run, self.turn)
+            services.start_soon("the notification of groups", self.parts.clients.notifier.run)
             services.every(
                 "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
             )

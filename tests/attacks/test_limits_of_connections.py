@@ -210,11 +210,11 @@ def test_a_flood_is_one_line_in_ten_seconds_for_each_limit(
         refusals.note("bMax", "192.0.2.7:1", "refused")
     now_s = LOG_INTERVAL_S
     refusals.note("aMax", "192.0.2.8:1", "refused, because 3 are open")
+    more = "999 more refusals since the last such line"
     assert caplog.messages == [
         "192.0.2.7:1: refused, because 3 are open, which is the limit aMax",
         "192.0.2.7:1: refused, which is the limit bMax",
-        "192.0.2.8:1: refused, because 3 are open, which is the limit aMax"
-         " (999 more refusals since the last such line)",
+        f"192.0.2.8:1: refused, because 3 are open, which is the limit aMax ({more})",
     ]
     assert refusals.counts == {"aMax": 1_001, "bMax": 1_000}
 
