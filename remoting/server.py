@@ -17,12 +17,18 @@ from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
 from .address_limits import AddressLimits, PeerAddress
 from .channel import Channel, Processor, RunProcessor
-from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
+from .connection import (
+    CROWDED_FIRST_FRAME_S,
+    SWEEP_INTERVAL_S,
+    Connection,
+    ConnectionLimits,
+)
 from .loop_monitor import LoopMonitor
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
 from .refusals import Refusals
+from .tls_server import ServerTls
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 
@@ -42,7 +48,7 @@ class RemotingServer:
       on_channel_closed: called once for every connection that ended.
       limits: of each connection, their number, and the memory of all.
       runs: serves runs of usual requests before they are decoded; None: there are none.
-
+      tls: decides which connections are encrypted; None: none is.
       refusals: counts what the limits refuse; None: new ones.
 
     Attributes:
@@ -60,6 +66,7 @@ class RemotingServer:
         limits: ConnectionLimits | None = None,
         runs: RunProcessor | None = None,
         refusals: Refusals | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
@@ -71,6 +78,9 @@ class RemotingServer:
         self.memory = MemoryBudget(self._limits.memory_max or default_budget(), self.refusals)
         self._addresses = AddressLimits(self._limits.policy, self.refusals)
         self._connections: set[Connection] = set()
+        # Connections without a first byte, or with an unfinished handshake: since when they are.
+        self._arriving: dict[trio.CancelScope, float] = {}
+        self._tls = tls
         self._runs = runs
         self._failures = FailureLog(logger)
         self._trimmer = Trimmer()
@@ -112,6 +122,8 @@ class RemotingServer:
                 services = Supervisor(nursery, logger)
                 services.every("the check of connection limits", SWEEP_INTERVAL_S, self._sweep)
                 services.start_soon("the monitor of the event loop", self._turn.monitor.run)
+                if self._tls is not None:
+                    services.start_soon("the check of certificates", self._tls.watch)
                 for listener in listeners:
                     acceptor = Acceptor(listener, partial(self._take, nursery))
                     services.start_soon("the acceptance of connections", acceptor.run)
@@ -142,7 +154,30 @@ class RemotingServer:
             self._addresses.leave(place)
             sock.close()
             return
-        nursery.start_soon(self._serve_transport, transport, place)
+        if self._tls is None:
+            nursery.start_soon(self._serve_transport, transport, place)
+        else:
+            nursery.start_soon(self._admit, self._tls, transport, place)
+
+    async def _admit(self, tls: ServerTls, transport: SocketTransport, place: PeerAddress) -> None:
+        """Serve an accepted connection, encrypted or not."""
+        admitted: SocketTransport | None = None
+        meaning = "That connection is closed; others are still served"
+        scope = trio.CancelScope()
+        self._arriving[scope] = trio.current_time()
+        try:
+            with contained(self._failures, "a new connection", meaning), scope:
+                admitted = await tls.admit(transport, self._limits.idle_s)
+        finally:
+            del self._arriving[scope]
+            if admitted is None:
+                transport.abort()
+                self._addresses.leave(place)
+        if scope.cancelled_caught:
+            reason = "it sent no request, and nine tenths of all connections are taken"
+            self.refusals.note("connectionsMax", transport.remote_address, f"closed: {reason}")
+        if admitted is not None:
+            await self._serve_transport(admitted, place)
 
     async def _serve_transport(
         self, transport: SocketTransport | StreamTransport, place: PeerAddress
@@ -175,6 +210,10 @@ class RemotingServer:
         self._trimmer.note(self.memory.used, self.memory.take_used_max(), now_s)
         self._addresses.forget_finished()
         is_crowded = self._addresses.is_crowded
+        if is_crowded:
+            for scope, began_s in self._arriving.items():
+                if now_s - began_s > CROWDED_FIRST_FRAME_S:
+                    scope.cancel()
         for connection in list(self._connections):
             try:
                 connection.enforce_limits(now_s, is_crowded=is_crowded)
