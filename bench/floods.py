@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import struct
 from typing import Final
 
@@ -167,6 +168,22 @@ async def half_handshakes(target: Target) -> None:
     await hoard(target.broker, 1_000, each)
 
 
+async def handshakes(target: Target) -> None:
+    """Whole TLS handshakes, one after the other from each of 10 tasks, and nothing more."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+
+    async def one() -> None:
+        for _ in range(50):
+            async with await connect(target.broker) as stream:
+                await trio.SSLStream(stream, context, https_compatible=True).do_handshake()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(one)
+
+
 FLOODS: Final = (
     Attack("connection flood", connection_flood, 2),
     Attack("slow loris", slow_loris, 2),
@@ -178,4 +195,5 @@ FLOODS: Final = (
     Attack("unread trickle", unread_trickle, 1),
     Attack("new connections", new_connections, 0.1),
     Attack("half handshakes", half_handshakes, 1),
+    Attack("handshakes", handshakes, 0.1),
 )
