@@ -282,6 +282,19 @@ async def run(
     await asyncio.to_thread(pair.start_broker)
     await read_again(url, honest)
     return {
+        **of_honest(honest),
+        **of_servers(samples, attacked),
+        "state": {name: kind.number for name, kind in state.items()},
+        "state_mb": round(size_of(state) / 1e6, 1),
+        "broker_cpu_s": round(used_s, 1),
+        "attacks": json.loads(line),
+        "by_attack": by_attack(marks, honest, samples),
+    }
+
+
+def of_honest(honest: Honest) -> dict[str, Any]:
+    """The figures of the honest clients."""
+    return {
         "confirmed": len(honest.confirmed),
         "not_consumed": len(honest.confirmed - honest.consumed),
         "not_there_after_kill": len(honest.confirmed - honest.read_again),
@@ -290,15 +303,20 @@ async def run(
         "last_failure": honest.last_failure,
         "send_ms": percentiles(honest.send_ms),
         "arrive_ms": percentiles(honest.arrive_ms),
+    }
+
+
+def of_servers(samples: list[tuple[float, ...]], attacked: int) -> dict[str, Any]:
+    """The memory of broker and name server.
+
+    Args:
+      attacked: the samples that were taken during the attacks.
+    """
+    return {
         "broker_mb_max": round(max(sample[0] for sample in samples), 1),
         "namesrv_mb_max": round(max(sample[1] for sample in samples), 1),
         "broker_mb_by_tenth": tenths([sample[0] for sample in samples[:attacked]]),
         "broker_mb_end": round(samples[-1][0], 1),
-        "state": {name: kind.number for name, kind in state.items()},
-        "state_mb": round(size_of(state) / 1e6, 1),
-        "broker_cpu_s": round(used_s, 1),
-        "attacks": json.loads(line),
-        "by_attack": by_attack(marks, honest, samples),
     }
 
 
@@ -378,10 +396,8 @@ def main(
                 "--victim", TOPIC, "--seconds", str(minutes * 60), "--seed", str(seed),
             ]  # fmt: skip
             names = only or [attack.name for attack in ATTACKS]
-            for attack in names:
-                command += ["--only", attack]
-            if each:
-                # The attacks take `each` and a pause, and one more is no attack at all.
+            command += [text for name in names for text in ("--only", name)]
+            if each:  # one more is no attack at all
                 minutes = (each + PAUSE_S) * (len(names) + 1) / 60
                 command += ["--in-turn", "--seconds", str(each)]
 

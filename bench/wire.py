@@ -10,6 +10,7 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
+    python -m trocket.bench.wire --pin --acl    # signed sends to a trocket broker with accounts
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -43,6 +44,7 @@ from trocket.bench.frames import (
     SendTemplate,
     Taken,
 )
+from trocket.bench.signed_frames import SignedSends, guarded_broker
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
@@ -351,7 +353,9 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
-    """The requests of a workload, "sends" or "transactions"."""
+    """The requests of a workload: "sends", "signed sends" or "transactions"."""
+    if workload == "signed sends":
+        return SignedSends("WireBench", QUEUE_COUNT, "broker-a", serialize_type)
     in_transaction = workload == "transactions"
     template = SendTemplate.for_topic(
         "WireBench",
@@ -366,6 +370,13 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     return TransactionTemplate(template, "WireBench", "broker-a") if in_transaction else template
 
 
+def cluster_of(peer: str, folder: Path) -> Cluster:
+    """A stopped cluster by its name; "guarded": trocket with accounts."""
+    if peer == "guarded":
+        return guarded_broker(folder)
+    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
+
+
 def main(
     seconds: Annotated[float, typer.Option(help="Measure each case for this time.")] = 5.0,
     warm_up: Annotated[float, typer.Option(help="Warm up for this time.")] = 2.0,
@@ -378,6 +389,9 @@ def main(
     beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
     rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
+    acl: Annotated[
+        bool, typer.Option("--acl", help="Sign sends to a trocket broker with accounts.")
+    ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
 ) -> None:
     """Send messages or transactions to a broker process, and print rates and CPU."""
@@ -385,8 +399,11 @@ def main(
         raise typer.BadParameter("--header is rocketmq or json")
     if workload not in ("sends", "transactions"):
         raise typer.BadParameter("--workload is sends or transactions")
+    if acl and (against != "trocket" or workload != "sends" or beside is not None):
+        raise typer.BadParameter("--acl is for sends to trocket alone")
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
-    template = requests_of(workload, ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE)
+    serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
+    template = requests_of("signed sends" if acl else workload, serialize_type)
 
     def run(cluster: Cluster, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
@@ -395,7 +412,7 @@ def main(
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
+        first = cluster_of("guarded" if acl else against, Path(folder, "first"))
         clusters = (
             (first,)
             if beside is None
@@ -421,6 +438,7 @@ def main(
         "against": against,
         "header": header,
         "pinned": pin,
+        "acl": acl,
         "seconds": seconds,
     }
     title = f"{workload}, {against}, {header} header, {seconds:g} s each"

@@ -21,6 +21,10 @@ from random import Random
 
 import trio
 
+from ..auth.accounts import ACCOUNTS_FILE
+from ..auth.need_tables import NEEDS_OF_BROKER
+from ..auth.needs import Places
+from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
@@ -63,6 +67,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .statistics.broker_stats_manager import BrokerStatsManager
+from .stored_topic import topic_of_message
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
@@ -120,9 +125,14 @@ class Foundation:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables that the broker saves under `config/`, and that folder's files."""
+    """The tables that the broker saves under `config/`, and that folder's files.
+
+    Attributes:
+      access: the accounts, and the check of requests by them.
+    """
 
     files: StateFiles
+    access: ServerAccess
     topics: TopicConfigManager
     mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
@@ -273,11 +283,19 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
 def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
     config, store, clock = foundation.config, foundation.store, foundation.seams.clock
     files = StateFiles(
-        foundation.seams.disk, str(PurePosixPath(store.config.store_path_root_dir) / "config")
+        foundation.seams.disk,
+        str(PurePosixPath(store.config.store_path_root_dir) / "config"),
+        secret=(ACCOUNTS_FILE,),
     )
     later = files.later if files.may_put_off else None
     return Tables(
         files,
+        ServerAccess(
+            config,
+            files,
+            NEEDS_OF_BROKER,
+            Places(config.broker_cluster_name, partial(topic_of_message, store)),
+        ),
         TopicConfigManager(
             config, clock=clock, save=files.save, save_later=later, refusals=refusals
         ),

@@ -15,6 +15,7 @@ from enum import Enum
 from importlib.util import find_spec
 from typing import Any
 
+from ..auth.config import AccessConfig, read_access
 from ..common.config import ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
@@ -54,10 +55,6 @@ _HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
 
 _REFUSED = {
     "aclEnable": "access control is not supported: everyone who reaches the port has access",
-    "authenticationEnabled": (
-        "authentication is not supported: everyone who reaches the port has access"
-    ),
-    "authorizationEnabled": "authorization is not supported: every client may do everything",
 }
 """Keys that must not be true: ignoring them would leave open what the file declares closed."""
 
@@ -76,11 +73,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy, BrokerLimits):
+class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive, those of
-    `BrokerLimits` for its clients.
+    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
+    `AccessConfig` for its accounts; those of `BrokerLimits` for its clients.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -374,6 +371,11 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     parse_levels(broker.log_levels)
     _check_metrics(broker)
     broker.check_exempt_addresses()
+    if read_access(broker).is_enabled and broker.filter_server_nums:
+        raise ConfigError(
+            "authenticationEnabled=true does not go together with filterServerNums: filter servers "
+            "do not check accounts, so their consumers would get every message"
+        )
     region = broker.region_id
     if len(region) > REGION_LENGTH_MAX or not region.isprintable():
         raise ConfigError(

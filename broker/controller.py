@@ -134,6 +134,7 @@ class BrokerController:
             config_path,
         )
         self.parts = parts = assemble(config, store_config, seams)
+        self.client.credentials = parts.tables.access.credentials
         self.store = parts.store
         self.topics = parts.tables.topics
         self.groups = parts.tables.groups
@@ -244,6 +245,7 @@ class BrokerController:
         """
         if self.config.enable_property_filter:
             warm_up()
+        self.parts.tables.access.load()
         tables = TableLoader(
             self.parts.tables.files,
             topics=self.topics,
@@ -309,7 +311,10 @@ class BrokerController:
                 before_save=filters.clean,
             )
             mappings = self.parts.tables.mappings
-            saver.start_eager(services, self.topics.file, mappings.file, self.groups.file)
+            accounts = self.parts.tables.access.accounts
+            saver.start_eager(
+                services, self.topics.file, mappings.file, self.groups.file, accounts.file
+            )
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -369,6 +374,7 @@ class BrokerController:
             ("the timers", self.timers.note_progress),
             ("the offsets", self.offsets.file.persist_changed),
             ("the filters", self._persist_filters),
+            ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
             ("the topics", self.topics.file.persist),
             ("the groups", self.groups.file.persist),
         ):

@@ -18,8 +18,8 @@ def new_client(url: str, timeout_s: float) -> Client:
     Raises: ConfigurationError: the URL or the environment is not valid.
     """
     from ..client import Client, ConfigurationError
-    from ..client.core.signature import credentials_of
     from ..client.core.url import parse_url
+    from ..remoting.signature import credentials_of
 
     try:
         credentials = parse_url(url).credentials or credentials_of(os.environ)

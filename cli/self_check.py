@@ -24,6 +24,7 @@ from ..remoting.errors import RemotingConnectError, RemotingError
 from ..remoting.pull_sys_flag import SUBSCRIPTION
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from ..remoting.signature import Credentials
 
 TOPIC = "BenchmarkTest"
 PRODUCER_GROUP = "SELF_TEST_P_GROUP"
@@ -51,7 +52,12 @@ CONNECT_TIMEOUT_S = 1.0
 
 
 async def check(
-    namesrv: str, broker: str, advertised: str, *, takes_sends: bool = True
+    namesrv: str,
+    broker: str,
+    advertised: str,
+    *,
+    takes_sends: bool = True,
+    accounts: tuple[Credentials | None, Credentials | None] = (None, None),
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
 
@@ -60,6 +66,7 @@ async def check(
       broker: `host:port` at which the broker answers on this machine.
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
+      accounts: with the name server and with the broker; None: requests are not signed.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
       advertised address, else "".
@@ -70,7 +77,9 @@ async def check(
         client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
         await nursery.start(client.run)
         try:
+            client.credentials = accounts[0]
             await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
+            client.credentials = accounts[1]
             warning = "" if advertised == broker else await _unreachable(client, advertised)
             start_s = trio.current_time()
             if takes_sends:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..auth.server_access import ServerAccess
     from ..broker.controller import BrokerController
 
 EVERYWHERE = ("0.0.0.0", "::")
@@ -154,6 +155,7 @@ class Up:
         self._home = home
         self._in_memory = in_memory
         self._metrics = ""
+        self._namesrv_access: ServerAccess | None = None
 
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
@@ -176,6 +178,7 @@ class Up:
         async with trio.open_nursery() as outer:
             disk = MemoryDisk() if self._in_memory else OsDisk()
             namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk, turn=turn)
+            self._namesrv_access = namesrv.access
             await outer.start(namesrv.run)
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
             ours = join_address(reachable(self._namesrv.bind_address), namesrv_port)
@@ -233,7 +236,16 @@ class Up:
 
         takes_sends = not broker.sends_refused
         try:
-            return await check(namesrv, here, broker.broker_addr, takes_sends=takes_sends)
+            return await check(
+                namesrv,
+                here,
+                broker.broker_addr,
+                takes_sends=takes_sends,
+                accounts=(
+                    self._namesrv_access.super_account if self._namesrv_access else None,
+                    broker.parts.tables.access.super_account,
+                ),
+            )
         except RemotingError as error:
             raise SelfCheckError(f"the self-check failed: {error}") from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..remoting.bodies import ConsumeFromWhere, MessageModel, MessageQueue
 from ..remoting.compression import CompressionType
+from ..remoting.signature import Credentials
 from .admin import (
     Admin,
     BrokerConsumeStats,
@@ -60,7 +61,6 @@ from .core.allocation import (
     AllocateMessageQueueStrategy,
 )
 from .core.queue_requests import PullStatus
-from .core.signature import Credentials
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
 from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery

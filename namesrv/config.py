@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..auth.config import AccessConfig, read_access
 from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.connection_policy import ConnectionPolicy
 from ..common.known_keys import read_keys
@@ -21,10 +22,11 @@ from ..remoting.tls_config import split_tls
 
 
 @dataclass(slots=True)
-class NamesrvConfig(ConnectionPolicy):
+class NamesrvConfig(AccessConfig, ConnectionPolicy):
     """The name server's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `ConnectionPolicy` limit its connections.
+    The keys of `AccessConfig`, which RocketMQ's name server does not have, are for its accounts,
+    those of `ConnectionPolicy` limit its connections.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
@@ -50,6 +52,8 @@ class NamesrvConfig(ConnectionPolicy):
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
+      broker_cluster_name: not a key of RocketMQ's name server. The cluster whose rights are needed
+        for administration here, beside accounts: `Cluster:NAME` in their rules.
       remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
         incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
         quarter of the memory, at most 1 GiB.
@@ -77,6 +81,7 @@ class NamesrvConfig(ConnectionPolicy):
     cluster_test: bool = False
     product_env_name: str = "center"
     product_namesrv_addr: str = ""
+    broker_cluster_name: str = "DefaultCluster"
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
@@ -100,6 +105,7 @@ def check_values(config: NamesrvConfig) -> None:
     """
     parse_levels(config.log_levels)
     config.check_exempt_addresses()
+    read_access(config)
     for address in config.product_namesrv_addresses:
         if not is_address(address):
             raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")

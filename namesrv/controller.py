@@ -15,6 +15,10 @@ from pathlib import Path
 
 import trio
 
+from ..auth.accounts import ACCOUNTS_FILE
+from ..auth.need_tables import NEEDS_OF_NAMESRV
+from ..auth.needs import Places
+from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog, Supervisor
@@ -97,7 +101,10 @@ class NamesrvController:
         # Absolute, so that both have a parent folder and do not depend on the working directory.
         kv_path = Path(config.kv_config_path).absolute()
         config_path = Path(config.config_store_path).absolute()
-        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json)
+        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json, secret=(ACCOUNTS_FILE,))
+        self.access = ServerAccess(
+            config, self._kv_files, NEEDS_OF_NAMESRV, Places(config.broker_cluster_name)
+        )
         self._kv_file = StateFile(
             kv_path.name,
             "KV items",
@@ -108,7 +115,9 @@ class NamesrvController:
         )
         live = LiveConfig((config,), known_keys, check=check_values, server="the name server")
         live.subscribe(self._set_log_levels, "logLevel", "logLevels")
-        self._client = RemotingClient(turn=turn, tls=tls.client)
+        self._client = RemotingClient(
+            turn=turn, tls=tls.client, credentials=self.access.credentials
+        )
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
         )
@@ -124,7 +133,9 @@ class NamesrvController:
             call=self._client.call,
         )
         self.server = RemotingServer(
-            {int(code): process for code, process in name_server_processors(services).items()},
+            self.access.guard(
+                {int(code): process for code, process in name_server_processors(services).items()}
+            ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
             limits=ConnectionLimits(
@@ -148,6 +159,7 @@ class NamesrvController:
           StoreError: the KV table cannot be read, or is damaged.
         """
         self._kv_files.load(self._kv_file.name, self.kv.decode)
+        self.access.load()
         listeners = self._listeners
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
@@ -159,7 +171,9 @@ class NamesrvController:
                 services = Supervisor(nursery, logger)
                 services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
-                services.start_soon("the saving of changes", self._kv_files.run)
+                services.start_soon(
+                    "the saving of changes", self._kv_files.run, (self.access.accounts.file,)
+                )
                 logger.info(
                     "the name server listens on %(addresses)s",
                     {"addresses": ", ".join(self._addresses) or "-"},
@@ -244,7 +258,8 @@ class NamesrvController:
     def _save_the_rest(self) -> None:
         """Save changes of cancelled requests."""
         try:
-            self._kv_file.persist_changed()
+            for file in (self._kv_file, self.access.accounts.file):
+                file.persist_changed()
         except StoreError as error:
             logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
         except Exception as error:  # noqa: BLE001 - our bug: the process ends in order

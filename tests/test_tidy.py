@@ -24,6 +24,7 @@ PACKAGES = (
     "common",
     "remoting",
     "store",
+    "auth",
     "namesrv",
     "broker",
     "filtersrv",
@@ -457,9 +458,9 @@ def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
 
 
 READ_ELSEWHERE = {
-    "BrokerConfig": {"broker", "cli", "filtersrv", "remoting"},
+    "BrokerConfig": {"auth", "broker", "cli", "filtersrv", "remoting"},
     "FiltersrvConfig": {"filtersrv", "broker", "remoting"},
-    "NamesrvConfig": {"namesrv", "cli", "remoting"},
+    "NamesrvConfig": {"auth", "namesrv", "cli", "remoting"},
     "MessageStoreConfig": {"store", "broker"},
 }
 

@@ -5,6 +5,13 @@
 
 from __future__ import annotations
 
+from .account import (
+    AccountsInfo,
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
 from .base import (
     Body,
 )
@@ -123,6 +130,8 @@ __all__ = [
     "PERM_WRITE",
     "REGISTER_BROKER_BODY",
     "UNDECIDED",
+    "AccountsInfo",
+    "AclInfo",
     "Body",
     "BrokerData",
     "BrokerMemberGroup",
@@ -162,6 +171,8 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "OffsetWrapper",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "ProducerConnection",
     "ProducerData",
     "ProducerInfo",
@@ -190,6 +201,7 @@ __all__ = [
     "TopicRouteData",
     "TopicStatsTable",
     "UnlockBatchRequestBody",
+    "UserInfo",
     "fault_of_items",
     "item_after",
     "item_at",

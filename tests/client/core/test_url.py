@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trocket.client.core.signature import Credentials
 from trocket.client.core.url import ClientUrl, parse_name_servers, parse_url
+from trocket.remoting.signature import Credentials
 
 GOOD = {
     "host:1": ClientUrl(("host:1",)),

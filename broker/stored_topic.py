@@ -1,0 +1,40 @@
+"""The topic of a stored message, as access control sees it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..common.message_properties import PROPERTY_REAL_TOPIC
+from ..common.topic_names import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+)
+from ..remoting.errors import RemoteProtocolError
+from ..remoting.message_codec import decode_record
+from ..store.errors import StoreError
+from ..store.message_store import MessageStore
+from ..store.offsets import PhysicalOffset
+
+_PARKED: Final = frozenset(
+    (SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC)
+)
+"""Topics whose messages are for another one, which a property of the broker names."""
+
+
+def topic_of_message(store: MessageStore, physical_offset: int) -> str | None:
+    """The topic of a message; of a delayed or half message the one that it is for.
+
+    Returns: None: no readable message begins at the offset.
+    """
+    try:
+        record = store.message_at(PhysicalOffset(physical_offset))
+        if record is None:
+            return None
+        message = decode_record(record, read_body=False)
+    except (StoreError, RemoteProtocolError):
+        return None
+    if message.topic in _PARKED:
+        return message.find(PROPERTY_REAL_TOPIC.encode()) or message.topic
+    return message.topic
