@@ -35,6 +35,7 @@ from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
 from .memory_budget import BUDGET_KEY, MemoryBudget, request_size
+from .poller import RECEIVE_SIZE
 from .response_codes import ResponseCode
 from .session import Answered, Event, State, Unsolicited
 from .transport import SocketTransport, StreamTransport
@@ -53,6 +54,9 @@ CROWDED_FIRST_FRAME_S: Final = 2.0
 """Seconds in which a new connection must complete its first frame while nine tenths of all places
 are taken: clients send a request as soon as they are connected, and silent connections must not
 keep them out."""
+
+READ_SIZE_MIN: Final = 4 * 1024
+"""Bytes that are read at a time of a connection whose requests are slow: some 16 of them."""
 
 _FAILED: Final = State.FAILED
 
@@ -141,6 +145,7 @@ class Connection:
         self._received_at_s = 0.0
         self._frame_began_at_s: float | None = None
         self._frames_seen = False
+        self._read_size = 0  # bytes of a burst at most; 0: as many as fit
         self._began_at_s: float | None = None
         self._unread_since_s: float | None = None  # no part of the backlog was taken since
         self._taken = 0
@@ -261,11 +266,30 @@ class Connection:
         took_s = perf_counter() - began_s
         if self._turn.request_times is not None:
             self._turn.request_times.note(events, self._run_count, took_s)
+        if took_s > SLOW_BURST_S or self._read_size:
+            self._adapt_read_size(len(data), took_s)
         if took_s > SLOW_BURST_S:
             requests = [each for each in events if isinstance(each, RemotingCommand)]
             self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
         if session.state is _FAILED:
             self._wake()
+
+    def _adapt_read_size(self, size: int, took_s: float) -> None:
+        """Read as much at a time as is served within SLOW_BURST_S: less after a slow burst, twice
+        as much after another one.
+
+        Args:
+          size: bytes of the last burst.
+          took_s: seconds that it took.
+        """
+        if took_s > SLOW_BURST_S:
+            self._read_size = max(int(size * SLOW_BURST_S / took_s), READ_SIZE_MIN)
+        else:
+            self._read_size *= 2
+            if self._read_size > RECEIVE_SIZE:
+                self._read_size = 0
+        if isinstance(self._transport, SocketTransport):
+            self._transport.receive_size = self._read_size
 
     def _resume(
         self, first: Sequence[Event[CallWaiter]], answers: list[bytes]

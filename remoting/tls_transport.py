@@ -60,6 +60,7 @@ class TlsTransport(SocketTransport):
     ) -> None:
         self._socket = plain._socket
         self._poller = plain._poller
+        self.receive_size = 0
         self.remote_address = plain.remote_address
         self.local_address = plain.local_address
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -142,7 +143,7 @@ class TlsTransport(SocketTransport):
         if self._has_early:
             self._has_early = False
         else:
-            size = self._socket.recv_into(buffer)
+            size = self._socket.recv_into(buffer, self.receive_size)
             if not size:
                 return b""
         try:
