@@ -20,7 +20,7 @@ class ConnectionPolicy:
 
     Attributes:
       connections_max: connections at a time; further ones are closed. A client has one to each
-        broker and one to a name server; each takes some 6 KB and a descriptor.
+        broker and one to a name server; each takes some 9 KB and a descriptor.
       connections_per_address_max: the same for one address (IPv6: one network of 64 bits). Half of
         all by default: thousands of clients behind one router are normal, and one address must not
         take the places of all others.

@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -35,6 +36,12 @@ from .turn import Turn
 __all__ = ["RemotingServer", "open_listener"]
 
 logger = logging.getLogger(__name__)
+
+
+CONNECTION_SIZE: Final = 9 * 1024
+HANDSHAKE_SIZE: Final = 48 * 1024
+"""Bytes of a connection and of an unfinished TLS handshake, as measured with a thousand of them.
+They are in no share of the budget, but the heap is trimmed when they are gone."""
 
 
 class RemotingServer:
@@ -207,7 +214,11 @@ class RemotingServer:
 
     def _sweep(self) -> None:
         now_s = trio.current_time()
-        self._trimmer.note(self.memory.used, self.memory.take_used_max(), now_s)
+        objects = len(self._connections) * CONNECTION_SIZE
+        if self._tls is not None:
+            objects += self._tls.handshakes * HANDSHAKE_SIZE
+        used, used_max = self.memory.used, self.memory.take_used_max()
+        self._trimmer.note(used + objects, used_max + objects, now_s)
         self._addresses.forget_finished()
         is_crowded = self._addresses.is_crowded
         if is_crowded:
