@@ -8,18 +8,18 @@ Java counterpart: RocketMQ 5.3.3 broker/auth/pipeline/*.java, auth/…/strategy/
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ..remoting.channel import Channel
 from ..remoting.codec import RemotingCommand
-from ..remoting.errors import LocalProtocolError, RemoteProtocolError
-from ..remoting.signature import ACCESS_KEY
+from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
+from ..remoting.request_codes import RequestCode
 from .accounts import Accounts
 from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
-from .model import User, parse_address
-from .needs import Need, Places
+from .model import Action, User, parse_address
+from .needs import Need, Places, topic_of
+from .rules import Rules
 
 DECISIONS_MAX: Final = 10_000
 """Decisions that are kept, as many as RocketMQ keeps (statefulAuthorizationCacheMaxNum)."""
@@ -37,23 +37,10 @@ _REFUSED: Final = "{subject} has no permission to access {resource} from {host},
 _SHOWN_MAX: Final = 512
 """Characters of a refused resource that the answer repeats."""
 
+_HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
+_HEARTBEAT_OF: Final = "user of the last heartbeat"
+
 _Key = tuple[str | bytes | int | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings of one server's access control.
-
-    Attributes:
-      authorizes: whether users need rights; otherwise each that proves its name may do everything.
-      unauthenticated: codes that anyone may send: authenticationWhitelist. A code for which users
-        need rights is authenticated in any case, because rights belong to a proved name.
-      unauthorized: codes that every user may send: authorizationWhitelist.
-    """
-
-    authorizes: bool = False
-    unauthenticated: frozenset[int] = frozenset()
-    unauthorized: frozenset[int] = frozenset()
 
 
 class AccessControl:
@@ -79,7 +66,7 @@ class AccessControl:
         self._places = places
         self._authorizes = rules.authorizes
         self._needs = {int(code): need for code, need in needs.items()}
-        all_fields = {code: _fields(need) for code, need in self._needs.items()}
+        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
         self._fields = {code: each for code, each in all_fields.items() if each is not None}
         self._unauthorized = rules.unauthorized
         self._open: Collection[int] = (
@@ -100,16 +87,32 @@ class AccessControl:
         if code in self._open:
             return None
         user = self._authenticator.authenticate(request)
-        if not self._authorizes or user.is_super or code in self._unauthorized:
-            return user
-        if self._version != self._accounts.version:
-            self._version = self._accounts.version
-            self._decisions.clear()
-            self._authorizer.forget()
-        refusal = self._decide(user, request, channel)
-        if refusal is not None:
-            raise denied(refusal)
+        if self._authorizes and not user.is_super and code not in self._unauthorized:
+            self._follow_changes()
+            refusal = self._decide(user, request, channel)
+            if refusal is not None:
+                raise denied(refusal)
+        if code == _HEART_BEAT:
+            channel.attributes[_HEARTBEAT_OF] = user.username
         return user
+
+    def may_publish(self, channel: object, topic: str) -> bool:
+        """Whether the user who sent the last heartbeat on a connection may send to a topic.
+
+        Any user may register as a producer of any group, and the broker's checks of transactions
+        show a producer the message.
+        """
+        if not isinstance(channel, Channel):
+            return False
+        user = self._accounts.users.get(str(channel.attributes.get(_HEARTBEAT_OF)))
+        if user is None or not user.is_enabled:
+            return False
+        if not self._authorizes or user.is_super:
+            return True
+        self._follow_changes()
+        address = parse_address(_host_of(channel))
+        why = self._authorizer.refusal(user.subject, topic_of(topic), (Action.PUB,), address)
+        return why is None
 
     @property
     def decision_count(self) -> int:
@@ -117,8 +120,18 @@ class AccessControl:
         return len(self._decisions)
 
     def user_of(self, request: RemotingCommand) -> User | None:
-        """The user that a request names, which `check` has proved; None: there is none."""
-        return self._accounts.users.get(request.ext_fields.get(ACCESS_KEY, ""))
+        """The user that signed a request, also of a code that is not checked; None: none did."""
+        try:
+            return self._authenticator.authenticate(request)
+        except RequestRefused:
+            return None
+
+    def _follow_changes(self) -> None:
+        """Forget what depends on accounts that have changed."""
+        if self._version != self._accounts.version:
+            self._version = self._accounts.version
+            self._decisions.clear()
+            self._authorizer.forget()
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
         """Why a user's request is refused; None: it is not."""
@@ -144,7 +157,7 @@ class AccessControl:
         return refusal
 
     def _refusal(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
-        host = channel.remote_address.rpartition(":")[0].strip("[]")
+        host = _host_of(channel)
         need = self._needs.get(request.code)
         if need is None:
             return _UNDECLARED.format(
@@ -165,7 +178,7 @@ class AccessControl:
         return None
 
 
-def _fields(need: Need) -> tuple[str, ...] | None:
+def fields_of(need: Need) -> tuple[str, ...] | None:
     """The header's fields on which a decision depends; None: it depends on more."""
     fields: list[str] = []
     for part in need:
@@ -173,3 +186,7 @@ def _fields(need: Need) -> tuple[str, ...] | None:
             return None
         fields += part.fields
     return tuple(dict.fromkeys(fields))
+
+
+def _host_of(channel: Channel) -> str:
+    return channel.remote_address.rpartition(":")[0].strip("[]")

@@ -9,6 +9,7 @@ is given.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,7 +20,7 @@ from ..remoting.bodies import AccountsInfo
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.steps import one_step
 from ..store.state.state_file import Save, StateFile
-from .conversion import acl_info, acl_of, refuse, user_info, user_of
+from .conversion import acl_info, acl_of, check_user, refuse, user_info, user_of
 from .model import (
     Acl,
     Policy,
@@ -42,12 +43,6 @@ user."""
 
 ENTRIES_MAX: Final = 1_000
 """Rules of one user. RocketMQ has no bound; a request without a cached decision looks at each."""
-
-NAME_SIZE_MAX: Final = 255
-"""Characters of a user's name."""
-
-PASSWORD_SIZE_MAX: Final = 1_024
-"""Characters of a password."""
 
 _UNSAVED: Final = (
     "the change is in force, and a restart forgets it unless a later save succeeds; it is tried "
@@ -80,13 +75,14 @@ class Accounts:
             name,
             "users and access control lists",
             save or _save_nothing,
-            one_step(self.snapshot),
+            one_step(self.snapshot if save is not None else bytes),
             save_later,
             means=_UNSAVED,
         )
         self.users: dict[str, User] = {}
         self.acls: dict[str, Acl] = {}
         self.version = 0
+        self._digest = (-1, "")
         self._required: dict[str, User] = {}
         self._subscribers: list[Callable[[], object]] = []
         self._failures = FailureLog(logger)
@@ -275,6 +271,15 @@ class Accounts:
             [acl_info(self.acls[subject]) for subject in sorted(self.acls)],
         ).to_body()
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `snapshot`: slaves ask whether theirs is the same. Only for super users."""
+        version, digest = self._digest
+        if version != self.version:
+            digest = hashlib.sha256(self.snapshot()).hexdigest()
+            self._digest = (self.version, digest)
+        return digest
+
     def decode(self, text: bytes) -> int:
         """Replace the table by the file's.
 
@@ -320,20 +325,6 @@ class Accounts:
 
 def _save_nothing(name: str, text: bytes) -> None:
     pass
-
-
-def check_user(user: User) -> None:
-    """Raises: RequestRefused: a value is blank, too long, or cannot be saved."""
-    for what, value, size_max in (
-        ("username", user.username, NAME_SIZE_MAX),
-        ("password", user.password, PASSWORD_SIZE_MAX),
-    ):
-        if not value.strip():
-            refuse(f"{what} can not be blank")
-        if len(value) > size_max:
-            refuse(f"the {what} has {len(value)} characters, the limit is {size_max}")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            refuse(f"the {what} has half of a surrogate pair")
 
 
 def _merged(old: Acl, new: Acl) -> Acl:

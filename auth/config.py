@@ -15,9 +15,9 @@ import msgspec
 from ..common.config import ConfigError, setting
 from ..remoting.errors import RequestRefused
 from ..remoting.signature import Credentials
-from .access_control import Rules
-from .accounts import check_user
+from .conversion import check_user
 from .model import User
+from .rules import Rules
 
 GUARDED: Final = "decides who may do what"
 
@@ -65,6 +65,11 @@ class AccessConfig:
     authorization_provider: str = _access("")
     authorization_metadata_provider: str = _access("")
     authorization_strategy: str = _access("")
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether each request must have the signature of an account."""
+        return self.authentication_enabled
 
 
 @dataclass(frozen=True, slots=True)

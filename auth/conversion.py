@@ -8,7 +8,7 @@ of auth/authorization/manager/AuthorizationMetadataManagerImpl.java.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ..remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from ..remoting.errors import RequestRefused
@@ -28,7 +28,13 @@ from .model import (
     parse_subject,
 )
 
-SOURCE_IPS_MAX = 256
+NAME_SIZE_MAX: Final = 255
+"""Characters of a user's name."""
+
+PASSWORD_SIZE_MAX: Final = 1_024
+"""Characters of a password."""
+
+SOURCE_IPS_MAX: Final = 256
 """Addresses and ranges of one rule."""
 
 
@@ -42,17 +48,18 @@ def acl_info(acl: Acl) -> AclInfo:
     return AclInfo(
         acl.subject,
         [
-            PolicyInfo(policy.type.value, [_entry_info(each) for each in policy.entries])
+            PolicyInfo(policy.type.value, [entry_info(each) for each in policy.entries])
             for policy in acl.policies
         ],
     )
 
 
-def _entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
+def entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
+    """The body of a rule."""
     return PolicyEntryInfo(
         str(entry.resource),
         [each.value for each in entry.actions],
-        list(entry.source_ips),
+        list(entry.source_ips) or None,
         entry.decision.value,
     )
 
@@ -125,3 +132,17 @@ def _entry_of(info: PolicyEntryInfo) -> PolicyEntry:
 def refuse(text: str) -> NoReturn:
     """Refuse a change of accounts as RocketMQ does: code 16."""
     raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+
+
+def check_user(user: User) -> None:
+    """Raises: RequestRefused: a value is blank, too long, or cannot be saved."""
+    for what, value, size_max in (
+        ("username", user.username, NAME_SIZE_MAX),
+        ("password", user.password, PASSWORD_SIZE_MAX),
+    ):
+        if not value.strip():
+            refuse(f"{what} can not be blank")
+        if len(value) > size_max:
+            refuse(f"the {what} has {len(value)} characters, the limit is {size_max}")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            refuse(f"the {what} has half of a surrogate pair")

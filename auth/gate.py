@@ -1,5 +1,7 @@
 """The gate before a server's processors: each request is checked before it is served.
 
+It writes the audit log.
+
 A server without accounts has no gate, so it costs nothing there. With one, every processor of the
 table is another than those that the C extension's runs replace, so no run is served
 (`Connection._has_processors_of`), and every request comes here as a command.
@@ -13,6 +15,8 @@ from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Answer, Channel, Processor
 from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RequestRefused
+from .audit import audited, note_refused
 
 Check = Callable[[RemotingCommand, Channel], object]
 """Raises RequestRefused for a request that must not be served."""
@@ -25,12 +29,16 @@ def guarded(processors: Mapping[int, Processor], check: Check) -> dict[int, Proc
       processors: all that a server has, by request code.
       check: called before each request, also before one that is served again later.
     """
-    return {code: _guarded(process, check) for code, process in processors.items()}
+    return {code: _guarded(audited(code, process), check) for code, process in processors.items()}
 
 
 def _guarded(process: Processor, check: Check) -> Processor:
     def checked(request: RemotingCommand, channel: Channel) -> Answer:
-        check(request, channel)
+        try:
+            check(request, channel)
+        except RequestRefused as refusal:
+            note_refused(request, channel, refusal)
+            raise
         return process(request, channel)
 
     return checked

@@ -24,7 +24,17 @@ from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
 from . import body_needs as bodies
 from .model import Action, ResourceType
-from .needs import InBody, Need, OnAll, OnCluster, OnGroup, OnMessage, OnTopic
+from .needs import (
+    InBody,
+    Need,
+    OnAll,
+    OnCluster,
+    OnGroup,
+    OnMessage,
+    OnTopic,
+    is_half_topic,
+    is_reply_topic,
+)
 
 _PUB = (Action.PUB,)
 _SUB = (Action.SUB,)
@@ -70,11 +80,11 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.SEND_MESSAGE: _TOPIC_PUB,
     RequestCode.SEND_MESSAGE_V2: _LETTERS_PUB,
     RequestCode.SEND_BATCH_MESSAGE: _LETTERS_PUB,
-    RequestCode.SEND_REPLY_MESSAGE: _TOPIC_PUB,
-    RequestCode.SEND_REPLY_MESSAGE_V2: _LETTERS_PUB,
+    RequestCode.SEND_REPLY_MESSAGE: (OnTopic("topic", _PUB, is_open=is_reply_topic),),
+    RequestCode.SEND_REPLY_MESSAGE_V2: (OnTopic("b", _PUB, is_open=is_reply_topic),),
     RequestCode.RECALL_MESSAGE: _TOPIC_PUB,
     RequestCode.END_TRANSACTION: (
-        OnTopic("topic", _PUB, is_optional=True),
+        OnTopic("topic", _PUB, is_optional=True, is_open=is_half_topic),
         OnMessage(_half_message, _PUB),
     ),
     RequestCode.PULL_MESSAGE: _CONSUMED,
@@ -149,21 +159,21 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: (OnGroup("consumerGroup", _GET),),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: (OnGroup("group", _GET),),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: (
-        OnTopic("topic", _GET, group_field="group", is_optional=True),
         OnGroup("group", _GET),
+        OnTopic("topic", _GET, group_field="group", is_optional=True),
     ),
     RequestCode.QUERY_CONSUME_TIME_SPAN: (
         OnTopic("topic", _GET, group_field="group"),
         OnGroup("group", _GET),
     ),
     RequestCode.GET_CONSUME_STATS: (
+        OnGroup("consumerGroup", _GET),
         OnTopic("topic", _GET, group_field="consumerGroup", is_optional=True),
         OnTopic("topicList", _GET, group_field="consumerGroup", is_optional=True, separator=";"),
-        OnGroup("consumerGroup", _GET),
     ),
     RequestCode.QUERY_CORRECTION_OFFSET: (
-        OnTopic("topic", _GET),
         OnGroup("compareGroup", _GET),
+        OnTopic("topic", _GET),
         OnGroup("filterGroups", _GET, is_optional=True, separator=","),
     ),
     RequestCode.QUERY_CONSUME_QUEUE: (
@@ -171,8 +181,8 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
         OnGroup("consumerGroup", _GET, is_optional=True),
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
-        OnTopic("topic", _UPDATE, group_field="group"),
         OnGroup("group", _UPDATE),
+        OnTopic("topic", _UPDATE, group_field="group"),
     ),
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (
         OnTopic("topic", _GET, group_field="group"),

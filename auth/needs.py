@@ -20,11 +20,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from ..common.topic_names import RETRY_TOPIC_PREFIX
+from ..common.topic_names import RETRY_TOPIC_PREFIX, TRANS_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
 from .model import Action, Resource, ResourcePattern, ResourceType
+
+REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
+"""After the cluster's name: the topic of replies. Source: MixAll.REPLY_TOPIC_POSTFIX."""
+
+
+def never(_: str, __: str) -> bool:
+    """A right is needed for every topic."""
+    return False
+
+
+def is_reply_topic(topic: str, cluster: str) -> bool:
+    """Whether it is the topic that clients name in every reply; with RocketMQ no reply needs a
+    right, whatever its topic, although the broker may store it there."""
+    return topic == cluster + REPLY_TOPIC_SUFFIX
+
+
+def is_half_topic(topic: str, _: str) -> bool:
+    """Whether it is the topic of half messages: clients of 5.x name it where they end a
+    transaction that the broker asked about. The message itself tells for which topic it is."""
+    return topic == TRANS_HALF_TOPIC
 
 
 class Context(NamedTuple):
@@ -132,6 +152,7 @@ class OnTopic:
       group_field: names the request's group; "": there is none.
       is_optional: whether the field may be missing; then there is no context.
       separator: between several topics; "": there is one.
+      is_open: tells by a topic and the server's cluster whether no right is needed.
     """
 
     field: str
@@ -140,6 +161,7 @@ class OnTopic:
     group_field: str = ""
     is_optional: bool = False
     separator: str = ""
+    is_open: Callable[[str, str], bool] = never
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -149,6 +171,8 @@ class OnTopic:
         fields = request.ext_fields
         group = fields.get(self.group_field, "") if self.group_field else ""
         for topic in _names(fields, self.field, self.separator, is_optional=self.is_optional):
+            if self.is_open(topic, places.cluster):
+                continue
             yield from topic_contexts(
                 topic, group, self.actions, self.retry_actions or self.actions
             )

@@ -16,6 +16,7 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
 from .accounts import Accounts
+from .admin import AuthAdmin
 from .config import AccessConfig, read_access
 from .gate import guarded
 from .needs import Need, Places
@@ -57,9 +58,16 @@ class ServerAccess:
         if access.is_enabled:
             self.control = AccessControl(self.accounts, needs, access.rules, places)
 
-    def load(self) -> None:
+    @property
+    def copied_accounts(self) -> Accounts | None:
+        """The accounts that a slave copies from its master; None: it cannot prove who it is."""
+        return self.accounts if self.control is not None and self.credentials else None
+
+    def load(self, add: Callable[[Accounts], object] | None = None) -> None:
         """Read the accounts' file, and create the super users of the configuration.
 
+        Args:
+          add: adds further accounts, such as those of ACL 1.0; None: there are none.
         Raises:
           CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
             part of its accounts would refuse clients, or serve the wrong ones.
@@ -70,11 +78,29 @@ class ServerAccess:
             return
         for each in self._access.super_users:
             self.accounts.ensure_super(each.access_key, each.secret_key)
-        if not self.accounts.users:
+        if add is not None:
+            add(self.accounts)
+        if self.accounts.users:
+            logger.info(
+                "requests are checked by the accounts of %(users)d users",
+                {"users": len(self.accounts.users)},
+            )
+        else:
             logger.warning(
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
             )
+
+    def admin(self, *, is_slave: bool = False) -> AuthAdmin:
+        """The processors of users and access control lists.
+
+        Args:
+          is_slave: the accounts are copies of a master's.
+        """
+        control = self.control
+        if control is None:
+            return AuthAdmin(None, requester=lambda request: None)
+        return AuthAdmin(self.accounts, requester=control.user_of, is_slave=is_slave)
 
     @property
     def super_account(self) -> Credentials | None:

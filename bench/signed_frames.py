@@ -1,4 +1,4 @@
-"""Signed sends, and a broker with accounts that accepts them.
+"""Signed sends, and brokers with an account that may send them.
 
 As `frames.py`, without trocket's code. Each frame has another unique key, so each is signed anew.
 
@@ -8,7 +8,6 @@ Source: RocketMQ 5.3.3 AclClientRPCHook, AclUtils.combineRequestContent.
 from __future__ import annotations
 
 import hmac
-import json
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -20,8 +19,10 @@ from trocket.bench.frames import (
     Taken,
     send_fields,
 )
+from trocket.interop.accounts import SUPER, Account, Grant, acl_2_keys, create_accounts
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketBroker
+from trocket.interop.wire import Keys, WireClient
 
 ACCESS_KEY: Final = "benchmark"
 SECRET_KEY: Final = "benchmark-secret"
@@ -30,22 +31,24 @@ _MARK: Final = "~" * 28
 _BODY: Final = bytes(48 + number % 10 for number in range(128))
 
 
-def guarded_broker(folder: Path) -> Cluster:
-    """A stopped broker whose only users are a super user and, with a right to send, no other.
+def guarded_keys() -> dict[str, object]:
+    """Keys of broker.conf for a broker with accounts; Apache's and ours take the same."""
+    return acl_2_keys(SUPER.keys)
 
-    The sends are a super user's unless the broker's accounts are changed.
+
+def guarded_broker(folder: Path) -> Cluster:
+    """A stopped trocket broker with accounts, without a name server."""
+    return TrocketBroker(folder, store=folder / "store", broker_keys=guarded_keys())
+
+
+def create_account(cluster: Cluster, topic: str) -> None:
+    """Create the user that signs the sends, with the right to publish to one topic.
+
+    Raises: PeerError: the broker refuses it.
     """
-    return TrocketBroker(
-        folder,
-        store=folder / "store",
-        broker_keys={
-            "authenticationEnabled": "true",
-            "authorizationEnabled": "true",
-            "initAuthenticationUser": json.dumps(
-                {"username": ACCESS_KEY, "password": SECRET_KEY}, separators=(",", ":")
-            ),
-        },
-    )
+    grants = (Grant(f"Topic:{topic}", ("Pub",)),)
+    with WireClient(cluster.broker_address, keys=SUPER.keys) as wire:
+        create_accounts(wire, [Account(Keys(ACCESS_KEY, SECRET_KEY), grants)])
 
 
 class SignedSends:

@@ -10,7 +10,8 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
-    python -m trocket.bench.wire --pin --acl    # signed sends to a trocket broker with accounts
+    python -m trocket.bench.wire --pin --acl    # signed sends to a broker with accounts
+    python -m trocket.bench.wire --pin --acl --against apache-5.5.0
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -44,7 +45,7 @@ from trocket.bench.frames import (
     SendTemplate,
     Taken,
 )
-from trocket.bench.signed_frames import SignedSends, guarded_broker
+from trocket.bench.signed_frames import SignedSends, create_account, guarded_broker, guarded_keys
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
@@ -53,6 +54,7 @@ from trocket.interop.usage import cpu_seconds
 
 RECEIVE_SIZE_BYTES = 1 << 18
 ANSWER_TIMEOUT_S = 10.0
+TOPIC = "WireBench"
 QUEUE_COUNT = 4
 RING = 1 << 20
 """Requests whose send time is kept, by opaque; far more than are ever in flight."""
@@ -355,10 +357,10 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
 def requests_of(workload: str, serialize_type: int) -> Requests:
     """The requests of a workload: "sends", "signed sends" or "transactions"."""
     if workload == "signed sends":
-        return SignedSends("WireBench", QUEUE_COUNT, "broker-a", serialize_type)
+        return SignedSends(TOPIC, QUEUE_COUNT, "broker-a", serialize_type)
     in_transaction = workload == "transactions"
     template = SendTemplate.for_topic(
-        "WireBench",
+        TOPIC,
         queue_count=QUEUE_COUNT,
         body=bytes(48 + number % 10 for number in range(2048 if in_transaction else 128)),
         born_timestamp_ms=time.time_ns() // 1_000_000,
@@ -367,14 +369,16 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
         group=GROUP if in_transaction else "benchmark_producer",
         in_transaction=in_transaction,
     )
-    return TransactionTemplate(template, "WireBench", "broker-a") if in_transaction else template
+    return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
 
 
-def cluster_of(peer: str, folder: Path) -> Cluster:
-    """A stopped cluster by its name; "guarded": trocket with accounts."""
-    if peer == "guarded":
+def cluster_of(peer: str, folder: Path, *, acl: bool = False) -> Cluster:
+    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0."""
+    if not acl:
+        return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
+    if peer == "trocket":
         return guarded_broker(folder)
-    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
+    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=guarded_keys())
 
 
 def main(
@@ -390,7 +394,7 @@ def main(
     rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
     acl: Annotated[
-        bool, typer.Option("--acl", help="Sign sends to a trocket broker with accounts.")
+        bool, typer.Option("--acl", help="Sign sends to a broker with accounts of ACL 2.0.")
     ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
 ) -> None:
@@ -399,8 +403,8 @@ def main(
         raise typer.BadParameter("--header is rocketmq or json")
     if workload not in ("sends", "transactions"):
         raise typer.BadParameter("--workload is sends or transactions")
-    if acl and (against != "trocket" or workload != "sends" or beside is not None):
-        raise typer.BadParameter("--acl is for sends to trocket alone")
+    if acl and (workload != "sends" or beside is not None):
+        raise typer.BadParameter("--acl is for sends, without --beside")
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
     serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
     template = requests_of("signed sends" if acl else workload, serialize_type)
@@ -412,7 +416,7 @@ def main(
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = cluster_of("guarded" if acl else against, Path(folder, "first"))
+        first = cluster_of(against, Path(folder, "first"), acl=acl)
         clusters = (
             (first,)
             if beside is None
@@ -421,6 +425,8 @@ def main(
         with ExitStack() as stack:
             for cluster in clusters:
                 stack.enter_context(kit.running(cluster))
+            if acl:
+                create_account(first, TOPIC)
             if pin:
                 pin_to_cores(*(cluster.pids[0] for cluster in clusters))
             if len(clusters) == 2:

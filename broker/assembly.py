@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from random import Random
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -75,6 +76,9 @@ from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
 from .transaction_service import TransactionService
+
+if TYPE_CHECKING:
+    from .plain_acl import PlainAclAccess
 
 _failures = FailureLog(logging.getLogger(__name__))
 
@@ -181,6 +185,7 @@ class BrokerParts:
       refusals: what the limits refuse, of the connections and of the tables.
       runtime_info: what the broker tells of itself.
       live: changes `config` and the store's while the broker runs.
+      plain_acl: the accounts of ACL 1.0; None: aclEnable is false.
     """
 
     config: BrokerConfig
@@ -202,6 +207,7 @@ class BrokerParts:
     refusals: Refusals
     runtime_info: RuntimeInfo
     live: LiveConfig
+    plain_acl: PlainAclAccess | None
 
     @property
     def sql_filters(self) -> ConsumerFilterManager | None:
@@ -274,10 +280,25 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, static, cleaner, pulls, stats, refusals, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
+        _plain_acl(foundation),
     )  # fmt: skip
     _connect(parts, bit_maps)
     _follow_settings(parts)
     return parts
+
+
+def _plain_acl(foundation: Foundation) -> PlainAclAccess | None:
+    if not foundation.config.acl_enable:
+        return None
+    from .plain_acl import PlainAclAccess  # needs PyYAML
+
+    config, clock = foundation.config, foundation.seams.clock
+    return PlainAclAccess(config, foundation.address, _places(foundation), clock=clock)
+
+
+def _places(foundation: Foundation) -> Places:
+    topic_at = partial(topic_of_message, foundation.store)
+    return Places(foundation.config.broker_cluster_name, topic_at)
 
 
 def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
@@ -294,7 +315,7 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
             config,
             files,
             NEEDS_OF_BROKER,
-            Places(config.broker_cluster_name, partial(topic_of_message, store)),
+            _places(foundation),
         ),
         TopicConfigManager(
             config, clock=clock, save=files.save, save_later=later, refusals=refusals
@@ -388,6 +409,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
 
@@ -423,6 +445,9 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     )
     if store.is_slave:
         parts.new_messages.subscribe(parts.replication.arrived)
+    control = parts.tables.access.control
+    if control is not None:
+        deliveries.transactions.may_ask = control.may_publish
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
     store.on_visible = parts.new_messages.notify
     if config.enable_property_filter and config.enable_calc_filter_bit_map:

@@ -118,7 +118,7 @@ def request_table(parts: BrokerParts) -> Serving:
     processors = {int(code): process for table in tables for code, process in table.items()}
     if store.is_slave:
         processors |= {int(code): each for code, each in slave_refusals(config, processors).items()}
-    processors = parts.tables.access.guard(processors)
+    processors = _guarded(parts, processors)
     live = parts.live
 
     def on_added() -> None:
@@ -144,7 +144,7 @@ def _runs(
     A run is served without the fields of its requests, so it could not be checked.
     """
     native_runs = parts.store.runs
-    if native_runs is None or parts.store.is_slave or parts.tables.access.control is not None:
+    if native_runs is None or not _may_have_runs(parts):
         return None
     run_sends = SendRunProcessor(native_runs, turn, topics, added)
     parts.live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
@@ -154,6 +154,19 @@ def _runs(
         {code: processors[code] for code in (*RUN_CODES, *PULL_CODES)},
         None if pulls is None else pulls.take,
     )
+
+
+def _guarded(parts: BrokerParts, processors: dict[int, Processor]) -> dict[int, Processor]:
+    """The table behind the check of accounts, of whichever generation there is."""
+    if parts.plain_acl is not None:
+        return parts.plain_acl.guard(processors)
+    return parts.tables.access.guard(processors)
+
+
+def _may_have_runs(parts: BrokerParts) -> bool:
+    """Runs are served without their requests' fields, so accounts cannot be checked."""
+    has_accounts = parts.tables.access.control is not None or parts.plain_acl is not None
+    return not has_accounts and not parts.store.is_slave
 
 
 def _is_ordered(parts: BrokerParts, group: str) -> bool:
@@ -286,6 +299,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             producers=clients.producers,
         ).processors,
         _broker_config(parts).processors,
+        tables.access.admin(is_slave=store.is_slave).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,

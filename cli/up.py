@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,11 +27,13 @@ from ..broker.config import (
 )
 from ..common import process
 from ..common.config import ConfigError
+from ..common.terminal import red
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..native import choice
 from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
+from . import up_exposure
 from .up_flags import PROGRAM
 from .up_plan import ConfigFile, Shape, plan, reachable, shape_of, usage
 
@@ -63,6 +66,9 @@ def run(options: argparse.Namespace) -> int:
         if options.memory and options.home:
             raise ConfigError("--memory keeps no files: give it without --home")
         namesrv, broker, store, warnings = _configured(options, "store")
+    except up_exposure.ExposedError as error:
+        print(red(f"{PROGRAM.name}: {error}", sys.stderr), file=sys.stderr, flush=True)
+        return process.EXIT_USAGE
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     process.log_to_stderr(options.log_level, options.log_format, warnings)
@@ -226,15 +232,25 @@ class Up:
             join_address(host, split_address(namesrv)[1]),
             advertised,
             broker.listen_addresses,
-            refused or f"route, send and pull answered in {check_ms:.0f} ms",
+            refused or self._checked(broker, check_ms),
             refused,
         )
+
+    def _checked(self, broker: BrokerController, check_ms: float) -> str:
+        if self._may_send(broker):
+            return f"route, send and pull answered in {check_ms:.0f} ms"
+        return "the route was answered; no send was tried, as no account may do everything"
+
+    @staticmethod
+    def _may_send(broker: BrokerController) -> bool:
+        """Whether this process has an account, or needs none, to send to its broker."""
+        return broker.super_account is not None or not broker.has_access_control
 
     async def _check(self, namesrv: str, here: str, broker: BrokerController) -> tuple[float, str]:
         from ..remoting.errors import RemotingError
         from .self_check import check
 
-        takes_sends = not broker.sends_refused
+        takes_sends = not broker.sends_refused and self._may_send(broker)
         try:
             return await check(
                 namesrv,
@@ -243,7 +259,7 @@ class Up:
                 takes_sends=takes_sends,
                 accounts=(
                     self._namesrv_access.super_account if self._namesrv_access else None,
-                    broker.parts.tables.access.super_account,
+                    broker.super_account,
                 ),
             )
         except RemotingError as error:
@@ -303,7 +319,9 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
 
     Args:
       folder: the folder in --home for the broker's data.
-    Raises: ConfigError: a file or a flag is not valid.
+    Raises:
+      ExposedError: other machines could connect, and there is no --insecure.
+      ConfigError: a file or a flag is not valid.
     """
     from ..common.machine import host_name, local_address
 
@@ -344,7 +362,10 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         host_name=host_name(),
         local_address=local_address if bound in EVERYWHERE else lambda: bound,
     )
-    return _Configured(namesrv, broker, store, [*namesrv_warnings, *broker_warnings])
+    if not options.insecure:
+        up_exposure.check(namesrv, broker)
+    warnings = [*namesrv_warnings, *broker_warnings, *up_exposure.warnings(namesrv, broker)]
+    return _Configured(namesrv, broker, store, warnings)
 
 
 def _store_defaults(options: argparse.Namespace, folder: str) -> MessageStoreConfig:

@@ -5,7 +5,15 @@
 
 from __future__ import annotations
 
-from ..remoting.bodies import ConsumeFromWhere, MessageModel, MessageQueue
+from ..remoting.bodies import (
+    AclInfo,
+    ConsumeFromWhere,
+    MessageModel,
+    MessageQueue,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
 from ..remoting.compression import CompressionType
 from ..remoting.signature import Credentials
 from .admin import (
@@ -99,6 +107,7 @@ from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
     "AccessDeniedError",
+    "AclInfo",
     "Admin",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueAveragely",
@@ -154,6 +163,8 @@ __all__ = [
     "MessageTrace",
     "MessageTrack",
     "NotFoundError",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "Producer",
     "ProducerInfo",
     "ProducerOptions",
@@ -203,6 +214,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
+    "UserInfo",
     "WrongLoopError",
     "replying",
 ]

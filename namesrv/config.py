@@ -49,6 +49,8 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
         asked of the name servers of another environment, and its name, for the log.
       product_namesrv_addr: not a key of RocketMQ, which asks an address server for them (jmenv).
         The name servers of that environment, `host:port;host:port`.
+      allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
+        may delete and change what `auth/dangerous.py` lists, too.
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
@@ -83,6 +85,7 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
     product_namesrv_addr: str = ""
     broker_cluster_name: str = "DefaultCluster"
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from ..auth.accounts import ACCOUNTS_FILE
+from ..auth.dangerous import NAME_SERVER
 from ..auth.need_tables import NEEDS_OF_NAMESRV
 from ..auth.needs import Places
+from ..auth.open_server import open_processors
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
@@ -43,7 +46,7 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
-from .processors import NamesrvServices, name_server_processors
+from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
 
@@ -63,6 +66,14 @@ LOST_WITH_A_RESTART = (
 
 NOTIFY_TIMEOUT_S = 3.0
 """For connecting to one broker to notify it. RocketMQ waits 300 ms."""
+
+
+def _connection_limits(config: NamesrvConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        idle_s=config.server_channel_max_idle_time_seconds,
+        policy=config,
+        memory_max=config.remoting_bytes_max,
+    )
 
 
 class NamesrvController:
@@ -132,17 +143,20 @@ class NamesrvController:
             notify=self._notify,
             call=self._client.call,
         )
+        processors = name_server_processors(services)
+        if self.access.control is not None:
+            # Apache's name server has no accounts, and does not know their requests.
+            processors |= self.access.admin().processors
         self.server = RemotingServer(
-            self.access.guard(
-                {int(code): process for code, process in name_server_processors(services).items()}
+            open_processors(
+                self.access.guard({int(code): each for code, each in processors.items()}),
+                NAME_SERVER,
+                allows_remote=config.allow_remote_administration or config.has_accounts,
+                is_own=partial(is_own_broker, self.routes),
             ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=ConnectionLimits(
-                idle_s=config.server_channel_max_idle_time_seconds,
-                policy=config,
-                memory_max=config.remoting_bytes_max,
-            ),
+            limits=_connection_limits(config),
             tls=tls.server,
         )
 

@@ -140,14 +140,22 @@ class RemotingServer:
                 listener.close()
 
     async def serve_stream(
-        self, stream: trio.abc.Stream, remote_address: str = "127.0.0.1:0"
+        self,
+        stream: trio.abc.Stream,
+        remote_address: str = "127.0.0.1:0",
+        local_address: str = "",
     ) -> None:
-        """Serve one stream, such as an end of a memory stream pair, until it ends."""
+        """Serve one stream, such as an end of a memory stream pair, until it ends.
+
+        Args:
+          remote_address, local_address: for the server, `ip:port`; "": the same as the peer's.
+        """
         place = self._addresses.admit(remote_address)
         if place is None:
             await trio.aclose_forcefully(stream)
             return
-        await self._serve_transport(StreamTransport(stream, remote_address), place)
+        transport = StreamTransport(stream, remote_address, local_address)
+        await self._serve_transport(transport, place)
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""

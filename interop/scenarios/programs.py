@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from .. import class_archive
@@ -15,7 +16,7 @@ from ..go_program import build_go
 from ..java_program import java_command
 from ..peer import Cluster
 from ..process import LineProcess
-from ..wire import WireClient, wait_for_route
+from ..wire import Keys, WireClient, wait_for_route
 from .table import CPP, GO, PYTHON
 
 JAVA_OPTIONS = ("-Drocketmq.client.rebalance.waitInterval=1000",)
@@ -83,17 +84,20 @@ def topic_names(prefixed: str, scenario: Playable) -> dict[str, int]:
     return {topic.format(prefixed): count for topic, count in scenario.topics.items()}
 
 
-def create_topics(cluster: Cluster, before: str, scenarios: Iterable[Playable]) -> None:
+def create_topics(
+    cluster: Cluster, before: str, scenarios: Iterable[Playable], keys: Keys | None = None
+) -> None:
     """Create the topics of a client's scenarios, and wait for their routes.
 
     Args:
       before: the prefix of the names.
+      keys: of an account that may create topics; None: the broker has no accounts.
     Raises: PeerError: the broker refuses, or the name server has no route in time.
     """
     topics: dict[str, int] = {}
     for scenario in scenarios:
         topics.update(topic_names(before + scenario.name, scenario))
-    with WireClient(cluster.broker_address) as wire:
+    with WireClient(cluster.broker_address, keys=keys) as wire:
         for topic, queue_count in topics.items():
             wire.create_topic(topic, queue_count=queue_count)
     # Apache's 4.x answers before it registers the topic, and some clients ask for routes only once.
@@ -125,6 +129,7 @@ class Program:
       namesrv: HOST:PORT of the cluster's name server, or of a relay to it.
       folder: for its logs, and the home folder of the client.
       on_report: see `OnReport`.
+      environment: further variables, such as its account.
     Raises: PeerError: it could not be built or started.
     """
 
@@ -137,6 +142,7 @@ class Program:
         namesrv: str,
         folder: Path,
         on_report: OnReport,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.client = client
         self._on_report = on_report
@@ -146,7 +152,7 @@ class Program:
             self._command,
             folder=folder,
             name=client,
-            environment={"HOME": str(folder)},
+            environment={"HOME": str(folder), **environment},
             on_line=self._on_line,
         )
 

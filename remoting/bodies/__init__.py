@@ -11,6 +11,8 @@ from .account import (
     PolicyEntryInfo,
     PolicyInfo,
     UserInfo,
+    acls_of,
+    users_of,
 )
 from .base import (
     Body,
@@ -49,6 +51,11 @@ from .heartbeat import (
     MessageModel,
     ProducerData,
     SubscriptionData,
+)
+from .plain_acl import (
+    GetBrokerClusterAclConfigResponseBody,
+    PlainAccessConfig,
+    PlainAclVersion,
 )
 from .queue import (
     GetConsumerListByGroupResponseBody,
@@ -153,6 +160,7 @@ __all__ = [
     "CustomizedRetryPolicy",
     "DataVersion",
     "ExponentialRetryPolicy",
+    "GetBrokerClusterAclConfigResponseBody",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
@@ -171,6 +179,8 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "OffsetWrapper",
+    "PlainAccessConfig",
+    "PlainAclVersion",
     "PolicyEntryInfo",
     "PolicyInfo",
     "ProducerConnection",
@@ -202,9 +212,11 @@ __all__ = [
     "TopicStatsTable",
     "UnlockBatchRequestBody",
     "UserInfo",
+    "acls_of",
     "fault_of_items",
     "item_after",
     "item_at",
     "out_of_range",
     "shared_queue",
+    "users_of",
 ]

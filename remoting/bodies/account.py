@@ -5,9 +5,15 @@ Java counterpart: UserInfo.java and AclInfo.java of 5.3.3.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
+from .. import fastjson
+from ..errors import RemoteProtocolError
 from .base import Body
+
+_BodyT = TypeVar("_BodyT", bound=Body)
 
 
 class UserInfo(Body):
@@ -71,3 +77,28 @@ class AccountsInfo(Body):
 
     users: list[UserInfo] = msgspec.field(default_factory=list)
     acls: list[AclInfo] = msgspec.field(default_factory=list)
+
+
+def users_of(body: bytes) -> list[UserInfo]:
+    """Read the answer to AUTH_LIST_USER (3005); no body: there are none.
+
+    Raises: RemoteProtocolError: not an array of users.
+    """
+    return _items(body, UserInfo)
+
+
+def acls_of(body: bytes) -> list[AclInfo]:
+    """Read the answer to AUTH_LIST_ACL (3010); no body: there are none.
+
+    Raises: RemoteProtocolError: not an array of access control lists.
+    """
+    return _items(body, AclInfo)
+
+
+def _items(body: bytes, kind: type[_BodyT]) -> list[_BodyT]:
+    if not body:
+        return []
+    tree = fastjson.loads(body)
+    if not isinstance(tree, list):
+        raise RemoteProtocolError(f"not an array of {kind.__name__}")
+    return [kind.from_tree(each) for each in tree]

@@ -58,7 +58,8 @@ async def test_all_clients_together_have_a_rate_that_may_change(autojump_clock) 
             for n, client in enumerate(clients)
         ]
         assert codes == [0] * 3 + [ResponseCode.SYSTEM_BUSY] * 2
-        assert (await clients[0].ask(UPDATE, {}, b"autoCreateTopicsPerMinute=6000")).code == 0
+        admin = await broker.connect()
+        assert (await admin.ask(UPDATE, {}, b"autoCreateTopicsPerMinute=6000")).code == 0
         await trio.sleep(1)
         assert (await clients[3].ask(SEND, send_fields("S3"), b"x")).code == 0
 

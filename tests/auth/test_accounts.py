@@ -6,7 +6,8 @@ import stat
 
 import pytest
 
-from trocket.auth.accounts import ACCOUNTS_FILE, Accounts
+from trocket.auth.accounts import ACCOUNTS_FILE, ENTRIES_MAX, USERS_MAX, Accounts
+from trocket.auth.conversion import SOURCE_IPS_MAX, acl_info, acl_of, user_info, user_of
 from trocket.auth.model import (
     Acl,
     Action,
@@ -21,6 +22,7 @@ from trocket.auth.model import (
     UserStatus,
     UserType,
 )
+from trocket.remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.disk.os_disk import OsDisk
@@ -164,3 +166,87 @@ def test_a_damaged_file_is_refused_without_a_secret(tmp_path, text):
 def test_no_repr_shows_a_password(accounts):
     assert "secret" not in repr(accounts.users)
     assert "secret" not in repr(accounts)
+
+
+# Conversion.
+
+
+def entry_info(**changed):
+    return PolicyEntryInfo(
+        **{"resource": "Topic:T", "actions": ["Pub"], "decision": "Allow"} | changed
+    )
+
+
+@pytest.mark.parametrize(
+    ("info", "text"),
+    [
+        (entry_info(resource=None), "The resource is null."),
+        (entry_info(resource="Queue:T"), "The resource is null."),
+        (entry_info(actions=[]), "The actions is empty."),
+        (entry_info(actions=None), "The actions is empty."),
+        (entry_info(actions=["Any"]), "The actions can not be Any."),
+        (entry_info(actions=["Pub", "Subb"]), "The action is unknown: 'Subb'."),
+        (entry_info(source_ips=[" "]), "The source ip is empty."),
+        (entry_info(source_ips=["10.0.0"]), "The source ip is invalid."),
+        (entry_info(source_ips=["localhost/8"]), "The source ip is invalid."),
+        (entry_info(source_ips=["10.0.0.0/255.0.0.0"]), "The source ip is invalid."),
+        (
+            entry_info(source_ips=["10.0.0.1"] * (SOURCE_IPS_MAX + 1)),
+            f"The source ips are {SOURCE_IPS_MAX + 1}, the limit is {SOURCE_IPS_MAX}.",
+        ),
+        (entry_info(decision="Maybe"), "The decision is null or illegal."),
+        (entry_info(decision=None), "The decision is null or illegal."),
+    ],
+)
+def test_what_a_rule_must_not_say(info, text) -> None:
+    assert refusal(acl_of, AclInfo("User:alice", [PolicyInfo("Custom", [info])])) == text
+
+
+def test_a_list_must_be_whole() -> None:
+    whole = [PolicyInfo("Custom", [entry_info()])]
+    assert refusal(acl_of, AclInfo("alice", whole)) == "The subject type is null."
+    assert refusal(acl_of, AclInfo("User:alice", [])) == "The policies is empty."
+    assert refusal(acl_of, AclInfo("User:alice", [PolicyInfo()])) == "The policy entries is empty."
+
+
+def test_bodies_and_values_are_converted_both_ways() -> None:
+    info = AclInfo(
+        "user:alice",
+        [
+            PolicyInfo(None, [entry_info(actions=["pub", "SUB", "Pub"], source_ips=["::1"])]),
+            PolicyInfo("default", [entry_info(resource="*", decision="deny")]),
+        ],
+    )
+    found = acl_of(info)
+    assert found.subject == "User:alice"
+    assert acl_of(acl_info(found)) == found
+    user = user_of(UserInfo("alice", "secret", "super", "DISABLE"))
+    assert (user.is_super, user.is_enabled) == (True, False)
+    assert user_of(user_info(user)) == user
+
+
+def test_the_table_is_bounded() -> None:
+    table = Accounts()
+    for number in range(USERS_MAX):
+        table.create_user(User(f"u{number}", "secret"))
+    assert (
+        refusal(table.create_user, User("one-more", "secret")) == "The table is full: 10000 users"
+    )
+    many = [rule(f"Topic:{number}") for number in range(ENTRIES_MAX)]
+    table.put_acl(acl("User:u0", *many))
+    assert refusal(table.put_acl, acl("User:u0", rule("Topic:one-more"))) == (
+        f"The entries are {ENTRIES_MAX + 1}, the limit is {ENTRIES_MAX}."
+    )
+    assert "the limit is 255" in refusal(table.create_user, User("u" * 256, "secret"))
+    assert "the limit is 1024" in refusal(table.update_user, "u0", password="s" * 1025)
+    assert "surrogate" in refusal(table.update_user, "u0", password="\ud800")
+
+
+def test_lists_are_found_by_parts_of_their_names(accounts) -> None:
+    accounts.create_user(User("bob", "secret"))
+    accounts.put_acl(acl("User:alice", rule("Topic:orders"), rule("Group:g")))
+    accounts.put_acl(acl("User:bob", rule("Topic:bills")))
+    assert [user.username for user in accounts.list_users("o")] == ["bob"]
+    assert [found.subject for found in accounts.list_acls("ali")] == ["User:alice"]
+    (found,) = accounts.list_acls(resource_containing="orders")
+    assert found == acl("User:alice", rule("Topic:orders"))

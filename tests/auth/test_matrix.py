@@ -11,12 +11,13 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.auth.access_control import AccessControl, Rules
+from trocket.auth.access_control import AccessControl
 from trocket.auth.accounts import Accounts
 from trocket.auth.gate import guarded as gate
 from trocket.auth.model import User
 from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_FILTERSRV, NEEDS_OF_NAMESRV
 from trocket.auth.needs import Places
+from trocket.auth.rules import Rules
 from trocket.cli.protocol_table import served_codes
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController

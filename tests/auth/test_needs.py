@@ -10,14 +10,16 @@ from trocket.auth.access_control import (
     DECISIONS_MAX,
     UNREADABLE,
     AccessControl,
-    Rules,
 )
 from trocket.auth.accounts import Accounts
 from trocket.auth.model import Acl, Policy, PolicyType
 from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_NAMESRV
 from trocket.auth.needs import Places
+from trocket.auth.rules import Rules
+from trocket.broker.stored_topic import topic_of_message
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
+from trocket.store.errors import StoreIOError
 
 from ..broker.embedded import embedded_broker, pull_fields, put_record, send_fields
 from .signed import ALICE, INIT_USER, allow, rule, signed
@@ -74,7 +76,7 @@ def test_fields_that_may_be_missing() -> None:
     assert contexts(Code.GET_CONSUME_STATS, {"consumerGroup": "G"}) == ["Group:G Get"]
     fields = {"consumerGroup": "G", "topicList": "T1;;T2; ;%RETRY%G"}
     assert contexts(Code.GET_CONSUME_STATS, fields) == [
-        "Topic:T1 Get", "Topic:T2 Get", "Group:G Get", "Group:G Get",
+        "Group:G Get", "Topic:T1 Get", "Topic:T2 Get", "Group:G Get",
     ]  # fmt: skip
     assert contexts(Code.UNREGISTER_CLIENT, {"clientID": "c"}) == []
     assert contexts(Code.SEND_MESSAGE_V2) == ["Topic: Pub"]
@@ -222,3 +224,23 @@ async def test_the_topic_of_a_delayed_and_of_a_half_message_is_the_one_it_is_for
         store = broker.controller.store
         size = store.message_at(0).nbytes
         assert [topic_at(0), topic_at(size), topic_at(1)] == ["later", "half", None]
+
+
+class OneRecord:
+    """A store with one record, or one error."""
+
+    def __init__(self, found) -> None:
+        self.found = found
+
+    def message_at(self, physical_offset):
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def test_a_damaged_message_is_for_those_who_may_read_all() -> None:
+    assert topic_of_message(OneRecord(memoryview(b"no record")), 0) == ""
+    assert topic_of_message(OneRecord(None), 0) is None
+    assert topic_of_message(OneRecord(StoreIOError("log", "I/O error")), 0) is None
+    places = Places("c", lambda offset: "")
+    assert contexts(Code.VIEW_MESSAGE_BY_ID, {"offset": 0}, places=places) == ["Topic: Get"]

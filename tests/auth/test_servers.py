@@ -117,6 +117,40 @@ async def test_a_request_that_says_it_is_a_response_is_not_served():
         assert broker.controller.store.max_offset("T", 0) == 1
 
 
+async def test_a_code_that_is_not_served_needs_no_name():
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        answer = await client.ask(RequestCode.POP_MESSAGE + 9_000, {})
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_of_a_field_that_is_sent_twice_the_signed_value_is_the_used_one():
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        frame = encode(signed(SEND, send_fields("T"), b"x", serialize_type=0))
+        for text in (b'"b":"mine","b":"T"', b'"b":"T","b":"mine"'):
+            header = frame[8:].replace(b'"b":"T"', text)
+            size = len(header) - len(b"x")
+            client.session.expect(0, int(SEND), None)
+            await client.write(
+                (len(header) + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + header
+            )
+            answer = await client.answer(0)
+            used = "T" if text.endswith(b'"T"') else "mine"
+            assert answer.code == (0 if used == "T" else ResponseCode.NO_PERMISSION)
+        store = broker.controller.store
+        assert (store.max_offset("T", 0), store.max_offset("mine", 0)) == (1, 0)
+
+
+async def test_many_and_long_fields_without_a_signature_are_refused():
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        fields = {f"x{number:03d}{'y' * 500}": "z" * 400 for number in range(200)}
+        fields |= {"AccessKey": "root", "Signature": "s" * 28}
+        answer = await client.ask(SEND, fields | send_fields(), b"x")
+        assert answer.remark == "check signature failed."
+
+
 async def test_the_vip_port_has_the_same_gate(tmp_path):
     from trocket.broker.controller import BrokerController
     from trocket.store.clock import SystemClock
@@ -361,3 +395,27 @@ def test_the_printed_configuration_has_no_secret(capsys):
     assert "secret-of" not in printed
     printed_again, _, _ = broker_config(printed)
     assert printed_again.authorization_enabled
+
+
+async def test_a_check_shows_a_half_message_only_to_who_may_send_to_its_topic(autojump_clock):
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), [])
+        spy, producer = await broker.connect(), await broker.connect()
+        heartbeat = b'{"clientID":"%s","producerDataSet":[{"groupName":"PG"}]}'
+
+        async def ask(client, request):
+            answer = await client.answer(await client.send(request))
+            assert answer.code == 0, answer.remark
+
+        await ask(spy, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"spy", user=ALICE))
+        half = send_fields(f=4, i=f"{send_fields()['i']}TRAN_MSG\x01true\x02PGROUP\x01PG\x02")
+        await ask(producer, signed(SEND, half, b"secret"))
+        await trio.sleep(60)
+        await ask(spy, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"spy", user=ALICE))
+        assert spy.pushed == []
+        await ask(producer, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"p"))
+        check = await producer.asked()
+        assert check.code == RequestCode.CHECK_TRANSACTION_STATE
+        allow(accounts_of(broker), ["Topic:T Pub"])
+        await producer.stream.aclose()
+        assert b"secret" in (await spy.asked()).body
