@@ -22,6 +22,7 @@ from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
+from ..remoting.tls_config import split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
 
@@ -328,11 +329,13 @@ def read_broker_config(
 
     Args:
       entries: the file's, from `parse_properties`; empty: the defaults, which are checked, too.
+        `tls.*` is left to `remoting/tls_settings.py`.
       broker, store: the defaults, from the environment for instance.
       path: for messages only.
       namesrv_addr: from the command line, which overrides the file; None: not given.
     Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
     """
+    entries = split_tls(entries)[1]
     for entry in entries:
         if entry.key in _REFUSED and entry.value.strip().lower() == "true":
             reason = f"{entry.key}=true: {_REFUSED[entry.key]}"

@@ -13,6 +13,7 @@ from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
+from ..remoting.tls_config import split_tls
 
 REGISTER_INTERVAL_S = 10.0
 """Interval of registrations (301) at the broker, where they expire after 30 s.
@@ -65,13 +66,15 @@ def read_filtersrv_config(
     filter server connects to that port on this machine.
 
     Args:
-      entries: entries of the file, from `parse_properties`.
+      entries: entries of the file, from `parse_properties`. `tls.*` is left to
+        `remoting/tls_settings.py`.
       path: path of the file, for error messages.
 
     Returns: the configuration, and warnings of one line each.
     Raises: ConfigError: a key is unknown, a value is invalid, or there is no broker.
     Source: FiltersrvStartup.createController of 4.2.0.
     """
+    entries = split_tls(entries)[1]
     configs, warnings = configure(entries, (FiltersrvConfig(),), known_keys, path=path)
     config: FiltersrvConfig = configs[0]
     if not config.connect_which_broker and config.listen_port:

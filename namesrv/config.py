@@ -16,6 +16,7 @@ from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.memory_budget import BUDGET_MIN
+from ..remoting.tls_config import split_tls
 
 
 @dataclass(slots=True)
@@ -111,12 +112,13 @@ def read_namesrv_config(
     """The configuration of a namesrv.conf, and its warnings, one line each.
 
     Args:
-      entries: the file's, from `parse_properties`.
+      entries: the file's, from `parse_properties`. `tls.*` is left to `remoting/tls_settings.py`.
       defaults: used for keys that the file does not set.
       path: for messages; changed settings are written back to it, as with RocketMQ.
     Raises: ConfigError: unknown key or bad value.
     Source: RocketMQ 5.5.0 namesrv/NamesrvStartup.java.
     """
+    entries = split_tls(entries)[1]
     configs, warnings = configure(entries, (defaults,), known_keys, path=path)
     config: NamesrvConfig = configs[0]
     if path:

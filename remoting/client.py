@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
+from ..common.config import ConfigError
 from ..common.supervision import FailureLog, contained
 from .channel import Channel, Processor
 from .codec import RemotingCommand
@@ -22,6 +23,7 @@ from .errors import RemotingConnectError, RemotingTimeoutError
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
+from .tls_client import ClientTls
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 
@@ -55,6 +57,7 @@ class RemotingClient:
       connect_timeout_s: seconds.
       open_stream: connects to a host and port by other means than TCP, for peers in the same loop;
         raises OSError.
+      tls: encrypts the connections over TCP; None: they are plain.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class RemotingClient:
         on_channel_closed: Callable[[Channel], None] | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._processors = {int(code): process for code, process in (processors or {}).items()}
         self._turn = turn or Turn()
@@ -72,6 +76,7 @@ class RemotingClient:
         self._on_channel_closed = on_channel_closed
         self._connect_timeout_s = connect_timeout_s
         self._open_stream = open_stream
+        self._tls = tls
         self._limits = ConnectionLimits()
         self._memory = MemoryBudget(default_budget())
         self._channels: dict[str, Channel] = {}
@@ -147,7 +152,7 @@ class RemotingClient:
         try:
             with trio.fail_after(self._connect_timeout_s):
                 transport = await self._open_transport(address, host, port)
-        except (OSError, trio.TooSlowError) as error:
+        except (OSError, ConfigError, trio.TooSlowError) as error:
             why = str(error) or f"no answer within {self._connect_timeout_s:g} s"
             raise RemotingConnectError(f"cannot connect to {address}: {why}") from error
         connection = Connection(
@@ -171,9 +176,16 @@ class RemotingClient:
         # Without trio's wrapper, because SocketTransport waits and sends itself.
         sock = socket.socket(fileno=trio_socket.detach())
         try:
-            return SocketTransport(sock, self._poller)
+            transport = SocketTransport(sock, self._poller)
         except OSError:  # the peer has closed it already
             sock.close()
+            raise
+        if self._tls is None:
+            return transport
+        try:
+            return await self._tls.connect(transport, host)
+        except BaseException:
+            transport.abort()
             raise
 
     async def _run_connection(self, address: str, connection: Connection) -> None:

@@ -110,6 +110,14 @@ class SocketPoller:
         self._readers[descriptor] = on_readable
         self._sockets[descriptor] = sock
 
+    def serve(self, sock: socket.socket) -> None:
+        """Call a socket's `on_readable` now, in a separate turn; never call this inside a turn.
+
+        For bytes that were received before the socket was added.
+        """
+        if not self._is_closed:
+            self._serve([(sock.fileno(), 0)])
+
     def remove(self, sock: socket.socket) -> None:
         """Remove a socket, before it is closed; an unknown one is ignored."""
         descriptor = sock.fileno()

@@ -21,6 +21,7 @@ from .loop_monitor import LoopMonitor
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
+from .tls_server import ServerTls
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 
@@ -45,6 +46,7 @@ class RemotingServer:
       limits: of each connection, and the memory of all.
       connections_max: see CONNECTIONS_MAX.
       runs: serves runs of usual requests before they are decoded; None: there are none.
+      tls: decides which connections are encrypted; None: none is.
 
     Attributes:
       memory: the memory budget of the connections.
@@ -59,6 +61,7 @@ class RemotingServer:
         limits: ConnectionLimits | None = None,
         connections_max: int = CONNECTIONS_MAX,
         runs: RunProcessor | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
@@ -69,6 +72,8 @@ class RemotingServer:
         self.memory = MemoryBudget(self._limits.memory_max or default_budget())
         self._connections: set[Connection] = set()
         self._connections_max = connections_max
+        self._arriving = 0  # connections without a first byte, or with an unfinished handshake
+        self._tls = tls
         self._runs = runs
         self._failures = FailureLog(logger)
         self._trimmer = Trimmer()
@@ -110,6 +115,8 @@ class RemotingServer:
                 services = Supervisor(nursery, logger)
                 services.every("the check of connection limits", SWEEP_INTERVAL_S, self._sweep)
                 services.start_soon("the monitor of the event loop", self._turn.monitor.run)
+                if self._tls is not None:
+                    services.start_soon("the check of certificates", self._tls.watch)
                 for listener in listeners:
                     acceptor = Acceptor(listener, partial(self._take, nursery))
                     services.start_soon("the acceptance of connections", acceptor.run)
@@ -126,7 +133,7 @@ class RemotingServer:
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""
-        if len(self._connections) >= self._connections_max:
+        if len(self._connections) + self._arriving >= self._connections_max:
             peer = format_address(address)
             logger.warning(
                 "%(peer)s: the connection is refused, because %(limit)d are open, which is the "
@@ -140,7 +147,25 @@ class RemotingServer:
         except OSError:  # the peer has closed it already
             sock.close()
             return
-        nursery.start_soon(self._serve_transport, transport)
+        if self._tls is None:
+            nursery.start_soon(self._serve_transport, transport)
+        else:
+            self._arriving += 1
+            nursery.start_soon(self._admit, self._tls, transport)
+
+    async def _admit(self, tls: ServerTls, transport: SocketTransport) -> None:
+        """Serve an accepted connection, encrypted or not."""
+        admitted: SocketTransport | None = None
+        meaning = "That connection is closed; others are still served"
+        try:
+            with contained(self._failures, "a new connection", meaning):
+                admitted = await tls.admit(transport, self._limits.idle_s)
+        finally:
+            self._arriving -= 1
+            if admitted is None:
+                transport.abort()
+        if admitted is not None:
+            await self._serve_transport(admitted)
 
     async def _serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
         meaning = "That connection is closed; others are still served"

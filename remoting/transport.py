@@ -58,6 +58,17 @@ class SocketTransport:
         """Stop calling it."""
         self._poller.remove(self._socket)
 
+    async def first_byte(self) -> bytes:
+        """Wait for the first byte, which is not received yet; empty at the end.
+
+        Raises: OSError: the connection is lost.
+        """
+        while True:
+            try:
+                return self._socket.recv(1, socket.MSG_PEEK)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_readable(self._socket)
+
     def receive_nowait(self) -> bytes:
         """Receive bytes; empty at the end.
 
