@@ -113,8 +113,8 @@ class Connection:
         except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as errors:
             reason = f"the connection was lost: {_first_text(errors)}"
         finally:
-            if self._silence_hint and not self._has_received:
-                reason += f" ({self._silence_hint})"
+            if not self._has_received and self._silence_hint not in reason:
+                reason += f"; {self._silence_hint}"
             self._end(reason)
             await self._transport.aclose()
 
