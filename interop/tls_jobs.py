@@ -25,7 +25,7 @@ from .report.cells import Cell, Kind, Verdict
 from .scenarios.jobs import missing_for
 from .scenarios.play import play
 from .scenarios.programs import Outcome, Playable
-from .scenarios.table import CLIENTS, CPP, GO, SCENARIOS, Scenario
+from .scenarios.table import APACHES_4, CLIENTS, CPP, GO, SCENARIOS, Scenario, same_broker
 from .scenarios.verdicts import reason_to_skip, with_outcome
 from .tls_files import ENFORCING, PERMISSIVE, ClientTls, ServerTls, make_files
 from .trocket_peer import TrocketPair
@@ -40,6 +40,12 @@ NO_TLS: Final = {
     GO: "this client has no TLS: no option of its version 2.1.2 turns it on",
     CPP: "this client has no option for an authority's or a client's certificate",
 }
+
+
+QUERY_BREAKS_OFF: Final = (
+    "by TLS this broker breaks off the answer to QUERY_MESSAGE (FileRegionEncoder of 4.x counts the"
+    " buffer's capacity as written), and the connection is of no use then"
+)
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ def _play(
         on_cell(cell)
 
     for cell in owed:
-        why = reason or _reason(cell)
+        why = reason or reason_not_to_run(cell)
         if why is not None:
             report(replace(cell, detail=why))
     if not left:
@@ -166,13 +172,16 @@ def _play(
         cluster.close()
 
 
-def _reason(cell: Cell) -> str | None:
+def reason_not_to_run(cell: Cell) -> str | None:
     """Why a cell cannot run; None: it can."""
     if cell.client.startswith("mqadmin"):
         return None
     scenario = _scenario(cell)
-    is_plain = cell.feature.endswith(", plain")
-    no_tls = None if is_plain else NO_TLS.get(cell.client)
+    no_tls = None
+    if not cell.feature.endswith(", plain"):
+        no_tls = NO_TLS.get(cell.client)
+        if scenario.name == ASKING and same_broker(cell.broker) in APACHES_4:
+            no_tls = no_tls or QUERY_BREAKS_OFF
     return no_tls or reason_to_skip(scenario, cell.client, cell.broker) or missing_for(cell.client)
 
 
