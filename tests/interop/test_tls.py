@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ja
 
 JAVA = "5.5.0"
 TOPIC = "Rotation"
-RENEWALS = 5
-RATE_PER_S = 150.0
+RENEWALS_MIN = 3
+RATE_PER_S = 100.0
 JAVA_COUNT = 3000
 RELOAD_S = 15.0
 TIMEOUT_S = 120.0
@@ -85,19 +85,11 @@ async def renewed(cluster: LocalCluster, files: Path) -> None:
                 await anyio.sleep(0.2)
 
 
-async def more(count: Callable[[], int], by: int) -> None:
-    """Wait until a count has grown."""
-    enough = count() + by
-    with anyio.fail_after(TIMEOUT_S):
-        while count() < enough:  # noqa: ASYNC110 - a process counts
-            await anyio.sleep(0.05)
-
-
 def test_no_send_fails_while_certificates_are_renewed(
     cluster: LocalCluster, files: Path, tmp_path: Path
 ) -> None:
     events: list[ConnectionEvent] = []
-    sent = 0
+    sent = renewals = 0
     is_over = False
 
     async def send(producer: Producer) -> None:
@@ -107,7 +99,7 @@ def test_no_send_fails_while_certificates_are_renewed(
             sent += 1
 
     async def scenario(java: JavaPeer) -> int:
-        nonlocal is_over
+        nonlocal is_over, renewals
         url = ClientTls(files).url(cluster.namesrv_address)
         # No second attempt: a send that fails raises.
         async with (
@@ -120,10 +112,9 @@ def test_no_send_fails_while_certificates_are_renewed(
             while not opened or not sent:
                 opened = ports(java.pid, cluster.broker_address)
                 await anyio.sleep(0.05)
-            for _ in range(RENEWALS):
+            while len(java.acknowledged) < JAVA_COUNT:
                 await renewed(cluster, files)
-                await more(lambda: sent, 50)
-                await more(lambda: len(java.acknowledged), 50)
+                renewals += 1
             assert ports(java.pid, cluster.broker_address) == opened
             is_over = True
         return sent
@@ -137,8 +128,9 @@ def test_no_send_fails_while_certificates_are_renewed(
         java.wait_sent("java", timeout_s=TIMEOUT_S)
         assert java.failure_texts == []
         assert len(java.acknowledged) == JAVA_COUNT
+    assert renewals >= RENEWALS_MIN
     assert [each for each in events if each.change is not ConnectionChange.CONNECTED] == []
     with WireClient(cluster.broker_address) as wire:
         stored = sum(wire.max_offset(TOPIC, queue_id) for queue_id in range(4))
     assert stored == count + JAVA_COUNT
-    print(f"{count} sends by Python and {JAVA_COUNT} by Java over {RENEWALS} renewals")
+    print(f"{count} sends by Python and {JAVA_COUNT} by Java over {renewals} renewals")
