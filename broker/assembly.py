@@ -28,6 +28,7 @@ from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
+from ..remoting.tls_settings import Tls
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -89,6 +90,7 @@ class Seams:
       ha_connect: connects a slave to its master's haListenPort.
       native: the C extension; None: pure Python.
       config_path: the file of the configuration; "": there is none.
+      tls: of the broker's listeners; None: RocketMQ's defaults.
     """
 
     clock: Clock
@@ -100,6 +102,7 @@ class Seams:
     ha_connect: Connect = connect_tcp
     native: Extension | None = extension
     config_path: str = ""
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +219,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         "Its group learns that it left when its heartbeats have expired",
     )
     deliveries = _deliveries(foundation, tables, clients, new_messages)
-    keeper = FilterServerKeeper(
-        config, address.port, clients.filter_servers, open_process=seams.open_process
-    )
+    keeper = _keeper(foundation, clients.filter_servers)
     replication = _replication(foundation, tables, deliveries)
     identity = partial(_identity, config, address, clients.filter_servers, tables.mappings)
     registrar = Registrar(config, seams.client, tables.topics, identity, replication.on_master)
@@ -262,6 +263,17 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     _connect(parts, bit_maps)
     _follow_settings(parts)
     return parts
+
+
+def _keeper(foundation: Foundation, servers: FilterServerManager) -> FilterServerKeeper:
+    seams = foundation.seams
+    return FilterServerKeeper(
+        foundation.config,
+        foundation.address.port,
+        servers,
+        open_process=seams.open_process,
+        tls=seams.tls.config if seams.tls is not None else None,
+    )
 
 
 def _tables(foundation: Foundation) -> Tables:

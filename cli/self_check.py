@@ -24,6 +24,7 @@ from ..remoting.errors import RemotingConnectError, RemotingError
 from ..remoting.pull_sys_flag import SUBSCRIPTION
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from ..remoting.tls_client import ClientTls
 
 TOPIC = "BenchmarkTest"
 PRODUCER_GROUP = "SELF_TEST_P_GROUP"
@@ -51,7 +52,12 @@ CONNECT_TIMEOUT_S = 1.0
 
 
 async def check(
-    namesrv: str, broker: str, advertised: str, *, takes_sends: bool = True
+    namesrv: str,
+    broker: str,
+    advertised: str,
+    *,
+    takes_sends: bool = True,
+    tls: ClientTls | None = None,
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
 
@@ -60,6 +66,7 @@ async def check(
       broker: `host:port` at which the broker answers on this machine.
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
+      tls: of servers that only serve TLS; None: the requests are plain.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
       advertised address, else "".
@@ -67,7 +74,7 @@ async def check(
     """
     failure: RemotingError | None = None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
+        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S, tls=tls)
         await nursery.start(client.run)
         try:
             await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})

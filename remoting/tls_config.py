@@ -24,6 +24,9 @@ CONFIG_FILE_KEY: Final = "tlsConfigFile"
 _CONFIG_FILE_ALIAS: Final = "tls.config.file"
 """RocketMQ's name of it, a system property there."""
 
+PREFIX: Final = "tls."
+"""The beginning of all other keys."""
+
 CONFIG_FILE_DEFAULT: Final = "/etc/rocketmq/tls.properties"
 """Read if it exists. Source: TlsSystemConfig.tlsConfigFile."""
 
@@ -157,6 +160,11 @@ def _is_of_tls_1_3(name: str) -> bool:
     return name.startswith("TLS_") and "_WITH_" not in name
 
 
+def is_tls_key(key: str) -> bool:
+    """Whether a key of a server's own file is a setting of TLS."""
+    return key.startswith(PREFIX) or key == CONFIG_FILE_KEY
+
+
 def split_tls(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     """The entries that are settings of TLS, and the others.
 
@@ -166,8 +174,7 @@ def split_tls(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     of_tls: list[Entry] = []
     others: list[Entry] = []
     for entry in entries:
-        is_of_tls = entry.key.startswith("tls.") or entry.key == CONFIG_FILE_KEY
-        (of_tls if is_of_tls else others).append(entry)
+        (of_tls if is_tls_key(entry.key) else others).append(entry)
     return of_tls, others
 
 

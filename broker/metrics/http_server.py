@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from ...common.supervision import FailureLog, contained
+from ...remoting.tls_server import ServerTls
 
 if TYPE_CHECKING:
     import h11
@@ -70,10 +71,12 @@ class HttpServer:
 
     Args:
       handle: answers GET and HEAD.
+      tls: encrypts the connections; None: they are plain.
     """
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, tls: ServerTls | None = None) -> None:
         self._handle = handle
+        self._tls = tls
         self._count = 0
 
     async def serve(self, listener: socket.socket) -> None:
@@ -83,7 +86,7 @@ class HttpServer:
         trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(copy))
         await trio.serve_listeners(self.serve_stream, [trio_listener])
 
-    async def serve_stream(self, stream: trio.abc.HalfCloseableStream) -> None:
+    async def serve_stream(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until it ends."""
         if self._count >= CONNECTIONS_MAX:
             await stream.aclose()
@@ -92,7 +95,9 @@ class HttpServer:
         try:
             with contained(_failures, "a request for metrics", "Its connection is closed"):
                 async with stream:
-                    await _Connection(stream, self._handle).run()
+                    secure = stream if self._tls is None else await self._tls.wrap(stream)
+                    if secure is not None:
+                        await _Connection(secure, self._handle).run()
         finally:
             self._count -= 1
 
@@ -100,7 +105,7 @@ class HttpServer:
 class _Connection:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream, handle: Handle) -> None:
+    def __init__(self, stream: trio.abc.Stream, handle: Handle) -> None:
         import h11
 
         self._stream = stream
@@ -153,7 +158,8 @@ class _Connection:
 
     async def _linger(self) -> None:
         """Read what was not read yet: a close before would destroy the answer on its way."""
-        await self._stream.send_eof()
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS has no half of a stream
+            await self._stream.send_eof()
         left = LINGER_SIZE_MAX
         with trio.move_on_after(LINGER_S):
             while left > 0 and (data := await self._stream.receive_some(_RECEIVED_SIZE)):
