@@ -38,7 +38,7 @@ ASKING: Final = "query"
 
 NO_TLS: Final = {
     GO: "this client has no TLS: no option of its version 2.1.2 turns it on",
-    CPP: "this client has no option for an authority's or a client's certificate",
+    CPP: "this client has no TLS",
 }
 
 

@@ -40,13 +40,13 @@ def reasons(broker: str, client: str) -> dict[str, str | None]:
     return {cell.feature: reason_not_to_run(cell) for cell in cells(broker, client)}
 
 
-@pytest.mark.parametrize(("client", "text"), [(GO, "has no TLS"), (CPP, "no option for")])
-def test_a_client_without_tls_says_so_and_runs_plain(client: str, text: str) -> None:
+@pytest.mark.parametrize("client", [GO, CPP])
+def test_a_client_without_tls_says_so_and_runs_plain(client: str) -> None:
     found = reasons("trocket", client)
     plain = found.pop("send_sync, permissive, plain")
     assert plain is None or "TLS" not in plain  # the client may be missing here
     del found["query, permissive, plain"]
-    assert all(reason is not None and text in reason for reason in found.values())
+    assert all(reason is not None and "has no TLS" in reason for reason in found.values())
 
 
 def test_apache_4_cannot_answer_a_query_by_tls() -> None:
