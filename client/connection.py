@@ -100,6 +100,7 @@ class Connection:
     async def run(self) -> None:
         """Read and write until either side closes the connection."""
         reason = "the connection ended"
+        hint = self._silence_hint
         try:
             with self._scope:
                 async with TaskGroup() as group:
@@ -111,10 +112,13 @@ class Connection:
                         reason = f"the peer broke the protocol: {self._session.error}"
                     group.cancel_scope.cancel()
         except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as errors:
-            reason = f"the connection was lost: {_first_text(errors)}"
+            error = _first(errors)
+            explained = tls_text(error)
+            hint = "" if explained else hint
+            reason = f"the connection was lost: {explained or str(error) or type(error).__name__}"
         finally:
-            if not self._has_received and self._silence_hint not in reason:
-                reason += f"; {self._silence_hint}"
+            if hint and not self._has_received:
+                reason += f"; {hint}"
             self._end(reason)
             await self._transport.aclose()
 
@@ -312,8 +316,8 @@ def request_name(code: int) -> str:
         return f"request {code}"
 
 
-def _first_text(errors: BaseExceptionGroup[BaseException]) -> str:
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return tls_text(error) or str(error) or type(error).__name__
+    return error

@@ -147,10 +147,15 @@ def failure_reason(error: BaseException, tls: ClientTls | None, host: str) -> st
 
 
 def silence_hint(tls: ClientTls | None) -> str:
-    """Why a server may end a connection before it sends anything; "": nothing is probable."""
+    """Why a server may end a connection before it sends anything."""
     if tls is None:
         return "it may want TLS (tls=True, tls=true in the URL, --tls)"
-    return "" if tls.has_certificate else CERTIFICATE_WANTED
+    if tls.has_certificate is False:
+        return CERTIFICATE_WANTED
+    return (
+        "it may not trust this client's certificate: have it made by the authority in its "
+        "tls.server.trustCertPath, and look in its log"
+    )
 
 
 def tls_text(error: BaseException) -> str:

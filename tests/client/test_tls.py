@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,12 @@ import anyio.abc
 import anyio.streams.tls
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 import trocket.blocking
 from trocket import Client, ConfigurationError, ConnectError, TlsOptions
@@ -266,6 +273,39 @@ def test_a_failure_says_what_to_do(
             assert "\n" not in str(raised.value)
 
     play(scenario)
+
+
+def test_a_client_of_another_authority_is_refused(play: Play, broker: Broker, files: Files) -> None:
+    files.write_client(STRANGER)
+
+    async def scenario() -> None:
+        async with (
+            relay(broker.namesrv_address, mutual_context()) as port,
+            Client(f"127.0.0.1:{port}", tls=files.of_client()) as client,
+        ):
+            with pytest.raises(ConnectError, match="it may not trust this client's certificate"):
+                await client.request_name_server(ASK)
+
+    play(scenario)
+
+
+def test_a_key_may_have_a_password(play: Play, broker: Broker, files: Files) -> None:
+    plain = load_pem_private_key(files.key.read_bytes(), password=None)
+    encryption = BestAvailableEncryption(b"swordfish")
+    files.key.write_bytes(plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+
+    async def scenario() -> None:
+        async with relay(broker.namesrv_address, mutual_context()) as port:
+            tls = replace(files.of_client(), key_password="swordfish")
+            async with Client(f"127.0.0.1:{port}", tls=tls) as client:
+                assert (await client.request_name_server(ASK)).body
+
+    play(scenario)
+    with pytest.raises(ConfigurationError, match="the key has a password: give key_password"):
+        Client("127.0.0.1:9876", tls=files.of_client())
+    with pytest.raises(ConfigurationError, match="or key_password is wrong") as raised:
+        Client("127.0.0.1:9876", tls=replace(files.of_client(), key_password="other"))
+    assert "other" not in str(raised.value)
 
 
 def test_renewed_files_are_used_for_new_connections(
