@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -97,11 +98,30 @@ class Acknowledged:
     physical_offset: int
 
 
+class TlsAddress(str):
+    """HOST:PORT of a server to which the harness itself connects by TLS.
+
+    Attributes:
+      context: of these connections.
+    """
+
+    __slots__ = ("context",)
+
+    context: ssl.SSLContext
+
+    @classmethod
+    def of(cls, address: str, context: ssl.SSLContext) -> TlsAddress:
+        """An address with a context."""
+        made = cls(address)
+        made.context = context
+        return made
+
+
 class WireClient:
     """One connection to one broker. Use it as a context manager; not thread-safe.
 
     Args:
-      address: HOST:PORT.
+      address: HOST:PORT; a TlsAddress: connect by TLS.
       timeout_s: of each socket operation.
     Raises: PeerError: the connection is refused; from the methods: no answer, or an unexpected one.
     """
@@ -112,6 +132,8 @@ class WireClient:
         self._opaque = 0
         try:
             self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+            if isinstance(address, TlsAddress):
+                self._socket = address.context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise PeerError(f"cannot connect to {address}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     STORE = "store"
     MQADMIN = "mqadmin"
     ORACLE = "oracle"
+    TLS = "tls"
 
 
 class Verdict(StrEnum):

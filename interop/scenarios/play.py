@@ -16,6 +16,7 @@ from typing import Any
 
 from ..peer import Cluster
 from ..process import PeerError
+from ..tls_files import ClientTls
 from ..wire import WireClient
 from .broker_view import left_behind, stored_bodies
 from .fault_injector import FaultInjector
@@ -46,6 +47,7 @@ def play(
     injector: FaultInjector | None = None,
     on_outcome: OnOutcome | None = None,
     mark: str = "",
+    tls: ClientTls | None = None,
 ) -> dict[Key, Outcome]:
     """Run scenarios on a started cluster and return their outcomes; each has one.
 
@@ -55,10 +57,11 @@ def play(
       injector: injects the fault; None: there is none.
       on_outcome: called with each outcome as soon as it is known, in this thread.
       mark: prefix of the names of all topics and groups.
+      tls: of the clients; None: they use none.
     Raises: PeerError: the broker refuses to create the topics.
     """
     injector = injector or FaultInjector(Fault.NONE, cluster)
-    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark)
+    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark, tls)
     with contextlib.ExitStack() as stack:
         coordinator.start(folder, stack)
         coordinator.run()
@@ -75,7 +78,9 @@ class _Coordinator:
         injector: FaultInjector,
         on_outcome: OnOutcome | None,
         mark: str,
+        tls: ClientTls | None,
     ) -> None:
+        self._tls = tls
         self.outcomes: dict[Key, Outcome] = {}
         self._scenarios: dict[Key, Playable] = {
             (client, scenario.name): scenario
@@ -119,6 +124,7 @@ class _Coordinator:
                     namesrv=namesrv,
                     folder=folder / client,
                     on_report=lambda *report: self._reports.put(report),
+                    tls=self._tls,
                 )
             except PeerError as error:
                 self._give_up(client, str(error))
