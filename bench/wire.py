@@ -420,9 +420,8 @@ def main(
 
     def run(cluster: Cluster, case: Case, tls: ssl.SSLContext | None = None) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
-        return measure(
-            cluster, case, template, warm_up_s=warm_up, seconds=seconds, spin=spin, tls=tls
-        )
+        times = {"warm_up_s": warm_up, "seconds": seconds}
+        return measure(cluster, case, template, **times, spin=spin, tls=tls)
 
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
@@ -441,9 +440,9 @@ def main(
             if len(clusters) == 2:
                 pairs = compare(clusters, run, rounds, cases)
             else:
-                contexts = (None, trusting_context()) if tls else (None,)
-                for _ in range(rounds if tls else 1):
-                    outcomes += [run(first, one, each) for one in cases for each in contexts]
+                kinds = (None, trusting_context()) if tls else (None,)
+                runs = cases * rounds if tls else cases
+                outcomes = [run(first, one, each) for one in runs for each in kinds]
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
