@@ -12,6 +12,7 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --workload transactions
     python -m trocket.bench.wire --pin --acl    # signed sends to a broker with accounts
     python -m trocket.bench.wire --pin --acl --against apache-5.5.0
+    python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -23,6 +24,7 @@ import json
 import os
 import select
 import socket
+import ssl
 import statistics
 import tempfile
 import time
@@ -112,9 +114,13 @@ class CaseResult:
 class _Connection:
     """A closed loop: as many requests go out as answers came in."""
 
-    def __init__(self, address: tuple[str, int], template: Requests) -> None:
+    def __init__(
+        self, address: tuple[str, int], template: Requests, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket)
         self.socket.setblocking(False)
         self._template = template
         self._incoming = bytearray()
@@ -129,7 +135,7 @@ class _Connection:
         try:
             while self._outgoing:
                 del self._outgoing[: self.socket.send(self._outgoing)]
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError):
             return False
         return True
 
@@ -139,10 +145,15 @@ class _Connection:
         Returns: as `take_answers`.
         Raises: ConnectionError, BadAnswerError.
         """
-        data = self.socket.recv(RECEIVE_SIZE_BYTES)
-        if not data:
-            raise ConnectionError("the broker closed the connection")
-        self._incoming += data
+        try:
+            data = self.socket.recv(RECEIVE_SIZE_BYTES)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            self._incoming += data
+            while isinstance(self.socket, ssl.SSLSocket):  # a record at a time
+                self._incoming += self.socket.recv(RECEIVE_SIZE_BYTES)
+        except ssl.SSLWantReadError:
+            pass
         opaques, refused, frames = self._template.take(self._incoming)
         self._outgoing += frames
         return opaques, refused
@@ -153,7 +164,7 @@ class Load:
 
     Args:
       addresses: brokers, to which the connections are distributed in turn.
-      spin: see `measure`.
+      spin, tls: see `measure`.
     """
 
     def __init__(
@@ -163,6 +174,7 @@ class Load:
         template: Requests,
         *,
         spin: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._template = template
         self._spin = spin
@@ -170,7 +182,7 @@ class Load:
         self._epoll = select.epoll()
         self._connections = {}
         for number in range(case.connections):
-            connection = _Connection(addresses[number % len(addresses)], template)
+            connection = _Connection(addresses[number % len(addresses)], template, tls)
             self._connections[connection.socket.fileno()] = connection
             self._epoll.register(connection.socket, select.EPOLLIN)
         self._left_s = array("d", bytes(8 * RING))
@@ -242,6 +254,7 @@ def measure(
     warm_up_s: float,
     seconds: float,
     spin: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> CaseResult:
     """Run one case against a running cluster.
 
@@ -249,11 +262,12 @@ def measure(
       spin: poll for answers without sleeping. On a separate core, the generator then adds nothing
         to the latency; waking it for each answer takes as long as the broker's work on a virtual
         machine.
+      tls: of the connections; None: they are plain.
 
     Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
     """
     broker = cluster.pids[0]
-    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin)
+    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin, tls=tls)
     try:
         load.start()
         load.run(warm_up_s)
@@ -270,7 +284,7 @@ def measure(
         load.close()
     ordered = array("d", sorted(load.latencies_s))
     return CaseResult(
-        case=case.name,
+        case=case.name if tls is None else f"{case.name}, TLS",
         messages=answered,
         refused=load.refused,
         messages_per_s=answered / took_s,
@@ -354,6 +368,14 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
     return table(columns, rows, title=title)
 
 
+def trusting_context() -> ssl.SSLContext:
+    """A client's context that accepts any certificate, such as that of a server in test mode."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def requests_of(workload: str, serialize_type: int) -> Requests:
     """The requests of a workload: "sends", "signed sends" or "transactions"."""
     if workload == "signed sends":
@@ -391,12 +413,17 @@ def main(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
-    rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
+    rounds: Annotated[
+        int, typer.Option(help="With --beside or --tls, repeat this often.", min=1)
+    ] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
     acl: Annotated[
         bool, typer.Option("--acl", help="Sign sends to a broker with accounts of ACL 2.0.")
     ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Run each case without and with TLS, by turns.")
+    ] = False,
 ) -> None:
     """Send messages or transactions to a broker process, and print rates and CPU."""
     if header not in ("rocketmq", "json"):
@@ -409,9 +436,13 @@ def main(
     serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
     template = requests_of("signed sends" if acl else workload, serialize_type)
 
-    def run(cluster: Cluster, case: Case) -> CaseResult:
+    if tls and beside is not None:
+        raise typer.BadParameter("--tls is for one checkout, not with --beside")
+
+    def run(cluster: Cluster, case: Case, tls: ssl.SSLContext | None = None) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
-        return measure(cluster, case, template, warm_up_s=warm_up, seconds=seconds, spin=spin)
+        times = {"warm_up_s": warm_up, "seconds": seconds}
+        return measure(cluster, case, template, **times, spin=spin, tls=tls)
 
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
@@ -432,7 +463,9 @@ def main(
             if len(clusters) == 2:
                 pairs = compare(clusters, run, rounds, cases)
             else:
-                outcomes = [run(first, one) for one in cases]
+                kinds = (None, trusting_context()) if tls else (None,)
+                runs = cases * rounds if tls else cases
+                outcomes = [run(first, one, each) for one in runs for each in kinds]
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))

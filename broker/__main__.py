@@ -24,6 +24,7 @@ from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from .config import (
     BrokerConfig,
+    check_metrics_tls,
     from_environment,
     known_keys,
     read_broker_config,
@@ -70,6 +71,7 @@ def run(options: Namespace) -> int:
         entries, path = process.given_entries(options)
         broker, store, warnings = _configured(entries, path, options.namesrv_addr)
         tls_config, tls_warnings = read_tls_config(entries, path=path)
+        check_metrics_tls(broker, tls_config)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     if options.print_all or options.print_important:

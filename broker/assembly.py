@@ -34,6 +34,7 @@ from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
 from ..remoting.refusals import Refusals
+from ..remoting.tls_settings import Tls
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -99,6 +100,7 @@ class Seams:
       ha_connect: connects a slave to its master's haListenPort.
       native: the C extension; None: pure Python.
       config_path: the file of the configuration; "": there is none.
+      tls: of the broker's listeners; None: RocketMQ's defaults.
     """
 
     clock: Clock
@@ -110,6 +112,7 @@ class Seams:
     ha_connect: Connect = connect_tcp
     native: Extension | None = extension
     config_path: str = ""
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +241,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         "Its group learns that it left when its heartbeats have expired",
     )
     deliveries = _deliveries(foundation, tables, clients, new_messages)
-    keeper = FilterServerKeeper(
-        config, address.port, clients.filter_servers, open_process=seams.open_process
-    )
+    keeper = _keeper(foundation, clients.filter_servers)
     replication = _replication(foundation, tables, deliveries)
     identity = partial(_identity, config, address, clients.filter_servers, tables.mappings)
     registrar = Registrar(config, seams.client, tables.topics, identity, replication.on_master)
@@ -299,6 +300,17 @@ def _plain_acl(foundation: Foundation) -> PlainAclAccess | None:
 def _places(foundation: Foundation) -> Places:
     topic_at = partial(topic_of_message, foundation.store)
     return Places(foundation.config.broker_cluster_name, topic_at)
+
+
+def _keeper(foundation: Foundation, servers: FilterServerManager) -> FilterServerKeeper:
+    seams = foundation.seams
+    return FilterServerKeeper(
+        foundation.config,
+        foundation.address.port,
+        servers,
+        open_process=seams.open_process,
+        tls=seams.tls.config if seams.tls is not None else None,
+    )
 
 
 def _tables(foundation: Foundation, refusals: Refusals) -> Tables:

@@ -23,7 +23,7 @@ from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
-from ..remoting.tls_config import split_tls
+from ..remoting.tls_config import TlsConfig, TlsMode, split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
 from .limits import BrokerLimits
@@ -141,6 +141,8 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits):
         collector (OTLP_GRPC) or logged (LOG).
       metrics_prom_exporter_port, metrics_prom_exporter_host: where HTTP serves `/metrics` and
         `/health`; port 0: a free one; host "": bind_address (RocketMQ: brokerIP1).
+      metrics_tls_enable: not a key of RocketMQ. Whether metrics and health are served by TLS only,
+        with the certificate of the other listeners.
       metrics_label: further labels of all metrics, `name:value,name:value`.
       metrics_grpc_exporter_target: the collector that OTLP_GRPC sends to, `host:port` (by TLS) or
         `http://host:port` (without).
@@ -234,6 +236,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits):
     metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
     metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
     metrics_prom_exporter_host: str = ""
+    metrics_tls_enable: bool = setting(False, guarded="protects connections")
     metrics_label: str = ""
     metrics_grpc_exporter_target: str = ""
     metrics_grpc_exporter_header: str = setting("", secret=True)
@@ -521,6 +524,14 @@ def _check_metrics(broker: BrokerConfig) -> None:
                 f"metricsExporterType=OTLP_GRPC needs the package {package}: "
                 "pip install 'trocket[otlp]'"
             )
+
+
+def check_metrics_tls(broker: BrokerConfig, tls: TlsConfig) -> None:
+    """Raises ConfigError if metrics are to be served by TLS, which is switched off."""
+    if broker.metrics_tls_enable and tls.mode is TlsMode.disabled:
+        raise ConfigError(
+            "metricsTlsEnable=true needs tls.server.mode=permissive or enforcing, not disabled"
+        )
 
 
 def _is_installed(package: str) -> bool:

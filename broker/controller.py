@@ -28,6 +28,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
 from ..remoting.signature import Credentials
 from ..remoting.steps import in_steps
+from ..remoting.tls_server import ServerTls
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.turn import Turn
 from ..store.clock import Clock
@@ -136,6 +137,7 @@ class BrokerController:
             ha_connect,
             native,
             config_path,
+            self._tls,
         )
         self.parts = parts = assemble(config, store_config, seams)
         self.client.credentials = parts.tables.access.credentials
@@ -221,7 +223,7 @@ class BrokerController:
             else:
                 from .metrics.while_opening import answered_while_opening
 
-                with answered_while_opening(self._metrics_listener):
+                with answered_while_opening(self._metrics_listener, self._metrics_tls):
                     self._load()
         except BaseException:
             for listener in (*listeners, *ha_listeners, self._metrics_listener):
@@ -371,7 +373,11 @@ class BrokerController:
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
-        await self._metrics().run(listener)
+        await self._metrics().run(listener, self._metrics_tls)
+
+    @property
+    def _metrics_tls(self) -> ServerTls | None:
+        return self._tls.server if self.config.metrics_tls_enable else None
 
     async def _push_metrics(self) -> None:
         """Push metrics until cancelled."""

@@ -25,6 +25,7 @@ from ..remoting.pull_sys_flag import SUBSCRIPTION
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import Credentials
+from ..remoting.tls_client import ClientTls
 
 TOPIC = "BenchmarkTest"
 PRODUCER_GROUP = "SELF_TEST_P_GROUP"
@@ -58,6 +59,7 @@ async def check(
     *,
     takes_sends: bool = True,
     accounts: tuple[Credentials | None, Credentials | None] = (None, None),
+    tls: ClientTls | None = None,
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
 
@@ -67,6 +69,7 @@ async def check(
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
       accounts: with the name server and with the broker; None: requests are not signed.
+      tls: of servers that only serve TLS; None: the requests are plain.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
       advertised address, else "".
@@ -74,7 +77,7 @@ async def check(
     """
     failure: RemotingError | None = None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
+        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S, tls=tls)
         await nursery.start(client.run)
         try:
             client.credentials = accounts[0]

@@ -24,6 +24,9 @@ CONFIG_FILE_KEY: Final = "tlsConfigFile"
 _CONFIG_FILE_ALIAS: Final = "tls.config.file"
 """RocketMQ's name of it, a system property there."""
 
+PREFIX: Final = "tls."
+"""The beginning of all other keys."""
+
 CONFIG_FILE_DEFAULT: Final = "/etc/rocketmq/tls.properties"
 """Read if it exists. Source: TlsSystemConfig.tlsConfigFile."""
 
@@ -59,7 +62,8 @@ class TlsConfig:
       mode: what listeners do: `disabled` closes connections that begin with TLS, `permissive`
         serves both kinds on one port, `enforcing` closes the others.
       enable: whether this process connects to other servers by TLS.
-      config_file: the file that the settings were read from, if it exists.
+      config_file: the file that the settings were read from; "": none was named, and there
+        is no CONFIG_FILE_DEFAULT.
       test_mode: listen with a self-signed certificate that is made at the first handshake,
         and accept any certificate of other servers; None: only if no certificate is configured.
         RocketMQ's default is true, whatever else is configured.
@@ -83,7 +87,7 @@ class TlsConfig:
 
     mode: TlsMode = setting(TlsMode.permissive, key="tls.server.mode")  # noqa: RUF009 - a field
     enable: bool = setting(False, key="tls.enable")
-    config_file: str = setting(CONFIG_FILE_DEFAULT, key=CONFIG_FILE_KEY)
+    config_file: str = setting("", key=CONFIG_FILE_KEY)
     test_mode: bool | None = setting(None, key="tls.test.mode.enable")
     need_client_auth: ClientAuth = setting(  # noqa: RUF009 - a field
         ClientAuth.none, key="tls.server.need.client.auth"
@@ -157,6 +161,11 @@ def _is_of_tls_1_3(name: str) -> bool:
     return name.startswith("TLS_") and "_WITH_" not in name
 
 
+def is_tls_key(key: str) -> bool:
+    """Whether a key of a server's own file is a setting of TLS."""
+    return key.startswith(PREFIX) or key == CONFIG_FILE_KEY
+
+
 def split_tls(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     """The entries that are settings of TLS, and the others.
 
@@ -166,8 +175,7 @@ def split_tls(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     of_tls: list[Entry] = []
     others: list[Entry] = []
     for entry in entries:
-        is_of_tls = entry.key.startswith("tls.") or entry.key == CONFIG_FILE_KEY
-        (of_tls if is_of_tls else others).append(entry)
+        (of_tls if is_tls_key(entry.key) else others).append(entry)
     return of_tls, others
 
 

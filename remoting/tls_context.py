@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from ..common.config import ConfigError
 from .tls_config import ClientAuth, TlsConfig
@@ -21,6 +21,8 @@ SNI_FILES: Final = (("fullchain.pem", "privkey.pem"), ("tls.crt", "tls.key"))
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _ALERTS: Final = ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED")
+
+_MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 _REASONS: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
@@ -179,25 +181,26 @@ def _load_pair(
     _check_readable(key_key, key_path)
     paths = f"{cert_key}={cert_path}, {key_key}={key_path}"
 
-    def no_password() -> NoReturn:
-        # Without this OpenSSL would ask for the password on the terminal.
-        raise ConfigError(f"{key_key}={key_path} is encrypted: set {prefix}.keyPassword")
+    is_encrypted = False
+
+    def give_password() -> str:
+        nonlocal is_encrypted
+        is_encrypted = True
+        if not password:  # OpenSSL would ask for it on the terminal
+            raise ConfigError(f"{key_key}={key_path} is encrypted: set {prefix}.keyPassword")
+        return password
 
     try:
-        context.load_cert_chain(cert_path, key_path, password=password or no_password)
+        context.load_cert_chain(cert_path, key_path, password=give_password)
     except ssl.SSLError as error:
-        raise ConfigError(f"{paths}: {_pair_problem(error, prefix, bool(password))}") from error
+        problem = f"they are not a certificate and its key in PEM form: {error}"
+        if error.reason in _MISMATCHES:
+            problem = "the key does not belong to the certificate"
+        elif is_encrypted:
+            problem = f"{prefix}.keyPassword does not open the key"
+        raise ConfigError(f"{paths}: {problem}") from error
     except ValueError as error:  # a password of more than 1,023 bytes
         raise ConfigError(f"{prefix}.keyPassword: {error}") from error
-
-
-def _pair_problem(error: ssl.SSLError, prefix: str, has_password: bool) -> str:
-    reason = error.reason or ""
-    if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
-        return "the key does not belong to the certificate"
-    if has_password and ("DECRYPT" in reason or "PASSWORD" in reason):
-        return f"{prefix}.keyPassword does not open the key"
-    return f"they are not a certificate and its key in PEM form: {error}"
 
 
 def _check_readable(key: str, path: str) -> None:
@@ -223,7 +226,10 @@ def handshake_problem(error: Exception, trust_key: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{trust_key} does not trust its certificate: {error.verify_message}"
     reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
-    if isinstance(error, ssl.SSLEOFError) or reason == "UNEXPECTED_EOF_WHILE_READING":
+    if (
+        isinstance(error, ssl.SSLEOFError | ConnectionError)
+        or reason == "UNEXPECTED_EOF_WHILE_READING"
+    ):
         return (
             "it ended the connection; it may not trust the certificate of this side, or not speak "
             "TLS"

@@ -186,6 +186,40 @@ class ServerTls:
             return None
         return transport
 
+    async def wrap(self, stream: trio.abc.Stream) -> trio.abc.Stream | None:
+        """The encrypted stream over an accepted one; None: refused, which has been logged.
+
+        For listeners that are not a `RemotingServer`'s, and speak TLS only.
+
+        Args:
+          stream: closed by the caller.
+        """
+        context = await self.context()
+        if context is None:
+            logger.warning(
+                "a connection is closed, because it has to be by TLS, and %(problem)s",
+                {"problem": self._problem},
+            )
+            return None
+        # `https_compatible`: either side closes without waiting for TLS's goodbye.
+        secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+        problem = f"its handshake took more than {HANDSHAKE_TIMEOUT_S:g} s"
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
+            try:
+                await secure.do_handshake()
+            except trio.BrokenResourceError as error:
+                cause = error.__cause__
+                problem = handshake_problem(
+                    cause if isinstance(cause, Exception) else error, _TRUST_KEY
+                )
+            else:
+                return secure
+        logger.warning(
+            "a connection is closed before its TLS handshake was complete: %(problem)s",
+            {"problem": problem},
+        )
+        return None
+
     def _make_room(self) -> None:
         """End the oldest unfinished handshake if there are too many."""
         if len(self._shaking) >= HANDSHAKES_MAX:
@@ -206,10 +240,10 @@ class ServerTls:
         is_refused = False
         while True:
             await trio.sleep(CHECK_INTERVAL_S)
+            stamp = _stamp_of(config)
+            if stamp == self._stamp or (stamp == tried and is_refused):
+                continue
             try:
-                stamp = _stamp_of(config)
-                if stamp == self._stamp or (stamp == tried and is_refused):
-                    continue
                 digest, context = await trio.to_thread.run_sync(_read, config)
             except ConfigError as error:
                 # At the first look, they may be half written.
@@ -249,12 +283,17 @@ def _read(config: TlsConfig) -> tuple[bytes, ssl.SSLContext]:
 
 
 def _stamp_of(config: TlsConfig) -> Stamp:
-    """Raises: ConfigError: a file is missing."""
+    """The stamp of the files as they are; whether they can be used, `_read` finds out."""
+    try:
+        paths = server_paths(config)
+    except ConfigError as error:
+        return ((str(error), 0, 0, 0),)
     stamps = []
-    for path in server_paths(config):
+    for path in paths:
         try:
             stat = Path(path).stat()
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from error
-        stamps.append((path, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        except OSError:
+            stamps.append((path, 0, 0, 0))
+        else:
+            stamps.append((path, stat.st_ino, stat.st_size, stat.st_mtime_ns))
     return tuple(stamps)

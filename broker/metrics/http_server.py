@@ -19,6 +19,7 @@ import trio
 
 from ...common.supervision import FailureLog, contained
 from ...remoting.refusals import Refusals
+from ...remoting.tls_server import ServerTls
 
 if TYPE_CHECKING:
     import h11
@@ -76,11 +77,15 @@ class HttpServer:
     Args:
       handle: answers GET and HEAD.
       refusals: counts closed connections; None: they are logged only.
+      tls: encrypts the connections; None: they are plain.
     """
 
-    def __init__(self, handle: Handle, *, refusals: Refusals | None = None) -> None:
+    def __init__(
+        self, handle: Handle, *, refusals: Refusals | None = None, tls: ServerTls | None = None
+    ) -> None:
         self._handle = handle
         self._refusals = refusals or Refusals()
+        self._tls = tls
         self._places: dict[_Place, None] = {}
 
     async def serve(self, listener: socket.socket) -> None:
@@ -90,7 +95,7 @@ class HttpServer:
         trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(copy))
         await trio.serve_listeners(self.serve_stream, [trio_listener])
 
-    async def serve_stream(self, stream: trio.abc.HalfCloseableStream) -> None:
+    async def serve_stream(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until it ends."""
         if len(self._places) >= CONNECTIONS_MAX and not self._make_room():
             await stream.aclose()
@@ -101,7 +106,9 @@ class HttpServer:
             with contained(_failures, "a request for metrics", "Its connection is closed"):
                 async with stream:
                     with place.scope:
-                        await _Connection(stream, self._handle, place).run()
+                        secure = stream if self._tls is None else await self._tls.wrap(stream)
+                        if secure is not None:
+                            await _Connection(secure, self._handle, place).run()
         finally:
             self._places.pop(place, None)
 
@@ -128,7 +135,7 @@ class _Place:
 class _Connection:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream, handle: Handle, place: _Place) -> None:
+    def __init__(self, stream: trio.abc.Stream, handle: Handle, place: _Place) -> None:
         import h11
 
         self._place = place
@@ -185,7 +192,8 @@ class _Connection:
 
     async def _linger(self) -> None:
         """Read what was not read yet: a close before would destroy the answer on its way."""
-        await self._stream.send_eof()
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS has no half of a stream
+            await self._stream.send_eof()
         left = LINGER_SIZE_MAX
         with trio.move_on_after(LINGER_S):
             while left > 0 and (data := await self._stream.receive_some(_RECEIVED_SIZE)):

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..peer import Cluster
 from ..process import PeerError
+from ..tls_files import ClientTls
 from ..wire import Keys, WireClient
 from .broker_view import left_behind, stored_bodies
 from .fault_injector import FaultInjector
@@ -49,6 +50,7 @@ def play(
     mark: str = "",
     keys: Keys | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
+    tls: ClientTls | None = None,
 ) -> dict[Key, Outcome]:
     """Run scenarios on a started cluster and return their outcomes; each has one.
 
@@ -60,10 +62,11 @@ def play(
       mark: prefix of the names of all topics and groups.
       keys: of an account that may create topics; None: the broker has no accounts.
       environment: further variables of the programs, such as their account.
+      tls: of the clients; None: they use none.
     Raises: PeerError: the broker refuses to create the topics.
     """
     injector = injector or FaultInjector(Fault.NONE, cluster)
-    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark)
+    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark, tls)
     with contextlib.ExitStack() as stack:
         coordinator.start(folder, stack, keys, environment)
         coordinator.run()
@@ -80,7 +83,9 @@ class _Coordinator:
         injector: FaultInjector,
         on_outcome: OnOutcome | None,
         mark: str,
+        tls: ClientTls | None,
     ) -> None:
+        self._tls = tls
         self.outcomes: dict[Key, Outcome] = {}
         self._scenarios: dict[Key, Playable] = {
             (client, scenario.name): scenario
@@ -131,6 +136,7 @@ class _Coordinator:
                     folder=folder / client,
                     on_report=lambda *report: self._reports.put(report),
                     environment=environment,
+                    tls=self._tls,
                 )
             except PeerError as error:
                 self._give_up(client, str(error))
