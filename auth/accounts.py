@@ -9,7 +9,6 @@ is given.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -82,7 +81,6 @@ class Accounts:
         self.users: dict[str, User] = {}
         self.acls: dict[str, Acl] = {}
         self.version = 0
-        self._digest = (-1, "")
         self._required: dict[str, User] = {}
         self._subscribers: list[Callable[[], object]] = []
         self._failures = FailureLog(logger)
@@ -270,15 +268,6 @@ class Accounts:
             [user_info(self.users[name]) for name in sorted(self.users)],
             [acl_info(self.acls[subject]) for subject in sorted(self.acls)],
         ).to_body()
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of `snapshot`: slaves ask whether theirs is the same. Only for super users."""
-        version, digest = self._digest
-        if version != self.version:
-            digest = hashlib.sha256(self.snapshot()).hexdigest()
-            self._digest = (self.version, digest)
-        return digest
 
     def decode(self, text: bytes) -> int:
         """Replace the table by the file's.

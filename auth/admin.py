@@ -32,6 +32,7 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import NOT_SET, ResponseCode
+from ..remoting.steps import Steps, answer_of, at_once, in_parts
 from ..store.state.until_saved import until_saved
 from .accounts import Accounts
 from .conversion import acl_info, acl_of, refuse, user_info, user_of
@@ -45,7 +46,11 @@ ACCOUNTS_OFF: Final = (
 
 _SHOWN_CHARS_MAX: Final = 64  # of a refused value
 
+_STEP_ITEMS: Final = 50
+"""Users or lists per step: together 2 ms, with some entries in each list."""
+
 _BodyT = TypeVar("_BodyT", bound=Body)
+_ItemT = TypeVar("_ItemT")
 _EnumT = TypeVar("_EnumT", bound=Enum)
 
 
@@ -55,6 +60,7 @@ class AuthAdmin:
     Args:
       accounts: the server's; None: it has none.
       requester: the user whose signature a request has; None: it has no valid one.
+      start: a text that is another one at each start of the server; slaves get it.
       is_slave: the accounts are copies of a master's. mqadmin makes each change on every broker of
         a cluster, and the copy may bring it first, so what is done already is no error.
 
@@ -67,10 +73,12 @@ class AuthAdmin:
         accounts: Accounts | None,
         *,
         requester: Callable[[RemotingCommand], User | None],
+        start: str,
         is_slave: bool = False,
     ) -> None:
         self._accounts = accounts
         self._requester = requester
+        self._start = start
         self._is_slave = is_slave
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.AUTH_CREATE_USER: self._create_user,
@@ -159,11 +167,11 @@ class AuthAdmin:
     def _list_users(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(ListUsersRequestHeader, request.ext_fields)
         table = self._table()
-        digest = self._digest_for(request, header.accounts_digest)
-        if digest and digest == header.accounts_digest:
-            return _list_answer(request, [], digest)  # the slave has them
+        version = self._version_for(request, header.accounts_version)
+        if version is not None and version == header.accounts_version:
+            return at_once(_list_steps(request, (), user_info, version))  # the slave has them
         users = table.list_users(header.filter or "")
-        return _list_answer(request, list(map(self._info_for(request), users)), digest)
+        return answer_of(_list_steps(request, users, self._info_for(request), version))
 
     def _info_for(self, request: RemotingCommand) -> Callable[[User], UserInfo]:
         """What the requester may know of a user."""
@@ -219,14 +227,14 @@ class AuthAdmin:
     def _list_acls(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(ListAclsRequestHeader, request.ext_fields)
         acls = self._table().list_acls(header.subject_filter or "", header.resource_filter or "")
-        digest = self._digest_for(request, header.accounts_digest)
-        return _list_answer(request, list(map(acl_info, acls)), digest)
+        version = self._version_for(request, header.accounts_version)
+        return answer_of(_list_steps(request, acls, acl_info, version))
 
-    def _digest_for(self, request: RemotingCommand, known: str | None) -> str | None:
-        """The digest for a slave that asks for it; None: it does not, or is no super user."""
+    def _version_for(self, request: RemotingCommand, known: str | None) -> str | None:
+        """The accounts' version for a slave that asks; None: it does not, or is no super user."""
         if known is None or not self._is_super(request):
             return None
-        return self._table().digest
+        return f"{self._start}-{self._table().version}"
 
 
 def _without_password(user: User) -> UserInfo:
@@ -278,10 +286,18 @@ def _shown(text: str | None) -> str:
     return repr((text or "")[:_SHOWN_CHARS_MAX])
 
 
-def _list_answer(
-    request: RemotingCommand, items: Sequence[Body], digest: str | None = None
-) -> Answer:
-    """The items as an array; without any there is no body, as RocketMQ does."""
-    fields = encode_header(AccountsResponseHeader(accounts_digest=digest))
-    body = fastjson.dumps(items) if items else b""
+def _list_steps(
+    request: RemotingCommand,
+    items: Sequence[_ItemT],
+    info: Callable[[_ItemT], Body],
+    version: str | None,
+) -> Steps[RemotingCommand]:
+    """The answer with items as an array; without any there is no body, as RocketMQ does."""
+    pieces: list[bytes] = []
+    for part in in_parts(items, _STEP_ITEMS):
+        if pieces:
+            yield
+        pieces.append(fastjson.dumps(list(map(info, part)))[1:-1])
+    body = b"[" + b",".join(pieces) + b"]" if pieces else b""
+    fields = encode_header(AccountsResponseHeader(accounts_version=version))
     return request.answer(remark=NOT_SET, ext_fields=fields, body=body)

@@ -7,6 +7,7 @@ nothing, and the server's processors stay as they are.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Processor
@@ -99,8 +100,13 @@ class ServerAccess:
         """
         control = self.control
         if control is None:
-            return AuthAdmin(None, requester=lambda request: None)
-        return AuthAdmin(self.accounts, requester=control.user_of, is_slave=is_slave)
+            return AuthAdmin(None, requester=lambda request: None, start="")
+        return AuthAdmin(
+            self.accounts,
+            requester=control.user_of,
+            start=secrets.token_hex(8),
+            is_slave=is_slave,
+        )
 
     @property
     def super_account(self) -> Credentials | None:

@@ -23,8 +23,10 @@ from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
+from ..remoting.tls_config import split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
+from .limits import BrokerLimits
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -66,11 +68,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy, AccessConfig):
+class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
     The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
-    `AccessConfig` for its accounts.
+    `AccessConfig` for its accounts; those of `BrokerLimits` for its clients.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -337,11 +339,13 @@ def read_broker_config(
 
     Args:
       entries: the file's, from `parse_properties`; empty: the defaults, which are checked, too.
+        `tls.*` is left to `remoting/tls_settings.py`.
       broker, store: the defaults, from the environment for instance.
       path: for messages only.
       namesrv_addr: from the command line, which overrides the file; None: not given.
     Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
     """
+    entries = split_tls(entries)[1]
     configs, warnings = configure(entries, (broker, store), known_keys, path=path)
     broker, store = configs
     if namesrv_addr is not None:
@@ -373,6 +377,7 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
     parse_levels(broker.log_levels)
     _check_metrics(broker)
+    broker.check_exempt_addresses()
     if (read_access(broker).is_enabled or broker.acl_enable) and broker.filter_server_nums:
         raise ConfigError(
             "authenticationEnabled=true and aclEnable=true do not go together with "

@@ -63,12 +63,12 @@ class MasterAccounts(NamedTuple):
     """A master's users and access control lists.
 
     Attributes:
-      info: all of them; None: they are those of the digest that was asked with.
-      digest: of them; "": the master does not tell, because it is Apache's.
+      info: all of them; None: they are those of the version that was asked with.
+      version: of them; "": the master does not tell, because it is Apache's.
     """
 
     info: AccountsInfo | None
-    digest: str
+    version: str
 
 
 class MasterApi:
@@ -145,17 +145,17 @@ class MasterApi:
         except RequestRefused:  # timers are off, or the master is 4.9
             return None
 
-    async def accounts(self, known_digest: str) -> MasterAccounts | None:
+    async def accounts(self, known_version: str) -> MasterAccounts | None:
         """All users and access control lists.
 
         Args:
-          known_digest: of those that the slave has; "": unknown.
+          known_version: of those that the slave has; "": unknown.
         Returns: None: the master has no accounts, or is of a version without them.
         Raises: RequestRefused: NO_PERMISSION: this broker's account is not a super user there.
           RemoteProtocolError: as other methods, or they change at every reading.
         """
         for _ in range(ACCOUNTS_TRIES_MAX):
-            header = ListUsersRequestHeader(accounts_digest=known_digest)
+            header = ListUsersRequestHeader(accounts_version=known_version)
             code = RequestCode.AUTH_LIST_USER
             try:
                 answer = await self._ask(RemotingCommand(code, encode_header(header)))
@@ -163,9 +163,9 @@ class MasterApi:
                 if refusal.code in _NO_ACCOUNTS:
                     return None
                 raise
-            digest = decode(AccountsResponseHeader, answer.ext_fields).accounts_digest or ""
-            if digest and digest == known_digest:
-                return MasterAccounts(None, digest)
+            version = decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
+            if version and version == known_version:
+                return MasterAccounts(None, version)
             users = users_of(answer.body)
             if not users or not all(user.password for user in users):
                 raise RequestRefused(
@@ -173,11 +173,13 @@ class MasterApi:
                     "the master does not tell its users' passwords: make the account of "
                     "innerClientAuthenticationCredentials a super user of the master",
                 )
-            asked = ListAclsRequestHeader(accounts_digest=digest)
+            asked = ListAclsRequestHeader(accounts_version=version)
             code = RequestCode.AUTH_LIST_ACL
             answer = await self._ask(RemotingCommand(code, encode_header(asked)))
-            if (decode(AccountsResponseHeader, answer.ext_fields).accounts_digest or "") == digest:
-                return MasterAccounts(AccountsInfo(users, acls_of(answer.body)), digest)
+            if (
+                decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
+            ) == version:
+                return MasterAccounts(AccountsInfo(users, acls_of(answer.body)), version)
         raise RemoteProtocolError("the accounts change at every reading")
 
     async def log_end(self) -> int:

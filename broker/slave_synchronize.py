@@ -87,7 +87,7 @@ class SlaveSynchronize:
         self._delay_offsets = delay_offsets
         self._timers = timers
         self._accounts = accounts
-        self._copied_accounts = (-1, "")  # version here and digest there after the last copy
+        self._copied_accounts = (-1, "")  # versions here and there after the last copy
         self._says_no_accounts = True
         self._master = ""
         self._unknown: set[str] = set()
@@ -181,9 +181,9 @@ class SlaveSynchronize:
         self._groups.take_over(await master.groups())
 
     async def _copy_accounts(self, accounts: Accounts, master: MasterApi) -> None:
-        version, digest = self._copied_accounts
+        here, there = self._copied_accounts
         # After a change here, such as mqadmin's, the master's are copied again.
-        found = await master.accounts(digest if version == accounts.version else "")
+        found = await master.accounts(there if here == accounts.version else "")
         if found is None:
             if self._says_no_accounts:
                 logger.warning(
@@ -200,7 +200,7 @@ class SlaveSynchronize:
                 "the master's %(users)d users and their access control lists were copied",
                 {"users": len(found.info.users)},
             )
-        self._copied_accounts = (accounts.version, found.digest)
+        self._copied_accounts = (accounts.version, found.version)
 
     async def _copy_offsets(self, master: MasterApi) -> None:
         await self._ha.wait_following()

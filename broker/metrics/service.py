@@ -81,7 +81,7 @@ class MetricsService:
 
     async def run(self, listener: socket.socket) -> None:
         """Answer on a listening socket until cancelled; the socket stays open."""
-        await self._run(HttpServer(self.answer).serve, listener)
+        await self._run(HttpServer(self.answer, refusals=self._parts.refusals).serve, listener)
 
     async def push(self) -> None:
         """Push metrics to where `metrics_exporter_type`, OTLP_GRPC or LOG, says, until cancelled.

@@ -98,6 +98,10 @@ def acls_of(body: bytes) -> list[AclInfo]:
 def _items(body: bytes, kind: type[_BodyT]) -> list[_BodyT]:
     if not body:
         return []
+    try:
+        return msgspec.json.decode(body, type=list[kind])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
     tree = fastjson.loads(body)
     if not isinstance(tree, list):
         raise RemoteProtocolError(f"not an array of {kind.__name__}")

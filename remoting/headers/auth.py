@@ -28,12 +28,12 @@ class ListUsersRequestHeader(Header, frozen=True, kw_only=True):
 
     Attributes:
       filter: a part of the names to list; None or blank: all.
-      accounts_digest: not in RocketMQ, of a slave: the digest of the accounts that it has, or "";
-        None: not asked. The answer to a super user has the digest, and no body if it is the same.
+      accounts_version: not in RocketMQ, of a slave: the version of the accounts that it has, or "";
+        None: not asked. The answer to a super user has the version, and no body if it is the same.
     """
 
     filter: str | None = None
-    accounts_digest: str | None = None
+    accounts_version: str | None = None
 
 
 class AclRequestHeader(Header, frozen=True, kw_only=True):
@@ -66,19 +66,20 @@ class ListAclsRequestHeader(Header, frozen=True, kw_only=True):
     Attributes:
       subject_filter: a part of the subjects to list; None or blank: all.
       resource_filter: a part of the resources whose entries to list; None or blank: all.
-      accounts_digest: see ListUsersRequestHeader; the answer has the digest, and the lists.
+      accounts_version: see ListUsersRequestHeader; the answer has the version, and the lists.
     """
 
     subject_filter: str | None = None
     resource_filter: str | None = None
-    accounts_digest: str | None = None
+    accounts_version: str | None = None
 
 
 class AccountsResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to AUTH_LIST_USER (3005) and AUTH_LIST_ACL (3010). Not in RocketMQ.
 
     Attributes:
-      accounts_digest: of all users and access control lists; None: not asked, or not a super user.
+      accounts_version: of all users and access control lists, a text that every change and
+        every start changes; None: not asked, or not a super user.
     """
 
-    accounts_digest: str | None = None
+    accounts_version: str | None = None

@@ -36,6 +36,7 @@ class Server:
         self.admin = AuthAdmin(
             None if is_off else self.accounts,
             requester=lambda request: self.accounts.users.get(self.by or ""),
+            start="s1",
             is_slave=is_slave,
         )
 
@@ -223,6 +224,37 @@ async def test_only_a_super_user_sees_passwords(server: Server) -> None:
         {"username": "alice", "userType": "Normal", "userStatus": "enable"},
     )
     assert "password" not in str(await server.ask(Code.AUTH_LIST_USER))
+
+
+async def test_long_lists_are_answered_in_steps(server: Server) -> None:
+    for number in range(120):
+        server.accounts.create_user(User(f"user{number:03}", "x"))
+    request = RemotingCommand(Code.AUTH_LIST_USER, {"filter": "user"})
+    answer = server.admin.processors[request.code](request, None)  # type: ignore[arg-type]
+    assert isinstance(answer, Deferred)
+    code, users = await server.ask(Code.AUTH_LIST_USER, filter="user")
+    assert code == 0
+    assert [user["username"] for user in users] == [f"user{number:03}" for number in range(120)]
+
+
+async def test_a_slave_that_has_the_accounts_gets_none(server: Server) -> None:
+    async def version(known: str) -> tuple[str | None, bool]:
+        request = RemotingCommand(Code.AUTH_LIST_USER, {"accountsVersion": known})
+        answer = server.admin.processors[request.code](request, None)  # type: ignore[arg-type]
+        assert isinstance(answer, RemotingCommand)
+        return answer.ext_fields.get("accountsVersion"), bool(answer.body)
+
+    first, has_body = await version("")
+    assert first is not None
+    assert first.startswith("s1-")
+    assert has_body
+    assert await version(first) == (first, False)
+    server.accounts.delete_user("alice")
+    second, has_body = await version(first)
+    assert second != first
+    assert has_body
+    server.by = None
+    assert await version(first) == (None, True)
 
 
 async def test_a_bad_body_with_a_password_is_refused_without_it(server: Server) -> None:

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from trocket.auth.audit import ROUTINE, audited, note_refused
+from trocket.auth.gate import guarded
 from trocket.common.json_log import JsonFormatter
 from trocket.remoting.channel import Answer, Channel, Deferred
 from trocket.remoting.codec import RemotingCommand
@@ -110,3 +111,21 @@ def test_a_peers_text_cannot_forge_a_line(log: pytest.LogCaptureFixture) -> None
     assert text.startswith(r'refused: 31337 user="x\nadministration: all is well" address=')
     assert 'topic="a b=c" ' in text
     assert "\n" not in JsonFormatter().format(log.records[0])
+
+
+def test_the_gate_writes_both(log: pytest.LogCaptureFixture) -> None:
+    def check(request: RemotingCommand, channel: Channel) -> None:
+        if request.ext_fields.get("AccessKey") != "alice":
+            raise RequestRefused(16, "username cannot be null.")
+
+    create = Code.UPDATE_AND_CREATE_TOPIC
+    process = guarded({int(create): serve}, check)[create]
+    process(RemotingCommand(create, {**SIGNED, "topic": "T"}), PEER)
+    with pytest.raises(RequestRefused):
+        process(RemotingCommand(create, {"topic": "T"}), PEER)
+    done, refused = (record.getMessage() for record in log.records)
+    assert done == (
+        "administration: UPDATE_AND_CREATE_TOPIC user=alice address=10.0.0.7:51000 topic=T "
+        "outcome=done"
+    )
+    assert refused.startswith("refused: UPDATE_AND_CREATE_TOPIC user=- address=10.0.0.7:51000 ")

@@ -11,6 +11,7 @@ import trio
 
 from trocket.auth.model import User
 from trocket.remoting.bodies import UserInfo
+from trocket.remoting.channel import Deferred
 from trocket.remoting.request_codes import RequestCode as Code
 
 from ..auth.signed import ALICE, INIT_USER, ROOT, allow, signed
@@ -95,6 +96,7 @@ async def test_unchanged_accounts_are_not_sent_again(autojump_clock):
 
         def watch(request, channel):
             answer = serve(request, channel)
+            assert not isinstance(answer, Deferred)
             bodies.append(answer.body)
             return answer
 
@@ -156,7 +158,7 @@ async def test_a_slave_without_accounts_asks_for_none(autojump_clock):
         assert asked == []
 
 
-async def test_a_master_of_apaches_is_copied_without_a_digest(autojump_clock):
+async def test_a_master_of_apaches_is_copied_without_a_version(autojump_clock):
     async with group() as made:
         master, slave, _ = await pair(made)
         processors = master.running.server.processors

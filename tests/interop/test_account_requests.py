@@ -65,7 +65,14 @@ def acl(
 
 
 def steps() -> Iterator[Step]:
-    create, update, delete = Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER
+    yield from users()
+    yield from new_policies()
+    yield from old_policies()
+    yield from rights()
+
+
+def users() -> Iterator[Step]:
+    create, update = Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER
     get, listed = Code.AUTH_GET_USER, Code.AUTH_LIST_USER
     yield user("create", create, "alice", password="secret12", userType="Normal")
     yield user("again", create, "alice", password="secret12")
@@ -91,6 +98,8 @@ def steps() -> Iterator[Step]:
         yield Step(f"list {part}", listed, {"filter": part})
     yield user("enable", update, "alice", userStatus="enable")
 
+
+def new_policies() -> Iterator[Step]:
     yield acl("create")
     yield acl("merge", actions=["get", "ALL"], resource="group:g")
     yield acl("everything", resource="*")
@@ -123,6 +132,9 @@ def steps() -> Iterator[Step]:
     empty = {"subject": SUBJECT, "policies": [{"entries": []}]}
     yield Step("no entries", Code.AUTH_CREATE_ACL, {"subject": SUBJECT}, empty)
     yield Step("no body", Code.AUTH_CREATE_ACL, {"subject": SUBJECT})
+
+
+def old_policies() -> Iterator[Step]:
     yield acl("a default", policy_type="default")
     yield acl("update", Code.AUTH_UPDATE_ACL, actions=["Pub"], sourceIps=None, decision="deny")
     yield acl("update nobody", Code.AUTH_UPDATE_ACL, subject="User:nobody")
@@ -143,6 +155,10 @@ def steps() -> Iterator[Step]:
     yield Step("delete nobody's", Code.AUTH_DELETE_ACL, {"subject": "User:nobody"})
     yield Step("delete no subject", Code.AUTH_DELETE_ACL, {})
 
+
+def rights() -> Iterator[Step]:
+    create, update, delete = Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER
+    get, listed = Code.AUTH_GET_USER, Code.AUTH_LIST_USER
     everything = {"resource": "Cluster:*", "actions": ["All"], "sourceIps": None}
     yield acl("the cluster's rights", **everything)
     yield user("a normal user's super user", create, "evil", ALICE, password="x", userType="Super")
