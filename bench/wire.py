@@ -11,6 +11,7 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
     python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
+    python -m trocket.bench.wire --pin --tls --against apache-5.5.0     # with the same files
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -48,6 +49,7 @@ from trocket.bench.frames import (
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
+from trocket.interop.tls_files import PERMISSIVE, ClientTls, ServerTls, make_files
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 
@@ -116,7 +118,7 @@ class _Connection:
         self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
-            self.socket = tls.wrap_socket(self.socket)
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self.socket.setblocking(False)
         self._template = template
         self._incoming = bytearray()
@@ -364,12 +366,20 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
     return table(columns, rows, title=title)
 
 
-def trusting_context() -> ssl.SSLContext:
-    """A client's context that accepts any certificate, such as that of a server in test mode."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+def servers_tls(folder: Path) -> ServerTls:
+    """TLS beside plain connections, with new files in a folder."""
+    make_files(folder, "none")
+    return ServerTls(folder, PERMISSIVE)
+
+
+def runs_of(
+    cases: Sequence[Case], rounds: int, tls: ServerTls | None
+) -> list[tuple[Case, ssl.SSLContext | None]]:
+    """The cases to run on one cluster: with TLS each one without and with it, in each round."""
+    if tls is None:
+        return [(case, None) for case in cases]
+    context = ClientTls(tls.folder).context
+    return [(case, each) for _ in range(rounds) for case in cases for each in (None, context)]
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
@@ -426,7 +436,9 @@ def main(
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
+        secure = servers_tls(Path(folder, "tls")) if tls else None
+        place = Path(folder, "first")
+        first = kit.make_cluster(against, place, tls=secure, broker_java=BROKER_HEAP)
         clusters = (
             (first,)
             if beside is None
@@ -440,9 +452,7 @@ def main(
             if len(clusters) == 2:
                 pairs = compare(clusters, run, rounds, cases)
             else:
-                kinds = (None, trusting_context()) if tls else (None,)
-                runs = cases * rounds if tls else cases
-                outcomes = [run(first, one, each) for one in runs for each in kinds]
+                outcomes = [run(first, one, each) for one, each in runs_of(cases, rounds, secure)]
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
