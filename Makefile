@@ -11,6 +11,11 @@
 #   make bench   the rate of sends to the broker over loopback
 #   make pipeline  the demo of a Spark job: broker, data and stream (Java 17)
 #   make docs    the documentation, in site/
+#   make lock    deploy/requirements.txt anew: the newest packages that servers and clients may use
+#   make audit   those packages in the lists of known vulnerabilities
+#   make sbom    the bill of materials of what deploy/requirements.txt installs, in dist/
+#   make release sdist and wheel of the last commit, built twice and compared, with sbom and
+#                checksums, in dist/ (docs/releasing.md)
 #   make clean   remove .venv and all caches
 # Variables: PYTHON (the interpreter for .venv), ARGS (further arguments of the command).
 
@@ -21,6 +26,14 @@ BIN := .venv/bin
 RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
 SPARK := .venv/.ready-for-spark
+# Tools for releases have packages of their own, which must not mix with those of the tests.
+TOOLS := .venv/release
+RELEASE := $(TOOLS)/.ready
+RELEASE_TOOLS := build==1.6.1 cyclonedx-bom==7.5.0 pip-audit==2.10.1 sigstore==4.5.1 twine==7.0.0 uv==0.13.9
+LOCK := deploy/requirements.txt
+# What a machine with servers and clients may have: all extras but those for Spark and for work on
+# trocket itself.
+LOCKED := cli compression opentelemetry otlp
 FUZZ_SECONDS ?= 300
 PROGRAMS ?= 20000
 SEEDS ?= 50000
@@ -35,6 +48,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 PURE := native common remoting store namesrv broker client filtersrv testing attacks world
 
 .PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim bench pipeline docs clean
+.PHONY: lock audit sbom release
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
@@ -84,6 +98,31 @@ pipeline: $(SPARK)
 docs: $(TEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
+lock: $(RELEASE)
+	$(TOOLS)/bin/uv pip compile pyproject.toml $(addprefix --extra ,$(LOCKED)) --universal \
+		--python-version 3.11 --generate-hashes --quiet --upgrade \
+		--custom-compile-command "make lock" --output-file $(LOCK) $(ARGS)
+
+# A package that cannot be looked up fails, too: silence would be taken for an all-clear.
+audit: $(RELEASE)
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCK) $(ARGS)
+
+# Of an environment, because licences and the graph of dependencies are in the installed packages.
+sbom: $(RELEASE)
+	rm -rf $(TOOLS)/locked
+	$(BIN)/python -m venv --without-pip $(TOOLS)/locked
+	$(TOOLS)/bin/uv pip install --quiet --python $(TOOLS)/locked/bin/python \
+		--require-hashes --requirement $(LOCK)
+	mkdir -p dist
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file dist/trocket.cdx.json $(TOOLS)/locked/bin/python
+
+release: $(RELEASE)
+	.ci/release $(TOOLS)/bin/python
+	$(MAKE) --no-print-directory sbom
+	$(TOOLS)/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	cd dist && sha256sum -- *.whl *.tar.gz *.json | tee SHA256SUMS
+
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -106,6 +145,12 @@ $(RUN): pyproject.toml setup.py native/sources.py $(wildcard native/*.c native/*
 $(TEST): $(RUN)
 	@echo "adding what the tests need (once)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(RELEASE): $(RUN) Makefile
+	@echo "adding the tools for releases (once)" >&2
+	@$(BIN)/python -m venv --clear $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check $(RELEASE_TOOLS)
 	@touch $@
 
 $(SPARK): $(RUN)

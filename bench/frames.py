@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 SEND_MESSAGE_V2 = 310
 END_TRANSACTION = 37
@@ -35,6 +36,8 @@ OPAQUE_FIRST = 1_000_000_000
 OPAQUE_LAST = 2_147_483_647
 UNIQUE_MARK = "7F0000010BE10000" + "0" * 16
 """A unique key of a client at 127.0.0.1; its last 8 hex digits are patched with the opaque."""
+
+NO_MORE: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LENGTHS = struct.Struct(">ii")
 _BINARY_HEAD = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
@@ -168,6 +171,7 @@ class SendTemplate:
         serialize_type: int,
         group: str = "benchmark_producer",
         in_transaction: bool = False,
+        more: Mapping[str, str] = NO_MORE,
     ) -> SendTemplate:
         """Templates for queues 0 to queue_count - 1 (at most 10) of a topic.
 
@@ -175,6 +179,7 @@ class SendTemplate:
 
         Args:
           in_transaction: the messages are half messages.
+          more: further fields.
         """
         properties = f"UNIQ_KEY\x01{UNIQUE_MARK}\x02WAIT\x01true\x02"
         sys_flag = 0
@@ -192,7 +197,7 @@ class SendTemplate:
                     properties,
                     born_timestamp_ms=born_timestamp_ms,
                 )
-                | {"f": str(sys_flag), "n": broker},
+                | {"f": str(sys_flag), "n": broker, **more},
                 body,
                 opaque=OPAQUE_FIRST,
                 serialize_type=serialize_type,

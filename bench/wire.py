@@ -12,6 +12,8 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --workload transactions
     python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
     python -m trocket.bench.wire --pin --tls --against apache-5.5.0     # with the same files
+    python -m trocket.bench.wire --pin --acl    # signed sends to a broker with accounts
+    python -m trocket.bench.wire --pin --acl --against apache-5.5.0
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -46,6 +48,7 @@ from trocket.bench.frames import (
     SendTemplate,
     Taken,
 )
+from trocket.bench.signed_frames import SignedSends, create_account, guarded_broker, guarded_keys
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
@@ -55,6 +58,7 @@ from trocket.interop.usage import cpu_seconds
 
 RECEIVE_SIZE_BYTES = 1 << 18
 ANSWER_TIMEOUT_S = 10.0
+TOPIC = "WireBench"
 QUEUE_COUNT = 4
 RING = 1 << 20
 """Requests whose send time is kept, by opaque; far more than are ever in flight."""
@@ -383,10 +387,12 @@ def runs_of(
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
-    """The requests of a workload, "sends" or "transactions"."""
+    """The requests of a workload: "sends", "signed sends" or "transactions"."""
+    if workload == "signed sends":
+        return SignedSends(TOPIC, QUEUE_COUNT, "broker-a", serialize_type)
     in_transaction = workload == "transactions"
     template = SendTemplate.for_topic(
-        "WireBench",
+        TOPIC,
         queue_count=QUEUE_COUNT,
         body=bytes(48 + number % 10 for number in range(2048 if in_transaction else 128)),
         born_timestamp_ms=time.time_ns() // 1_000_000,
@@ -395,7 +401,30 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
         group=GROUP if in_transaction else "benchmark_producer",
         in_transaction=in_transaction,
     )
-    return TransactionTemplate(template, "WireBench", "broker-a") if in_transaction else template
+    return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
+
+
+def cluster_of(
+    peer: str, folder: Path, *, acl: bool = False, tls: ServerTls | None = None
+) -> Cluster:
+    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0, and without TLS."""
+    if not acl:
+        return kit.make_cluster(peer, folder, tls=tls, broker_java=BROKER_HEAP)
+    if peer == "trocket":
+        return guarded_broker(folder)
+    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=guarded_keys())
+
+
+def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside: bool) -> None:
+    """Raises: typer.BadParameter: an option has a wrong value, or two contradict each other."""
+    if header not in ("rocketmq", "json"):
+        raise typer.BadParameter("--header is rocketmq or json")
+    if workload not in ("sends", "transactions"):
+        raise typer.BadParameter("--workload is sends or transactions")
+    if acl and (workload != "sends" or is_beside):
+        raise typer.BadParameter("--acl is for sends, without --beside")
+    if tls and (acl or is_beside):
+        raise typer.BadParameter("--tls is for one checkout without accounts")
 
 
 def main(
@@ -412,21 +441,19 @@ def main(
         int, typer.Option(help="With --beside or --tls, repeat this often.", min=1)
     ] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
+    acl: Annotated[
+        bool, typer.Option("--acl", help="Sign sends to a broker with accounts of ACL 2.0.")
+    ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="Run each case without and with TLS, by turns.")
     ] = False,
 ) -> None:
     """Send messages or transactions to a broker process, and print rates and CPU."""
-    if header not in ("rocketmq", "json"):
-        raise typer.BadParameter("--header is rocketmq or json")
-    if workload not in ("sends", "transactions"):
-        raise typer.BadParameter("--workload is sends or transactions")
+    check_options(header, workload, acl=acl, tls=tls, is_beside=beside is not None)
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
-    template = requests_of(workload, ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE)
-
-    if tls and beside is not None:
-        raise typer.BadParameter("--tls is for one checkout, not with --beside")
+    serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
+    template = requests_of("signed sends" if acl else workload, serialize_type)
 
     def run(cluster: Cluster, case: Case, tls: ssl.SSLContext | None = None) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
@@ -437,8 +464,7 @@ def main(
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
         secure = servers_tls(Path(folder, "tls")) if tls else None
-        place = Path(folder, "first")
-        first = kit.make_cluster(against, place, tls=secure, broker_java=BROKER_HEAP)
+        first = cluster_of(against, Path(folder, "first"), acl=acl, tls=secure)
         clusters = (
             (first,)
             if beside is None
@@ -447,6 +473,8 @@ def main(
         with ExitStack() as stack:
             for cluster in clusters:
                 stack.enter_context(kit.running(cluster))
+            if acl:
+                create_account(first, TOPIC)
             if pin:
                 pin_to_cores(*(cluster.pids[0] for cluster in clusters))
             if len(clusters) == 2:
@@ -464,6 +492,7 @@ def main(
         "against": against,
         "header": header,
         "pinned": pin,
+        "acl": acl,
         "seconds": seconds,
     }
     title = f"{workload}, {against}, {header} header, {seconds:g} s each"

@@ -120,3 +120,16 @@ class Admin(Member[AsyncAdmin]):
     put_filter_class: Final = forwarded(AsyncAdmin.put_filter_class)
     filter_classes: Final = forwarded(AsyncAdmin.filter_classes)
     remove_filter_class: Final = forwarded(AsyncAdmin.remove_filter_class)
+
+    # Users and access control lists
+
+    users: Final = forwarded(AsyncAdmin.users)
+    user: Final = forwarded(AsyncAdmin.user)
+    create_user: Final = forwarded(AsyncAdmin.create_user)
+    update_user: Final = forwarded(AsyncAdmin.update_user)
+    delete_user: Final = forwarded(AsyncAdmin.delete_user)
+    acls: Final = forwarded(AsyncAdmin.acls)
+    acl: Final = forwarded(AsyncAdmin.acl)
+    set_acl: Final = forwarded(AsyncAdmin.set_acl)
+    delete_acl: Final = forwarded(AsyncAdmin.delete_acl)
+    copy_accounts: Final = forwarded(AsyncAdmin.copy_accounts)

@@ -16,9 +16,9 @@ from .forwarded import forwarded
 from .loop_object import LoopObject
 
 if TYPE_CHECKING:
-    from ..client.core.signature import Credentials
     from ..client.core.url import ClientUrl
     from ..client.interceptor import Interceptor
+    from ..remoting.signature import Credentials
 
 
 class Client(BlockingObject[AsyncClient]):

@@ -18,9 +18,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from random import Random
+from typing import TYPE_CHECKING
 
 import trio
 
+from ..auth.accounts import ACCOUNTS_FILE
+from ..auth.need_tables import NEEDS_OF_BROKER
+from ..auth.needs import Places
+from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
@@ -63,6 +68,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .statistics.broker_stats_manager import BrokerStatsManager
+from .stored_topic import topic_of_message
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
 from .timer_message_service import TimerMessageService
@@ -70,6 +76,9 @@ from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
 from .transaction_service import TransactionService
+
+if TYPE_CHECKING:
+    from .plain_acl import PlainAclAccess
 
 _failures = FailureLog(logging.getLogger(__name__))
 
@@ -122,9 +131,14 @@ class Foundation:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables that the broker saves under `config/`, and that folder's files."""
+    """The tables that the broker saves under `config/`, and that folder's files.
+
+    Attributes:
+      access: the accounts, and the check of requests by them.
+    """
 
     files: StateFiles
+    access: ServerAccess
     topics: TopicConfigManager
     mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
@@ -170,6 +184,7 @@ class BrokerParts:
       stats: the counters.
       runtime_info: what the broker tells of itself.
       live: changes `config` and the store's while the broker runs.
+      plain_acl: the accounts of ACL 1.0; None: aclEnable is false.
     """
 
     config: BrokerConfig
@@ -190,6 +205,7 @@ class BrokerParts:
     stats: BrokerStatsManager
     runtime_info: RuntimeInfo
     live: LiveConfig
+    plain_acl: PlainAclAccess | None
 
     @property
     def sql_filters(self) -> ConsumerFilterManager | None:
@@ -259,6 +275,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
+        _plain_acl(foundation),
     )  # fmt: skip
     _connect(parts, bit_maps)
     _follow_settings(parts)
@@ -276,14 +293,36 @@ def _keeper(foundation: Foundation, servers: FilterServerManager) -> FilterServe
     )
 
 
+def _plain_acl(foundation: Foundation) -> PlainAclAccess | None:
+    if not foundation.config.acl_enable:
+        return None
+    from .plain_acl import PlainAclAccess  # needs PyYAML
+
+    config, clock = foundation.config, foundation.seams.clock
+    return PlainAclAccess(config, foundation.address, _places(foundation), clock=clock)
+
+
+def _places(foundation: Foundation) -> Places:
+    topic_at = partial(topic_of_message, foundation.store)
+    return Places(foundation.config.broker_cluster_name, topic_at)
+
+
 def _tables(foundation: Foundation) -> Tables:
     config, store, clock = foundation.config, foundation.store, foundation.seams.clock
     files = StateFiles(
-        foundation.seams.disk, str(PurePosixPath(store.config.store_path_root_dir) / "config")
+        foundation.seams.disk,
+        str(PurePosixPath(store.config.store_path_root_dir) / "config"),
+        secret=(ACCOUNTS_FILE,),
     )
     later = files.later if files.may_put_off else None
     return Tables(
         files,
+        ServerAccess(
+            config,
+            files,
+            NEEDS_OF_BROKER,
+            _places(foundation),
+        ),
         TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
         TopicQueueMappingManager(
             config.broker_name, clock=clock, save=files.save, save_later=later
@@ -375,6 +414,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
 
@@ -410,6 +450,9 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     )
     if store.is_slave:
         parts.new_messages.subscribe(parts.replication.arrived)
+    control = parts.tables.access.control
+    if control is not None:
+        deliveries.transactions.may_ask = control.may_publish
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
     store.on_visible = parts.new_messages.notify
     if config.enable_property_filter and config.enable_calc_filter_bit_map:

@@ -15,6 +15,7 @@ from enum import Enum
 from importlib.util import find_spec
 from typing import Any
 
+from ..auth.config import GUARDED, AccessConfig, read_access
 from ..common.config import ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
@@ -51,15 +52,6 @@ _LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
 """gRPC's names of headers; those that end in -bin have values in bytes."""
 
-_REFUSED = {
-    "aclEnable": "access control is not supported: everyone who reaches the port has access",
-    "authenticationEnabled": (
-        "authentication is not supported: everyone who reaches the port has access"
-    ),
-    "authorizationEnabled": "authorization is not supported: every client may do everything",
-}
-"""Keys that must not be true: ignoring them would leave open what the file declares closed."""
-
 
 class MetricsExporterType(Enum):
     """How metrics leave the broker. Source: RocketMQ MetricsExporterType."""
@@ -75,10 +67,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy):
+class BrokerConfig(FilterPolicy, AccessConfig):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive.
+    The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
+    `AccessConfig` for its accounts.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -170,6 +163,13 @@ class BrokerConfig(FilterPolicy):
         incomplete frames, held pulls, unread answers and subscriptions
         (`remoting/memory_budget.py`); None: a quarter of the memory, at most 1 GiB. RocketMQ has
         the limits of its JVM.
+      acl_enable: whether requests need the signature of an account of plain_acl.yml, ACL 1.0.
+      acl_config_path: not a key of RocketMQ. The folder of plain_acl.yml and of the folder acl with
+        further files; "": `conf` in the environment's ROCKETMQ_HOME.
+      migrate_auth_from_v1_enabled: at each start, create users and rules of 2.0 for the accounts
+        of plain_acl.yml that are no users yet.
+      allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
+        may delete and change what `auth/dangerous.py` lists, too.
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
@@ -255,8 +255,17 @@ class BrokerConfig(FilterPolicy):
     metrics_of_exporter: bool = True
     metrics_per_queue: bool = setting(False, live=True)
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    acl_enable: bool = setting(False, guarded=GUARDED)
+    acl_config_path: str = setting("", guarded=GUARDED)
+    migrate_auth_from_v1_enabled: bool = setting(False, guarded=GUARDED)
+    allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether each request must have the signature of an account, of ACL 1.0 or 2.0."""
+        return self.authentication_enabled or self.acl_enable
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
@@ -339,10 +348,6 @@ def read_broker_config(
     Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
     """
     entries = split_tls(entries)[1]
-    for entry in entries:
-        if entry.key in _REFUSED and entry.value.strip().lower() == "true":
-            reason = f"{entry.key}=true: {_REFUSED[entry.key]}"
-            raise ConfigError(reason, path=path, line=entry.line)
     configs, warnings = configure(entries, (broker, store), known_keys, path=path)
     broker, store = configs
     if namesrv_addr is not None:
@@ -374,12 +379,44 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
     parse_levels(broker.log_levels)
     _check_metrics(broker)
+    if (read_access(broker).is_enabled or broker.acl_enable) and broker.filter_server_nums:
+        raise ConfigError(
+            "authenticationEnabled=true and aclEnable=true do not go together with "
+            "filterServerNums: filter servers do not check accounts, so their consumers would get "
+            "every message"
+        )
+    _check_plain_acl(broker)
     region = broker.region_id
     if len(region) > REGION_LENGTH_MAX or not region.isprintable():
         raise ConfigError(
             f"regionId must be at most {REGION_LENGTH_MAX} printable characters: each message has "
             "it among its properties"
         )
+
+
+def _check_plain_acl(broker: BrokerConfig) -> None:
+    """Raises ConfigError if accounts of 1.0 cannot be used as their keys say."""
+    if broker.acl_enable and broker.authentication_enabled:
+        raise ConfigError(
+            "aclEnable=true and authenticationEnabled=true: a broker has accounts of one "
+            "generation. To go on with those of plain_acl.yml in 2.0, set aclEnable=false and "
+            "migrateAuthFromV1Enabled=true"
+        )
+    if broker.migrate_auth_from_v1_enabled and not broker.authentication_enabled:
+        raise ConfigError(
+            "migrateAuthFromV1Enabled=true needs authenticationEnabled=true: accounts are migrated "
+            "to 2.0"
+        )
+    if not (broker.acl_enable or broker.migrate_auth_from_v1_enabled):
+        return
+    key = "aclEnable" if broker.acl_enable else "migrateAuthFromV1Enabled"
+    if not broker.acl_config_path:
+        raise ConfigError(
+            f"{key}=true: set aclConfigPath to the folder of plain_acl.yml, or ROCKETMQ_HOME to "
+            "the folder whose conf has it"
+        )
+    if not _is_installed("yaml"):
+        raise ConfigError(f"{key}=true needs the package pyyaml: pip install 'trocket[broker]'")
 
 
 def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
@@ -543,6 +580,10 @@ def with_machine(
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The fields that the environment sets: NAMESRV_ADDR, as Apache's broker reads it."""
-    address = environment.get("NAMESRV_ADDR", "")
-    return {"namesrv_addr": address} if address else {}
+    """The fields that the environment sets: NAMESRV_ADDR, and ROCKETMQ_HOME for plain_acl.yml, as
+    Apache's broker reads them."""
+    fields = {"namesrv_addr": environment.get("NAMESRV_ADDR", "")}
+    home = environment.get("ROCKETMQ_HOME", "")
+    if home:
+        fields["acl_config_path"] = f"{home}/conf"
+    return {name: value for name, value in fields.items() if value}

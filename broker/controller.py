@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ..auth.dangerous import BROKER
+from ..auth.open_server import open_processors
 from ..common.supervision import FailureLog, Supervisor
 from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
+from ..remoting.signature import Credentials
 from ..remoting.steps import in_steps
 from ..remoting.tls_server import ServerTls
 from ..remoting.tls_settings import Tls, new_tls
@@ -46,6 +49,7 @@ from .table_saver import TableSaver
 from .topic_queue_mapping_clean import CLEAN_INTERVAL_S
 
 if TYPE_CHECKING:
+    from ..auth.accounts import Accounts
     from .metrics.service import MetricsService
 
 logger = logging.getLogger(__name__)
@@ -136,6 +140,7 @@ class BrokerController:
             self._tls,
         )
         self.parts = parts = assemble(config, store_config, seams)
+        self.client.credentials = parts.tables.access.credentials
         self.store = parts.store
         self.topics = parts.tables.topics
         self.groups = parts.tables.groups
@@ -168,6 +173,21 @@ class BrokerController:
         """The reason why the store accepts no messages now, in words; "" when it accepts them."""
         return self.store.trouble
 
+    @property
+    def has_access_control(self) -> bool:
+        """Whether requests need an account."""
+        parts = self.parts
+        return parts.tables.access.control is not None or parts.plain_acl is not None
+
+    @property
+    def super_account(self) -> Credentials | None:
+        """An account that may do everything, for this process's requests to its own broker; None:
+        the broker checks nothing, or has no such account."""
+        plain_acl = self.parts.plain_acl
+        if plain_acl is not None:
+            return plain_acl.super_account
+        return self.parts.tables.access.super_account
+
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
         for service in (self.schedule, self.timers, self.transactions):
@@ -182,6 +202,7 @@ class BrokerController:
         Raises:
           OSError: an address is in use or not of this machine; the text names it.
           StoreError: the data folder is locked, damaged, not writable or full.
+          ConfigError: plain_acl.yml cannot be used.
         """
         listeners = self._listeners
         if listeners is None:
@@ -213,7 +234,11 @@ class BrokerController:
         serving = request_table(self.parts)
         self.turn.on_end = serving.turn.end_turn
         self.server = RemotingServer(
-            serving.processors,
+            open_processors(
+                serving.processors,
+                BROKER,
+                allows_remote=(self.config.allow_remote_administration or self.config.has_accounts),
+            ),
             turn=self.turn,
             on_channel_closed=self.parts.closed_channels.notify,
             limits=connection_limits(self.config),
@@ -241,10 +266,14 @@ class BrokerController:
     def _load(self) -> None:
         """Read the files, tables first, because the store needs to know topics with batch queues.
 
-        Raises: StoreError: see `run`.
+        Raises: StoreError, ConfigError: see `run`.
         """
         if self.config.enable_property_filter:
             warm_up()
+        migrates = self.config.migrate_auth_from_v1_enabled
+        self.parts.tables.access.load(self._migrate_accounts if migrates else None)
+        if self.parts.plain_acl is not None:
+            self.parts.plain_acl.files.load()
         tables = TableLoader(
             self.parts.tables.files,
             topics=self.topics,
@@ -266,6 +295,11 @@ class BrokerController:
             self.transactions.load()
         self.timers.load()
 
+    def _migrate_accounts(self, accounts: Accounts) -> None:
+        from .plain_acl import migrate_files  # needs PyYAML
+
+        migrate_files(self.config.acl_config_path, accounts, self._clock)
+
     async def _serve(
         self,
         server: RemotingServer,
@@ -279,6 +313,10 @@ class BrokerController:
             services = Supervisor(nursery, logger)
             await services.start("the registration", self.registrar.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
+            if self.parts.plain_acl is not None:
+                services.start_soon(
+                    "the watch of access control files", self.parts.plain_acl.files.run
+                )
             services.start_soon("the waking of held pulls", self.pulls.hold_service.run, self.turn)
             services.every(
                 "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
@@ -309,7 +347,10 @@ class BrokerController:
                 before_save=filters.clean,
             )
             mappings = self.parts.tables.mappings
-            saver.start_eager(services, self.topics.file, mappings.file, self.groups.file)
+            accounts = self.parts.tables.access.accounts
+            saver.start_eager(
+                services, self.topics.file, mappings.file, self.groups.file, accounts.file
+            )
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -373,6 +414,7 @@ class BrokerController:
             ("the timers", self.timers.note_progress),
             ("the offsets", self.offsets.file.persist_changed),
             ("the filters", self._persist_filters),
+            ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
             ("the topics", self.topics.file.persist),
             ("the groups", self.groups.file.persist),
         ):

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 import trio
 
+from ..auth.open_ports import KEY
 from ..common.config import to_properties
 from ..common.filter_policy import FilterPolicy
 from ..common.supervision import FailureLog, split_fatal
@@ -186,6 +187,8 @@ def child_properties(config: BrokerConfig, port: int, tls: TlsConfig | None = No
         policy.filter_classes_file = _absolute(policy.filter_classes_file)
     defaults = to_properties(FilterPolicy())
     changed = [pair for pair in to_properties(policy) if pair not in defaults]
+    if config.allow_remote_administration:
+        changed.append((KEY, "true"))
     pairs = (*to_properties(of_server), *changed, *_tls_pairs(tls or TlsConfig()))
     return "".join(f"{key}={value}\n" for key, value in pairs) + "\n"
 

@@ -9,25 +9,31 @@ getAllDelayOffset, getAllSubscriptionGroupConfig, getTimerCheckPoint of 5.3.3.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ..remoting.bodies import (
+    AccountsInfo,
     DataVersion,
     HARuntimeInfo,
     KVTable,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
+    acls_of,
+    users_of,
 )
 from ..remoting.client import RemotingClient, split_address
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RemotingConnectError, RequestRefused
 from ..remoting.headers import (
+    AccountsResponseHeader,
     GetAllConsumerOffsetRequestHeader,
     GetAllConsumerOffsetResponseHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
     GetAllTopicConfigRequestHeader,
     GetAllTopicConfigResponseHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
     decode,
     encode_header,
 )
@@ -47,7 +53,22 @@ PAGES_MAX: Final = 200
 """Requests for one table: four times the pages of the largest table, because reading starts again
 whenever the table changes meanwhile."""
 
+ACCOUNTS_TRIES_MAX: Final = 3
+"""Readings of the accounts while they change; the next round tries again."""
+
 _TableT = TypeVar("_TableT", TopicConfigSerializeWrapper, SubscriptionGroupWrapper)
+
+
+class MasterAccounts(NamedTuple):
+    """A master's users and access control lists.
+
+    Attributes:
+      info: all of them; None: they are those of the version that was asked with.
+      version: of them; "": the master does not tell, because it is Apache's.
+    """
+
+    info: AccountsInfo | None
+    version: str
 
 
 class MasterApi:
@@ -124,6 +145,43 @@ class MasterApi:
         except RequestRefused:  # timers are off, or the master is 4.9
             return None
 
+    async def accounts(self, known_version: str) -> MasterAccounts | None:
+        """All users and access control lists.
+
+        Args:
+          known_version: of those that the slave has; "": unknown.
+        Returns: None: the master has no accounts, or is of a version without them.
+        Raises: RequestRefused: NO_PERMISSION: this broker's account is not a super user there.
+          RemoteProtocolError: as other methods, or they change at every reading.
+        """
+        for _ in range(ACCOUNTS_TRIES_MAX):
+            header = ListUsersRequestHeader(accounts_version=known_version)
+            code = RequestCode.AUTH_LIST_USER
+            try:
+                answer = await self._ask(RemotingCommand(code, encode_header(header)))
+            except RequestRefused as refusal:
+                if refusal.code in _NO_ACCOUNTS:
+                    return None
+                raise
+            version = decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
+            if version and version == known_version:
+                return MasterAccounts(None, version)
+            users = users_of(answer.body)
+            if not users or not all(user.password for user in users):
+                raise RequestRefused(
+                    ResponseCode.NO_PERMISSION,
+                    "the master does not tell its users' passwords: make the account of "
+                    "innerClientAuthenticationCredentials a super user of the master",
+                )
+            asked = ListAclsRequestHeader(accounts_version=version)
+            code = RequestCode.AUTH_LIST_ACL
+            answer = await self._ask(RemotingCommand(code, encode_header(asked)))
+            if (
+                decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
+            ) == version:
+                return MasterAccounts(AccountsInfo(users, acls_of(answer.body)), version)
+        raise RemoteProtocolError("the accounts change at every reading")
+
     async def log_end(self) -> int:
         """The physical offset of its log's end."""
         try:
@@ -157,6 +215,10 @@ class MasterApi:
             return await self._ask(command, join_address(host, port - VIP_PORT_STEP))
         except RemotingConnectError:
             return await self._ask(command)
+
+
+_NO_ACCOUNTS: Final = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR)
+"""The answers of servers without accounts: of 4.x, and of others where they are off."""
 
 
 async def _all_pages(

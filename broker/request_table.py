@@ -118,6 +118,7 @@ def request_table(parts: BrokerParts) -> Serving:
     processors = {int(code): process for table in tables for code, process in table.items()}
     if store.is_slave:
         processors |= {int(code): each for code, each in slave_refusals(config, processors).items()}
+    processors = _guarded(parts, processors)
     live = parts.live
 
     def on_added() -> None:
@@ -128,18 +129,44 @@ def request_table(parts: BrokerParts) -> Serving:
     live.subscribe(on_added, "regionId", "sendThreadPoolQueueCapacity", "traceOn")
     live.subscribe(topics.settings_changed, "brokerPermission")
     live.subscribe(sends.settings_changed, *_KEYS_OF_SENDS)
-    runs: RunProcessor | None = None
-    if store.runs is not None and not store.is_slave:
-        run_sends = SendRunProcessor(store.runs, turn, topics, added)
-        live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
-        serve = run_sends.process_run
-        pulls = parts.pulls.runs
-        runs = RunProcessor(
-            serve,
-            {code: processors[code] for code in (*RUN_CODES, *PULL_CODES)},
-            None if pulls is None else pulls.take,
-        )
-    return Serving(processors, runs, turn)
+    return Serving(processors, _runs(parts, processors, turn, topics, added), turn)
+
+
+def _runs(
+    parts: BrokerParts,
+    processors: dict[int, Processor],
+    turn: SendTurn,
+    topics: SendTopics,
+    added: AddedProperties,
+) -> RunProcessor | None:
+    """Serves runs; None: without the extension, on a slave, and with accounts.
+
+    A run is served without the fields of its requests, so it could not be checked.
+    """
+    native_runs = parts.store.runs
+    if native_runs is None or not _may_have_runs(parts):
+        return None
+    run_sends = SendRunProcessor(native_runs, turn, topics, added)
+    parts.live.subscribe(run_sends.settings_changed, *_KEYS_OF_SENDS)
+    pulls = parts.pulls.runs
+    return RunProcessor(
+        run_sends.process_run,
+        {code: processors[code] for code in (*RUN_CODES, *PULL_CODES)},
+        None if pulls is None else pulls.take,
+    )
+
+
+def _guarded(parts: BrokerParts, processors: dict[int, Processor]) -> dict[int, Processor]:
+    """The table behind the check of accounts, of whichever generation there is."""
+    if parts.plain_acl is not None:
+        return parts.plain_acl.guard(processors)
+    return parts.tables.access.guard(processors)
+
+
+def _may_have_runs(parts: BrokerParts) -> bool:
+    """Runs are served without their requests' fields, so accounts cannot be checked."""
+    has_accounts = parts.tables.access.control is not None or parts.plain_acl is not None
+    return not has_accounts and not parts.store.is_slave
 
 
 def _is_ordered(parts: BrokerParts, group: str) -> bool:
@@ -271,6 +298,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             producers=clients.producers,
         ).processors,
         _broker_config(parts).processors,
+        tables.access.admin(is_slave=store.is_slave).processors,
         ReplicationProcessor(
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,

@@ -1,4 +1,4 @@
-"""SlaveSynchronize: copies a master's topics, groups and offsets to a slave.
+"""SlaveSynchronize: copies a master's topics, groups, offsets and accounts to a slave.
 
 Topics and groups are copied at once. Offsets of consumers, delay levels, timers and transactions
 refer to messages in the log before its end at that moment. So a table of them is copied only when
@@ -11,6 +11,11 @@ Copying starts when the master is known, and repeats every `slaveSyncInterval`. 
 messages of an unknown topic, topics are requested at once. (Apache's slave serves such a topic only
 after its next round, up to 60 s later.)
 
+Users and access control lists are copied if this broker has accounts and signs its requests. They
+are asked for as administrators do, so the master may be Apache's, too; ours tells passwords to
+super users only. A user that the master no longer has is removed here. (Apache's slaves copy no
+accounts.)
+
 Java counterpart: broker/slave/SlaveSynchronize.java of 5.3.3, which copies without these checks.
 Not done: modes of message requests (402), which belong to pop.
 """
@@ -19,9 +24,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 import trio
 
+from ..auth.accounts import Accounts
 from ..common.supervision import FailureLog
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError, RequestRefused
@@ -51,6 +58,7 @@ class SlaveSynchronize:
       client: running.
       ha: follows the same master's log.
       topics, mappings, groups, offsets, delay_offsets, timers: of the slave.
+      accounts: of the slave; None: it has none, or does not sign its requests.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class SlaveSynchronize:
         offsets: SlaveOffsets,
         delay_offsets: DelayOffsetManager,
         timers: TimerMessageService,
+        accounts: Accounts | None,
     ) -> None:
         self._config = config
         self._store = store
@@ -77,6 +86,9 @@ class SlaveSynchronize:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._timers = timers
+        self._accounts = accounts
+        self._copied_accounts = (-1, "")  # versions here and there after the last copy
+        self._says_no_accounts = True
         self._master = ""
         self._unknown: set[str] = set()
         self._wanted = trio.Event()
@@ -120,6 +132,10 @@ class SlaveSynchronize:
                         ("offsets", self._copy_offsets, trio.sleep_forever),
                     ):
                         nursery.start_soon(self._repeat, what, copy, wanted, master)
+                    if self._accounts is not None:
+                        copy_accounts = partial(self._copy_accounts, self._accounts)
+                        wanted = trio.sleep_forever
+                        nursery.start_soon(self._repeat, "accounts", copy_accounts, wanted, master)
 
     async def _repeat(
         self,
@@ -163,6 +179,28 @@ class SlaveSynchronize:
             master_topics.topic_queue_mapping_detail_map, master_topics.mapping_data_version
         )
         self._groups.take_over(await master.groups())
+
+    async def _copy_accounts(self, accounts: Accounts, master: MasterApi) -> None:
+        here, there = self._copied_accounts
+        # After a change here, such as mqadmin's, the master's are copied again.
+        found = await master.accounts(there if here == accounts.version else "")
+        if found is None:
+            if self._says_no_accounts:
+                logger.warning(
+                    "the master has no users and access control lists, so this slave keeps its "
+                    "own: switch authenticationEnabled on there, too"
+                )
+            self._says_no_accounts = False
+            return
+        self._says_no_accounts = True
+        if found.info is None:
+            return
+        if accounts.replace(found.info.to_body()):
+            logger.info(
+                "the master's %(users)d users and their access control lists were copied",
+                {"users": len(found.info.users)},
+            )
+        self._copied_accounts = (accounts.version, found.version)
 
     async def _copy_offsets(self, master: MasterApi) -> None:
         await self._ha.wait_following()

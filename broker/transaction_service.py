@@ -110,6 +110,7 @@ class TransactionService:
       cache: half messages that were stored lately.
       ends: counts of commits and rollbacks since the start.
       parked: the number of transactions parked since the start.
+      may_ask: whether a producer may see a topic's half messages: any may, without accounts.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class TransactionService:
         self.cache = HalfMessageCache(cache_size(config.remoting_bytes_max or default_budget()))
         self.ends = TransactionEnds()
         self.parked = 0
+        self.may_ask: Callable[[ClientChannel, str], bool] = lambda channel, topic: True
         self._config = config
         self._address = address
         self._store = store
@@ -364,7 +366,7 @@ class TransactionService:
                         },
                     )
                     continue
-                channel = self._producer(half.properties.get("PGROUP", ""))
+                channel = self._producer(half)
                 if channel is None:
                     self.open.put_off(offset, later_ms)
                     continue
@@ -439,9 +441,15 @@ class TransactionService:
         )
         return None
 
-    def _producer(self, group: str) -> ClientChannel | None:
-        """One of a group's producers, round-robin."""
-        channels = [each for each in self._producers.group_table.get(group, ()) if not each.closed]
+    def _producer(self, half: MessageExt) -> ClientChannel | None:
+        """One of the message's producer group, round-robin; a check shows it the message."""
+        group = half.properties.get("PGROUP", "")
+        topic = half.properties.get("REAL_TOPIC", "")
+        channels = [
+            each
+            for each in self._producers.group_table.get(group, ())
+            if not each.closed and self.may_ask(each, topic)
+        ]
         if not channels:
             return None
         self._asked += 1

@@ -46,6 +46,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "offset": _Command("app"),
     "top": _Command("top", "Example: trocket top --interval 5 --filter Orders"),
     "filter": _Command("app"),
+    "auth": _Command("app"),
     "cluster": _Command("app"),
     "doctor": _Command("doctor", "Example: trocket doctor rocketmq://127.0.0.1:9876"),
     "profile": _Command("app"),

@@ -38,10 +38,11 @@ def diff(
     """
     from ..interop.guard import temporary_folder
 
-    job = _job(first, second, select or [])
+    chosen = _jobs(first, second, select or [])
     cells: list[Cell] = []
-    with temporary_folder() as folder:
-        job.play(job.owed, folder, cells.append)
+    for job in chosen:
+        with temporary_folder() as folder:
+            job.play(job.owed, folder, cells.append)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(cells), indent=1) + b"\n")
     else:
@@ -50,21 +51,24 @@ def diff(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _job(first: str, second: str, select: Sequence[str]) -> Job:
-    """The job to run; an unknown name ends the command."""
+def _jobs(first: str, second: str, select: Sequence[str]) -> list[Job]:
+    """The jobs to run, without and with accounts; an unknown name ends the command."""
     from ..interop.peers import parse_peer
     from ..interop.process import PeerError
-    from ..interop.wire_differ.differ import jobs
+    from ..interop.wire_differ.differ import accounts_jobs, jobs
 
     try:
         parse_peer(first), parse_peer(second)
     except PeerError as error:
         usage(str(error))
-    job = jobs(first, [second])[0]
+    found = [*jobs(first, [second]), *accounts_jobs(first, [second])]
     if not select:
-        return job
-    chosen = job.selected(lambda cell: any(text in cell.feature for text in select))
-    if chosen is None:
+        return found
+    some = (
+        job.selected(lambda cell: any(text in cell.feature for text in select)) for job in found
+    )
+    chosen = [job for job in some if job is not None]
+    if not chosen:
         usage(
             f"no request has {' or '.join(map(repr, select))} in its name; see `interop run --list`"
         )

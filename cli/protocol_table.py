@@ -31,9 +31,10 @@ HEAD = """\
 RocketMQ's remoting protocol: frames of up to 16 MiB, a header in JSON or in ROCKETMQ's binary form
 (a response uses the form of its request), request and response matched by `opaque`. The table lists
 all request codes of RocketMQ 5.5.0, with the codes 50 to 54 of 4.9, 301 and 302 of 4.2, and 30302
-and 30303 of trocket, and the servers that serve them here. A code that no server serves is answered
-with code 3 and the remark ` request type N not supported`, as RocketMQ does. Some go the other way:
-a server sends them, to clients or to brokers.
+and 30303 of trocket, and the servers that serve them here. A name server with accounts serves 3001
+to 3010, too. A code that no server serves is answered with code 3 and the remark ` request type N
+not supported`, as RocketMQ does. Some go the other way: a server sends them, to clients or to
+brokers.
 
 "None, as with Apache" means that RocketMQ only has a name for the code: none of its servers of
 5.5.0 and 4.9.7 serves it, and no client sends it, so there is nothing to be served. Ours answer it
@@ -60,6 +61,17 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
     }
 )
 """Unsupported parts of served requests; the processors' modules list them, too."""
+
+WITH_ACL_ENABLE: frozenset[RequestCode] = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+    }
+)
+"""Requests that only a broker with `aclEnable` serves."""
 
 SENT: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -132,21 +144,26 @@ def page() -> str:
 
 
 def state(code: RequestCode, server: str, codes: frozenset[int]) -> str:
-    """A server's support for a code: "yes", "partly", "sends", or "" if it refuses the code.
+    """A server's support for a code: "yes", "partly", "sends", or "" if it refuses the code; for
+    accounts of 1.0 the key that they need.
 
     Args:
       codes: the codes that the server serves.
     """
     if code not in codes:
+        if code in WITH_ACL_ENABLE and server == "broker":
+            return "`aclEnable`"
         return "sends" if SENT.get(code) == server else ""
     return "partly" if code in PARTLY else "yes"
 
 
 def _counts(server: str, codes: frozenset[int]) -> str:
     partly = sum(code in PARTLY for code in codes)
+    more = len(WITH_ACL_ENABLE - codes) if server == "broker" else 0
+    with_key = f"{more} more with `aclEnable`, " if more else ""
     return (
         f"The {server} serves {len(codes)} of {len(RequestCode)} codes, {partly} of them partly, "
-        f"and refuses {len(RequestCode) - len(codes)}, "
+        f"{with_key}and refuses {len(RequestCode) - len(codes) - more}, "
         f"{len(UNSERVED_BY_APACHE)} of which Apache's servers refuse, too.\n"
     )
 

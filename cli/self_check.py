@@ -24,6 +24,7 @@ from ..remoting.errors import RemotingConnectError, RemotingError
 from ..remoting.pull_sys_flag import SUBSCRIPTION
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from ..remoting.signature import Credentials
 from ..remoting.tls_client import ClientTls
 
 TOPIC = "BenchmarkTest"
@@ -58,6 +59,7 @@ async def check(
     *,
     takes_sends: bool = True,
     tls: ClientTls | None = None,
+    accounts: tuple[Credentials | None, Credentials | None] = (None, None),
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
 
@@ -67,6 +69,7 @@ async def check(
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
       tls: of servers that only serve TLS; None: the requests are plain.
+      accounts: with the name server and with the broker; None: requests are not signed.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
       advertised address, else "".
@@ -77,7 +80,9 @@ async def check(
         client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S, tls=tls)
         await nursery.start(client.run)
         try:
+            client.credentials = accounts[0]
             await _must(client, namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
+            client.credentials = accounts[1]
             warning = "" if advertised == broker else await _unreachable(client, advertised)
             start_s = trio.current_time()
             if takes_sends:

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ from ..broker.config import (
 )
 from ..common import process
 from ..common.config import ConfigError, Entry
+from ..common.terminal import red
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..native import choice
 from ..remoting.hosts import join_address
@@ -34,6 +36,7 @@ from ..remoting.tls_config import TlsConfig, TlsMode, split_tls, with_changes
 from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
+from . import up_exposure
 from .up_flags import PROGRAM
 from .up_plan import ConfigFile, Shape, plan, reachable, shape_of, usage
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..auth.server_access import ServerAccess
     from ..broker.controller import BrokerController
     from ..remoting.tls_client import ClientTls
     from ..remoting.tls_settings import Tls
@@ -68,6 +72,9 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigError("--memory keeps no files: give it without --home")
         configured = _configured(options, "store")
         tls = _Tls.of(configured)
+    except up_exposure.ExposedError as error:
+        print(red(f"{PROGRAM.name}: {error}", sys.stderr), file=sys.stderr, flush=True)
+        return process.EXIT_USAGE
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     process.log_to_stderr(options.log_level, options.log_format, configured.warnings)
@@ -172,6 +179,7 @@ class Up:
         self._home = home
         self._in_memory = in_memory
         self._metrics = ""
+        self._namesrv_access: ServerAccess | None = None
 
     async def run(self, stop: trio.CancelScope) -> None:
         """Run both until `stop` is cancelled.
@@ -196,6 +204,7 @@ class Up:
             namesrv = NamesrvController(
                 self._namesrv, clock=clock, disk=disk, turn=turn, tls=self._tls.namesrv
             )
+            self._namesrv_access = namesrv.access
             await outer.start(namesrv.run)
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
             ours = join_address(reachable(self._namesrv.bind_address), namesrv_port)
@@ -245,18 +254,36 @@ class Up:
             join_address(host, split_address(namesrv)[1]),
             advertised,
             broker.listen_addresses,
-            refused or f"route, send and pull answered in {check_ms:.0f} ms",
+            refused or self._checked(broker, check_ms),
             refused,
         )
+
+    def _checked(self, broker: BrokerController, check_ms: float) -> str:
+        if self._may_send(broker):
+            return f"route, send and pull answered in {check_ms:.0f} ms"
+        return "the route was answered; no send was tried, as no account may do everything"
+
+    @staticmethod
+    def _may_send(broker: BrokerController) -> bool:
+        """Whether this process has an account, or needs none, to send to its broker."""
+        return broker.super_account is not None or not broker.has_access_control
 
     async def _check(self, namesrv: str, here: str, broker: BrokerController) -> tuple[float, str]:
         from ..remoting.errors import RemotingError
         from .self_check import check
 
-        takes_sends = not broker.sends_refused
+        takes_sends = not broker.sends_refused and self._may_send(broker)
         try:
             return await check(
-                namesrv, here, broker.broker_addr, takes_sends=takes_sends, tls=self._tls.check
+                namesrv,
+                here,
+                broker.broker_addr,
+                takes_sends=takes_sends,
+                accounts=(
+                    self._namesrv_access.super_account if self._namesrv_access else None,
+                    broker.super_account,
+                ),
+                tls=self._tls.check,
             )
         except RemotingError as error:
             raise SelfCheckError(f"the self-check failed: {error}") from error
@@ -342,7 +369,9 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
 
     Args:
       folder: the folder in --home for the broker's data.
-    Raises: ConfigError: a file or a flag is not valid.
+    Raises:
+      ExposedError: other machines could connect, and there is no --insecure.
+      ConfigError: a file or a flag is not valid.
     """
     from ..common.machine import host_name, local_address
 
@@ -385,6 +414,8 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         host_name=host_name(),
         local_address=local_address if bound in EVERYWHERE else lambda: bound,
     )
+    if not options.insecure:
+        up_exposure.check(namesrv, broker)
     broker_tls, tls_warnings = read_tls_config(of_broker, path=options.config_file or "")
     namesrv_tls = broker_tls
     if split_tls(of_namesrv)[0]:
@@ -394,6 +425,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         broker_tls = with_changes(broker_tls, enable=True)
     check_metrics_tls(broker, broker_tls)
     warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
+    warnings += up_exposure.warnings(namesrv, broker)
     return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)
 
 

@@ -16,13 +16,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from .. import __version__
+from ..auth.config import read_access
+from ..broker.config import BrokerConfig, known_keys
 from ..common import process
+from ..common.config import Entry, configure
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
 from ..native import choice
@@ -33,6 +36,7 @@ from ..remoting.errors import RemotingError
 from ..remoting.hosts import join_address
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from ..remoting.signature import Credentials
 from ..remoting.tls_client import ClientTls
 from ..remoting.tls_settings import Tls
 from ..store.clock import SystemClock
@@ -100,7 +104,9 @@ class UpCluster:
         ]
         self._masters = [child for child in self._children if not child.member.is_slave]
         self._slaves = [child for child in self._children if child.member.is_slave]
-        self._client = RemotingClient(tls=check_tls)
+        own = read_access(namesrv).own
+        self._account = _account_of(members[0].keys) or own
+        self._client = RemotingClient(tls=check_tls, credentials=self._account)
         self._is_ready = self._is_stopping = False
         self._lost: list[Child] = []
         self._loss = trio.Event()
@@ -220,6 +226,7 @@ class UpCluster:
                 _local_address(master, advertised),
                 advertised[master.name],
                 tls=self._check_tls,
+                accounts=(self._account, self._account),
             )
         except RemotingError as error:
             raise ClusterError(f"the self-check of {master.name} failed: {error}") from error
@@ -337,3 +344,10 @@ def _with_last_lines(children: Iterable[Child]) -> str:
             *(f"  {child.member.name}: {line}" for line in child.last_lines),
         )
     )
+
+
+def _account_of(keys: Mapping[str, str]) -> Credentials | None:
+    """The account with which a broker signs its own requests."""
+    names = ("initAuthenticationUser", "innerClientAuthenticationCredentials")
+    entries = [Entry(name, keys[name], 0) for name in names if name in keys]
+    return read_access(configure(entries, (BrokerConfig(),), known_keys).configs[0]).own

@@ -27,6 +27,12 @@ PROGRAM: Final = Program(
             metavar="HOST",
         ),
         Flag(
+            ("--insecure",),
+            "insecure",
+            "Start without accounts though other machines can connect; a server that they cannot "
+            "reach does not need it",
+        ),
+        Flag(
             ("--namesrv-port",),
             "namesrv_port",
             "Listen on PORT (9876); 0 takes any free port",

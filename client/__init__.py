@@ -5,8 +5,17 @@
 
 from __future__ import annotations
 
-from ..remoting.bodies import ConsumeFromWhere, MessageModel, MessageQueue
+from ..remoting.bodies import (
+    AclInfo,
+    ConsumeFromWhere,
+    MessageModel,
+    MessageQueue,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
 from ..remoting.compression import CompressionType
+from ..remoting.signature import Credentials
 from .admin import (
     Admin,
     BrokerConsumeStats,
@@ -60,7 +69,6 @@ from .core.allocation import (
     AllocateMessageQueueStrategy,
 )
 from .core.queue_requests import PullStatus
-from .core.signature import Credentials
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
 from .core.tls_options import TlsOptions
 from .core.trace_records import ConsumeOutcome, TracedType
@@ -100,6 +108,7 @@ from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
     "AccessDeniedError",
+    "AclInfo",
     "Admin",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueAveragely",
@@ -155,6 +164,8 @@ __all__ = [
     "MessageTrace",
     "MessageTrack",
     "NotFoundError",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "Producer",
     "ProducerInfo",
     "ProducerOptions",
@@ -205,6 +216,7 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "UndeliveredError",
+    "UserInfo",
     "WrongLoopError",
     "replying",
 ]

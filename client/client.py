@@ -27,13 +27,13 @@ from ..remoting.hosts import host_bytes
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.response_codes import ResponseCode
 from ..remoting.session import opaques
+from ..remoting.signature import Credentials, sign
 from . import clock, process
 from .connection import Connection, request_name
 from .connection_log import ConnectionLog
 from .core.client_id import build_client_id, default_instance_name
 from .core.namespaces import with_namespace, without_namespace
 from .core.routes import TopicPublishInfo
-from .core.signature import Credentials, sign
 from .core.url import ClientUrl, parse_url
 from .errors import (
     ClosedError,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 import anyio.abc
 import msgspec
 
+from ..remoting.signature import Credentials
 from .connection_log import OnConnection
-from .core.signature import Credentials
 from .core.tls_options import TlsOptions
 from .option_check import check_options
 

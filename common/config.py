@@ -112,7 +112,7 @@ def setting(
       live: whether a request may change the key while the server runs, and it takes effect at
         once; a range that is narrower than the file's is allowed to requests.
       guarded: why no request may ever change it, in words that follow "it".
-      secret: whether no request is shown the value, nor does it appear in the `repr`.
+      secret: whether the value is hidden from requests, logs and `repr`.
       key: RocketMQ's key, where it does not follow from the field's name.
     """
     bounds = {"minimum": minimum, "maximum": maximum}

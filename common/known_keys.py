@@ -39,7 +39,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "replication": "who is master is set by an operator: no controller, acting master or DLedger",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
-    "security": "users and access control are not supported yet: any peer may connect",
+    "security": "accounts are in config/auth.json and all in memory: there is nothing to tune here",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
     "trocket": "it is trocket's own; RocketMQ does not know it",
@@ -52,7 +52,6 @@ ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     "lite": ("LITE_SUBSCRIPTION_CTL", "POP_LITE_MESSAGE"),
     "pop": ("POP_MESSAGE", "ACK_MESSAGE"),
     "replication": ("CONTROLLER_REGISTER_BROKER", "CONTROLLER_ELECT_MASTER"),
-    "security": ("AUTH_CREATE_USER", "UPDATE_AND_CREATE_ACL_CONFIG"),
 }
 """Request codes that no server serves while a section's text says that its feature is missing; a
 test compares them with the servers' tables, so that a text ends with the feature's absence."""

@@ -9,6 +9,7 @@ Java counterpart: srvutil/ServerUtil with the main methods of BrokerStartup and 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import logging
 import os
@@ -22,7 +23,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .allocator import fix_thresholds
-from .config import TEXT_SIZE_MAX, ConfigError, Entry, decode, parse_properties, to_properties
+from .config import (
+    TEXT_SIZE_MAX,
+    ConfigError,
+    Entry,
+    decode,
+    key_of,
+    parse_properties,
+    to_properties,
+)
 from .log_limit import LimitedHandler, TextFormatter
 
 if TYPE_CHECKING:
@@ -106,12 +115,20 @@ def read_text(path: str) -> str:
 
 
 def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = None) -> None:
-    """Print `key=value` lines that a configuration file could hold; `only`: these keys."""
+    """Print `key=value` lines that a configuration file could hold; `only`: these keys.
+
+    A secret value is left out: a comment stands for it.
+    """
     with pipe_may_close():
         for config in configs:
+            secret = {
+                key_of(field)
+                for field in dataclasses.fields(config)
+                if "secret" in field.metadata and getattr(config, field.name)
+            }
             for key, value in to_properties(config):
                 if only is None or key in only:
-                    print(f"{key}={value}")
+                    print(f"# {key} is set, and secret" if key in secret else f"{key}={value}")
 
 
 @contextmanager

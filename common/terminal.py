@@ -42,6 +42,13 @@ def printable(text: str) -> str:
     )
 
 
+def red(text: str, stream: TextIO) -> str:
+    """A text in red if the stream is a terminal, and as it is otherwise or with NO_COLOR set."""
+    if not stream.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[31m{text}\x1b[0m"
+
+
 def plain(value: object) -> str:
     """A cell for scripts: numbers without separators, "-" for None."""
     return "-" if value is None else printable(str(value))

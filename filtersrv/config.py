@@ -38,6 +38,8 @@ class FiltersrvConfig(FilterPolicy):
       remoting_bytes_max: trocket's own key: largest size in bytes of partial frames, held requests
         and unread answers of all connections together (`remoting/memory_budget.py`); None: a
         quarter of the memory, at most 1 GiB.
+      allow_remote_administration: trocket's own key: whether other machines may upload and remove
+        filter classes.
     """
 
     connect_which_broker: str = ""
@@ -46,6 +48,7 @@ class FiltersrvConfig(FilterPolicy):
     listen_port: int = setting(0, minimum=0, maximum=65_535)
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    allow_remote_administration: bool = setting(False, guarded="protects the server")
 
     def address(self, port: int) -> str:
         """The address that is announced to consumers, `host:port`, for a local port."""

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import trio
 
+from ..auth.dangerous import FILTER_SERVER
+from ..auth.open_server import open_processors
 from ..common.supervision import Supervisor
 from ..remoting.bodies import ConsumerConnection
 from ..remoting.channel import Channel
@@ -96,7 +98,11 @@ class FiltersrvController:
         )
         processors = FiltersrvProcessors(config, self.classes, self._ask_broker)
         self.server = RemotingServer(
-            {int(code): process for code, process in processors.processors.items()},
+            open_processors(
+                {int(code): process for code, process in processors.processors.items()},
+                FILTER_SERVER,
+                allows_remote=config.allow_remote_administration,
+            ),
             turn=self._turn,
             limits=ConnectionLimits(
                 idle_s=config.server_channel_max_idle_time_seconds,

@@ -12,6 +12,7 @@ from .process import LineProcess
 SHARED_WITH_JAVA_42 = tuple(
     f"{name}.java"
     for name in (
+        "AccountScenarios",
         "Features",
         "GroupScenarios",
         "Inbox",

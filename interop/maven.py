@@ -1,7 +1,7 @@
 """The official jars, fetched by Maven, and our Java sources compiled against them.
 
 Jars lie in `VERSION/SET` of the cache folder; a set is a profile of the pom: client, server,
-filtersrv, tools or example. Folders are filled under a temporary name and renamed, so a folder
+filtersrv, acl, tools or example. Folders are filled under a temporary name and renamed, so a folder
 under its final name is complete.
 """
 
@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,8 @@ JAVA_OPENS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 """Needed by RocketMQ 4.x on Java 17: without them its shutdown fails before the last flush."""
+
+SIGNING_CLASS = "org/apache/rocketmq/acl/common/AclClientRPCHook.class"
 
 JAVA_SMALL = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that should start quickly and stay small."""
@@ -55,7 +58,8 @@ def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Pat
 
     Args:
       version: a RocketMQ version on Maven Central, such as "5.5.0".
-      jar_set: "client", "server", "filtersrv" (4.2.0), "tools" or "example".
+      jar_set: "client", "server", "filtersrv" (4.2.0), "acl" (4.4 to 5.3.2), "tools" or
+        "example".
     Raises: PeerError: Maven failed (the text has its last lines).
     """
     folder = cache / version / jar_set
@@ -89,17 +93,31 @@ def compile_java(
     """
     sources = sorted((JAVA_FOLDER / folder).glob("*.java"))
     sources += [JAVA_FOLDER / "src" / name for name in also]
-    return compile_sources(version, sources, jar_set=jar_set, cache=cache)
+    if folder == "src" and not _signs(fetch_jars(version, jar_set, cache=cache)):
+        jar_sets = [jar_set, "acl"]
+    else:
+        jar_sets = [jar_set]
+    return compile_sources(version, sources, jar_sets=jar_sets, cache=cache)
+
+
+def _signs(jars: Path) -> bool:
+    """Whether the client in a folder of jars has the class that signs, as that of 5.5.0 has."""
+    for jar in jars.glob("rocketmq-client-*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            if SIGNING_CLASS in archive.namelist():
+                return True
+    return False
 
 
 def compile_sources(
-    version: str, sources: Sequence[Path], *, jar_set: str, cache: Path = CACHE_FOLDER
+    version: str, sources: Sequence[Path], *, jar_sets: Sequence[str], cache: Path = CACHE_FOLDER
 ) -> str:
-    """The class path of Java sources and the official jars of one set; compiles what is new.
+    """The class path of Java sources and the official jars of some sets; compiles what is new.
 
     Raises: PeerError: Maven or javac failed.
     """
-    jars = fetch_jars(version, jar_set, cache=cache)
+    folders = [fetch_jars(version, jar_set, cache=cache) for jar_set in jar_sets]
+    jars = os.pathsep.join(f"{folder}/*" for folder in folders)
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     classes = cache / version / f"classes-{digest}.jar"
     if not classes.is_file():
@@ -107,13 +125,13 @@ def compile_sources(
             fresh = scratch / "classes"
             fresh.mkdir()
             command = ["javac", *(f"-J{option}" for option in JAVA_SMALL), "-nowarn", "-proc:none"]
-            command += ["-cp", f"{jars}/*", "-d", str(fresh)]
+            command += ["-cp", jars, "-d", str(fresh)]
             command += [str(source) for source in sources]
             _run(command, COMPILE_TIMEOUT_S, f"compiling against {version}")
             # A jar: an archive of classes (`class_archive`) takes none from folders.
             made = shutil.make_archive(str(scratch / "classes"), "zip", fresh)
             Path(made).rename(classes)
-    return f"{classes}{os.pathsep}{jars}/*"
+    return f"{classes}{os.pathsep}{jars}"
 
 
 def _run(command: list[str], timeout_s: float, what: str) -> None:

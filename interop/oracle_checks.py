@@ -21,7 +21,6 @@ from ..client.core.allocation import (
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
 )
-from ..client.core.signature import Credentials, sign
 from ..common.java_hash import java_hash_code, tags_code
 from ..common.message_properties import (
     properties_from_bytes,
@@ -45,6 +44,7 @@ from ..remoting.message_id import (
     encode_offset_id,
     unique_id_time_ms,
 )
+from ..remoting.signature import Credentials, sign
 from .oracle import Oracle
 from .process import PeerError
 

@@ -55,10 +55,19 @@ def _scenarios(wanted: Wanted) -> list[Job]:
     return jobs(wanted.brokers, clients=wanted.clients, faults=faults, is_fast=wanted.is_fast)
 
 
-def _wire(wanted: Wanted) -> list[Job]:
-    from .wire_differ.differ import jobs
+def _accounts(wanted: Wanted) -> list[Job]:
+    from .mqadmin_accounts import jobs as mqadmin_jobs
+    from .scenarios.account_jobs import jobs
 
-    return [job for ours in wanted.ours for job in jobs(ours, wanted.apaches)]
+    found = jobs(wanted.brokers, clients=wanted.clients, is_fast=wanted.is_fast)
+    return found if wanted.clients or wanted.is_fast else [*found, *mqadmin_jobs(wanted.brokers)]
+
+
+def _wire(wanted: Wanted) -> list[Job]:
+    from .wire_differ.differ import accounts_jobs, jobs
+
+    pairs = (wanted.ours, wanted.apaches)
+    return [*jobs(*pairs), *accounts_jobs(*pairs)]
 
 
 def _store(wanted: Wanted) -> list[Job]:
@@ -88,6 +97,7 @@ def _tls(wanted: Wanted) -> list[Job]:
 PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
     {
         Kind.SCENARIO: _scenarios,
+        Kind.ACCOUNTS: _accounts,
         Kind.WIRE: _wire,
         Kind.STORE: _store,
         Kind.MQADMIN: _mqadmin,

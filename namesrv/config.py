@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..auth.config import AccessConfig, read_access
 from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
@@ -20,8 +21,10 @@ from ..remoting.tls_config import split_tls
 
 
 @dataclass(slots=True)
-class NamesrvConfig:
+class NamesrvConfig(AccessConfig):
     """The name server's configuration. Times are milliseconds unless the name says otherwise.
+
+    The keys of `AccessConfig`, which RocketMQ's name server does not have, are for its accounts.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
@@ -44,9 +47,13 @@ class NamesrvConfig:
         asked of the name servers of another environment, and its name, for the log.
       product_namesrv_addr: not a key of RocketMQ, which asks an address server for them (jmenv).
         The name servers of that environment, `host:port;host:port`.
+      allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
+        may delete and change what `auth/dangerous.py` lists, too.
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
         `--log-level`.
       log_levels: not a key of RocketMQ. Levels of single parts, `part:LEVEL,part:LEVEL`.
+      broker_cluster_name: not a key of RocketMQ's name server. The cluster whose rights are needed
+        for administration here, beside accounts: `Cluster:NAME` in their rules.
       remoting_bytes_max: not a key of RocketMQ. Bytes that all connections together may hold of
         incomplete frames, held requests and unread answers (`remoting/memory_budget.py`); None: a
         quarter of the memory, at most 1 GiB.
@@ -74,7 +81,9 @@ class NamesrvConfig:
     cluster_test: bool = False
     product_env_name: str = "center"
     product_namesrv_addr: str = ""
+    broker_cluster_name: str = "DefaultCluster"
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
 
@@ -96,6 +105,7 @@ def check_values(config: NamesrvConfig) -> None:
     Raises: ConfigError: at the start, or at a change while the name server runs.
     """
     parse_levels(config.log_levels)
+    read_access(config)
     for address in config.product_namesrv_addresses:
         if not is_address(address):
             raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")

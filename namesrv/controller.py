@@ -11,10 +11,17 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
 
+from ..auth.accounts import ACCOUNTS_FILE
+from ..auth.dangerous import NAME_SERVER
+from ..auth.need_tables import NEEDS_OF_NAMESRV
+from ..auth.needs import Places
+from ..auth.open_server import open_processors
+from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog, Supervisor
@@ -39,7 +46,7 @@ from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
-from .processors import NamesrvServices, name_server_processors
+from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
 from .route_info_manager import RouteInfoManager
 
@@ -97,7 +104,10 @@ class NamesrvController:
         # Absolute, so that both have a parent folder and do not depend on the working directory.
         kv_path = Path(config.kv_config_path).absolute()
         config_path = Path(config.config_store_path).absolute()
-        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json)
+        self._kv_files = StateFiles(disk, str(kv_path.parent), save_json, secret=(ACCOUNTS_FILE,))
+        self.access = ServerAccess(
+            config, self._kv_files, NEEDS_OF_NAMESRV, Places(config.broker_cluster_name)
+        )
         self._kv_file = StateFile(
             kv_path.name,
             "KV items",
@@ -108,7 +118,8 @@ class NamesrvController:
         )
         live = LiveConfig((config,), known_keys, check=check_values, server="the name server")
         live.subscribe(self._set_log_levels, "logLevel", "logLevels")
-        self._client = RemotingClient(turn=turn, tls=tls.client)
+        account = self.access.credentials
+        self._client = RemotingClient(turn=turn, tls=tls.client, credentials=account)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
         )
@@ -123,14 +134,20 @@ class NamesrvController:
             notify=self._notify,
             call=self._client.call,
         )
+        processors = name_server_processors(services)
+        if self.access.control is not None:
+            # Apache's name server has no accounts, and does not know their requests.
+            processors |= self.access.admin().processors
         self.server = RemotingServer(
-            {int(code): process for code, process in name_server_processors(services).items()},
+            open_processors(
+                self.access.guard({int(code): each for code, each in processors.items()}),
+                NAME_SERVER,
+                allows_remote=config.allow_remote_administration or config.has_accounts,
+                is_own=partial(is_own_broker, self.routes),
+            ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=ConnectionLimits(
-                idle_s=config.server_channel_max_idle_time_seconds,
-                memory_max=config.remoting_bytes_max,
-            ),
+            limits=_limits_of(config),
             tls=tls.server,
         )
 
@@ -147,6 +164,7 @@ class NamesrvController:
           StoreError: the KV table cannot be read, or is damaged.
         """
         self._kv_files.load(self._kv_file.name, self.kv.decode)
+        self.access.load()
         listeners = self._listeners
         if listeners is None:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
@@ -158,7 +176,9 @@ class NamesrvController:
                 services = Supervisor(nursery, logger)
                 services.start_soon("the scan for silent brokers", self._expire_silent_brokers)
                 services.start_soon("the notifications of brokers", self._send_notifications)
-                services.start_soon("the saving of changes", self._kv_files.run)
+                services.start_soon(
+                    "the saving of changes", self._kv_files.run, (self.access.accounts.file,)
+                )
                 logger.info(
                     "the name server listens on %(addresses)s",
                     {"addresses": ", ".join(self._addresses) or "-"},
@@ -243,8 +263,15 @@ class NamesrvController:
     def _save_the_rest(self) -> None:
         """Save changes of cancelled requests."""
         try:
-            self._kv_file.persist_changed()
+            for file in (self._kv_file, self.access.accounts.file):
+                file.persist_changed()
         except StoreError as error:
             logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
         except Exception as error:  # noqa: BLE001 - our bug: the process ends in order
             self._failures.note("saving at the stop", "A changed file stays as it was", error)
+
+
+def _limits_of(config: NamesrvConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        idle_s=config.server_channel_max_idle_time_seconds, memory_max=config.remoting_bytes_max
+    )

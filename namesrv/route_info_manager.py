@@ -309,6 +309,11 @@ class RouteInfoManager:
         live = self._live.get(addr_info)
         return None if live is None else live.data_version
 
+    def channel_of(self, addr_info: BrokerAddrInfo) -> object | None:
+        """The connection of a broker's last registration; None: it is not registered."""
+        live = self._live.get(addr_info)
+        return None if live is None else live.channel
+
     # Removal
 
     def unregister_broker(self, addr_info: BrokerAddrInfo, broker_name: str) -> Removal:

@@ -21,6 +21,7 @@ from .errors import RemotingError
 from .hosts import host_bytes
 from .memory_budget import MemoryBudget
 from .session import Session, Unanswered
+from .signature import Credentials, sign
 from .turn import Turn
 
 logger = logging.getLogger(__name__)
@@ -174,6 +175,7 @@ class Channel:
       memory: the budget of the server's connections.
       session: the protocol's state: the received part of a frame, and our unanswered calls.
       attributes: data that higher layers keep for this connection.
+      credentials: the account that signs our requests; None: they are not signed.
     """
 
     __slots__ = (
@@ -189,6 +191,7 @@ class Channel:
         "attributes",
         "close_reason",
         "closed",
+        "credentials",
         "heard",
         "language",
         "local_address",
@@ -220,6 +223,7 @@ class Channel:
         self.close_reason = ""
         self.memory = memory or MemoryBudget()
         self.attributes: dict[str, object] = {}
+        self.credentials: Credentials | None = None
         self.language = 0
         self.version = 0
         self.on_backlog: Callable[[], None] = _ignore
@@ -400,6 +404,7 @@ class Channel:
 
     def send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that is not answered."""
+        self._sign(command)
         self.write(self.session.oneway(command))
 
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
@@ -414,6 +419,7 @@ class Channel:
           RemotingConnectError: the channel is or gets closed, or REQUESTS_MAX calls are waiting.
         """
         session, waiter, now_s = self.session, CallWaiter(), trio.current_time()
+        self._sign(command)
         frame = session.request(command, waiter, now_s, timeout_s)
         try:
             self.write(frame)
@@ -426,6 +432,16 @@ class Channel:
         if isinstance(waiter.result, RemotingCommand):
             return waiter.result
         raise waiter.result
+
+    def _sign(self, command: RemotingCommand) -> None:
+        """Sign a request, whose fields and body are complete."""
+        account = self.credentials
+        if account is not None:
+            fields = dict(command.ext_fields)
+            sign(
+                fields, command.body, account.access_key, account.secret_key, account.security_token
+            )
+            command.ext_fields = fields
 
 
 class CallWaiter:

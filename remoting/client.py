@@ -23,6 +23,7 @@ from .errors import RemotingConnectError, RemotingTimeoutError
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
+from .signature import Credentials
 from .tls_client import ClientTls
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
@@ -55,9 +56,13 @@ class RemotingClient:
       turn: shared with a server of the same process; None: a new one.
       on_channel_closed: called once for every connection that ended.
       connect_timeout_s: seconds.
+      credentials: the account that signs every request; None: they are not signed.
       open_stream: connects to a host and port by other means than TCP, for peers in the same loop;
         raises OSError.
       tls: encrypts the connections over TCP; None: they are plain.
+
+    Attributes:
+      credentials: see the argument; a change counts for later connections.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class RemotingClient:
         turn: Turn | None = None,
         on_channel_closed: Callable[[Channel], None] | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        credentials: Credentials | None = None,
         open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
         tls: ClientTls | None = None,
     ) -> None:
@@ -75,6 +81,7 @@ class RemotingClient:
         self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._connect_timeout_s = connect_timeout_s
+        self.credentials = credentials
         self._open_stream = open_stream
         self._tls = tls
         self._limits = ConnectionLimits()
@@ -163,6 +170,7 @@ class RemotingClient:
             self._on_channel_closed,
             self._memory,
         )
+        connection.channel.credentials = self.credentials
         self._channels[address] = connection.channel
         self._nursery.start_soon(self._run_connection, address, connection)
         return connection.channel

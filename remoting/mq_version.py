@@ -67,6 +67,7 @@ V3_4_9: Final = 121
 """The first version whose sends may have a maximum of reconsumptions."""
 V4_1_0: Final = mq_version(4, 1, 0)
 """The first broker version with which a pull client uses SQL filters."""
+V4_9_3: Final = mq_version(4, 9, 3)
 V4_9_4: Final = mq_version(4, 9, 4)
 """The first version whose clients need quoted map keys in routes."""
 V4_9_7: Final = mq_version(4, 9, 7)

@@ -126,10 +126,17 @@ class RemotingServer:
                 listener.close()
 
     async def serve_stream(
-        self, stream: trio.abc.Stream, remote_address: str = "127.0.0.1:0"
+        self,
+        stream: trio.abc.Stream,
+        remote_address: str = "127.0.0.1:0",
+        local_address: str = "",
     ) -> None:
-        """Serve one stream, such as an end of a memory stream pair, until it ends."""
-        await self._serve_transport(StreamTransport(stream, remote_address))
+        """Serve one stream, such as an end of a memory stream pair, until it ends.
+
+        Args:
+          remote_address, local_address: for the server, `ip:port`; "": the same as the peer's.
+        """
+        await self._serve_transport(StreamTransport(stream, remote_address, local_address))
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""

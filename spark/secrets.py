@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from ..client.core.signature import Credentials
+from ..remoting.signature import Credentials
 from .errors import OptionError
 
 _LINE: Final = re.compile(r"\s*(accessKey|secretKey|securityToken)\s*[:=]\s*(.*?)\s*")

@@ -70,8 +70,8 @@ class EmbeddedMemoryDisk(MemoryDisk):
 class _File(OsFile):
     """A file with faults; after a crash, its changes have no effect."""
 
-    def __init__(self, disk: EmbeddedFolderDisk, path: str, *, create: bool) -> None:
-        super().__init__(path, create=create)
+    def __init__(self, disk: EmbeddedFolderDisk, path: str, *, create: bool, private: bool) -> None:
+        super().__init__(path, create=create, private=private)
         self._disk = disk
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: Position) -> None:
@@ -111,11 +111,11 @@ class EmbeddedFolderDisk(OsDisk):
             raise StoreIOError(path, explain(error)) from error
         return not self._is_dead
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         """Open for reading and writing."""
         if self._is_dead and create and not self.exists(path):
             return self._discarded.open(path, create=True)  # type: ignore[return-value]
-        return _File(self, path, create=create)
+        return _File(self, path, create=create, private=private)
 
     def sync_together(self, paths: Sequence[str]) -> bool:
         """Do nothing: each is synced by itself, so that each has its `fault`."""

@@ -24,6 +24,7 @@ PACKAGES = (
     "common",
     "remoting",
     "store",
+    "auth",
     "namesrv",
     "broker",
     "filtersrv",
@@ -60,6 +61,14 @@ COMMAND = "a command: typer reads its options from the signature"
 IN_C = "a function in C: reading arguments by name would cost as much as the rest"
 
 MANY_POSITIONAL: dict[str, tuple[int, str]] = {
+    "cli/auth.py:user_create": (9, COMMAND),
+    "cli/auth.py:user_delete": (8, COMMAND),
+    "cli/auth.py:user_update": (11, COMMAND),
+    "cli/auth_acl.py:acl_delete": (10, COMMAND),
+    "cli/auth_acl.py:acl_list": (8, COMMAND),
+    "cli/auth_acl.py:acl_set": (12, COMMAND),
+    "cli/auth_tools.py:auth_migrate": (8, COMMAND),
+    "cli/auth_tools.py:auth_test": (10, COMMAND),
     "cli/bench.py:bench": (8, COMMAND),
     "cli/broker.py:broker_clean": (9, COMMAND),
     "cli/consume.py:consume": (14, COMMAND),
@@ -457,9 +466,9 @@ def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
 
 
 READ_ELSEWHERE = {
-    "BrokerConfig": {"broker", "cli", "filtersrv"},
+    "BrokerConfig": {"auth", "broker", "cli", "filtersrv"},
     "FiltersrvConfig": {"filtersrv", "broker"},
-    "NamesrvConfig": {"namesrv", "cli"},
+    "NamesrvConfig": {"auth", "namesrv", "cli"},
     "MessageStoreConfig": {"store", "broker"},
 }
 

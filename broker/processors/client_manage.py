@@ -28,6 +28,7 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, answer_of, in_parts
 from ...store.clock import Clock
+from ...store.state.until_saved import until_saved
 from ..client_channel_info import (
     CLIENT_ID_LENGTH_MAX,
     GROUPS_PER_CHANNEL_MAX,
@@ -43,7 +44,7 @@ from ..producer_manager import ProducerManager
 from ..subscription import SUBSCRIPTION_CODES_MAX, is_tag_type, refuse_subscription
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
-from .request import read_body, read_body_in_steps, until_saved
+from .request import read_body, read_body_in_steps
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig

@@ -39,11 +39,12 @@ from ...remoting.headers import (
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, answer_of, json_page, with_member
+from ...store.state.until_saved import until_saved
 from ..admission import may_commit_offset, own_offsets
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..subscription_group_manager import SubscriptionGroupManager
-from .request import read_body, until_saved
+from .request import read_body
 from .slave import NO_CHANGE
 from .topic_admin import PAGE_BODY_SIZE_MAX, check_list, first_of_page, page_size
 

@@ -1,4 +1,4 @@
-"""Helpers of processors: reading a request's body or message, and waiting for a save. Pure."""
+"""Helpers of processors: reading a request's body or message. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_record
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, at_once
-from ...store.errors import StoreError, StoreIOError
+from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
-from ...store.state.state_file import StateFile
 
 BodyT = TypeVar("BodyT", bound=Body)
 
@@ -90,22 +89,3 @@ def stored_message(
     except (StoreError, RemoteProtocolError) as error:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{failed}{error}") from error
     raise RequestRefused(ResponseCode.SYSTEM_ERROR, missing)
-
-
-async def until_saved(file: StateFile) -> None:
-    """Wait until an administrator's change is saved.
-
-    Raises: RequestRefused: SYSTEM_ERROR: it could not be saved, because the disk is full or the
-      folder is not writable.
-    """
-    try:
-        await file.saved()
-    except StoreIOError as error:
-        raise unsaved(error) from error
-
-
-def unsaved(error: StoreIOError) -> RequestRefused:
-    """The refusal for a change that is in effect but will be lost at a restart."""
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"the change was made but could not be saved: {error}"
-    )

@@ -46,13 +46,14 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...remoting.steps import Steps, answer_of, json_members, json_page, with_member
 from ...store.errors import StoreIOError
+from ...store.state.until_saved import until_saved
 from ..attributes import MESSAGE_TYPE, parse_attributes
 from ..config import BrokerConfig
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 from ..topic_queue_mapping_manager import TopicQueueMappingManager
-from .request import read_body, until_saved
+from .request import read_body
 
 logger = logging.getLogger(__name__)
 

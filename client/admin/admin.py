@@ -15,6 +15,7 @@ from ..client import Client
 from ..options import ClientOptions
 from ..producer import own_client
 from ..task_host import Openable
+from .accounts import AccountVerbs
 from .asking import Brokers
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
@@ -88,6 +89,7 @@ class Admin(Openable):
             NameServerVerbs(brokers),
             TraceVerbs(messages),
             FilterVerbs(brokers),
+            AccountVerbs(brokers),
         )
         self._parts: Final = {type(part).__name__: part for part in parts}
 
@@ -204,3 +206,16 @@ class Admin(Openable):
     put_filter_class: Final = forwarded(FilterVerbs.put_filter_class)
     filter_classes: Final = forwarded(FilterVerbs.filter_classes)
     remove_filter_class: Final = forwarded(FilterVerbs.remove_filter_class)
+
+    # Users and access control lists
+
+    users: Final = forwarded(AccountVerbs.users)
+    user: Final = forwarded(AccountVerbs.user)
+    create_user: Final = forwarded(AccountVerbs.create_user)
+    update_user: Final = forwarded(AccountVerbs.update_user)
+    delete_user: Final = forwarded(AccountVerbs.delete_user)
+    acls: Final = forwarded(AccountVerbs.acls)
+    acl: Final = forwarded(AccountVerbs.acl)
+    set_acl: Final = forwarded(AccountVerbs.set_acl)
+    delete_acl: Final = forwarded(AccountVerbs.delete_acl)
+    copy_accounts: Final = forwarded(AccountVerbs.copy_accounts)

@@ -40,7 +40,7 @@ from ...remoting.language_codes import LanguageCode
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.request_codes import RequestCode
 from ...remoting.schema import derive_struct
-from .signature import (
+from ...remoting.signature import (
     ACCESS_KEY,
     SECURITY_TOKEN,
     SIGNATURE,

@@ -24,8 +24,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ...remoting.hosts import URL_SCHEME
+from ...remoting.signature import Credentials
 from .client_id import DEFAULT_INSTANCE_NAME
-from .signature import Credentials
 from .tls_options import TlsOptions, TlsSettings, read_truth
 
 DEFAULT_PORT: Final = 9876

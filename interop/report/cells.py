@@ -26,6 +26,7 @@ class Kind(StrEnum):
     """The part of the harness that a cell belongs to."""
 
     SCENARIO = "scenario"
+    ACCOUNTS = "accounts"
     WIRE = "wire"
     STORE = "store"
     MQADMIN = "mqadmin"

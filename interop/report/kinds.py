@@ -8,6 +8,7 @@ from .cells import Cell, Kind
 
 KIND_TITLES: Mapping[Kind, str] = {
     Kind.SCENARIO: "Scenarios",
+    Kind.ACCOUNTS: "Accounts",
     Kind.WIRE: "Wire",
     Kind.STORE: "Store",
     Kind.MQADMIN: "mqadmin",
@@ -17,6 +18,8 @@ KIND_TITLES: Mapping[Kind, str] = {
 
 KIND_ABOUT: Mapping[Kind, str] = {
     Kind.SCENARIO: "Features of the clients on each broker, without and with faults.",
+    Kind.ACCOUNTS: "The clients with access control of both generations: features with an account "
+    "that may use them, and the refusals of others.",
     Kind.WIRE: "The same requests to two brokers, their answers compared field by field.",
     Kind.STORE: "Files written by one broker, opened and served by another.",
     Kind.MQADMIN: "The output of Apache's mqadmin, compared with its output for Apache's broker.",

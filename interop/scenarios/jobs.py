@@ -177,16 +177,17 @@ def _play_on(
         if is_jvm:
             _warm_up(cluster)
         with FaultInjector(fault, cluster) as injector:
-            for some in _rounds(wanted, AT_ONCE if is_jvm else len(wanted)):
+            for some in rounds_on(peer.name, wanted):
                 play(some, cluster, folder, injector=injector, on_outcome=on_outcome, mark=mark)
     finally:
         cluster.close()
 
 
-def _rounds(
-    wanted: Mapping[str, Sequence[Playable]], at_once: int
+def rounds_on(
+    broker: str, wanted: Mapping[str, Sequence[Playable]]
 ) -> Iterator[Mapping[str, Sequence[Playable]]]:
-    """The clients to run together: all for scenarios with faults, else `at_once` of them."""
+    """The clients to run together: all, but `AT_ONCE` for features on a broker in a JVM."""
+    at_once = AT_ONCE if parse_peer(broker).kind in ("apache", "docker") else len(wanted)
     clients = sorted(wanted, key=CLIENTS.index)
     if any(isinstance(one, FaultScenario) for some in wanted.values() for one in some):
         at_once = len(clients)

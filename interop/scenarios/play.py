@@ -12,12 +12,13 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..peer import Cluster
 from ..process import PeerError
 from ..tls_files import ClientTls
-from ..wire import WireClient
+from ..wire import Keys, WireClient
 from .broker_view import left_behind, stored_bodies
 from .fault_injector import FaultInjector
 from .faults import BrokerState, Fault, FaultScenario, ProgramReport, evaluate, summary
@@ -48,6 +49,8 @@ def play(
     on_outcome: OnOutcome | None = None,
     mark: str = "",
     tls: ClientTls | None = None,
+    keys: Keys | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[Key, Outcome]:
     """Run scenarios on a started cluster and return their outcomes; each has one.
 
@@ -58,12 +61,14 @@ def play(
       on_outcome: called with each outcome as soon as it is known, in this thread.
       mark: prefix of the names of all topics and groups.
       tls: of the clients; None: they use none.
+      keys: of an account that may create topics; None: the broker has no accounts.
+      environment: further variables of the programs, such as their account.
     Raises: PeerError: the broker refuses to create the topics.
     """
     injector = injector or FaultInjector(Fault.NONE, cluster)
     coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark, tls)
     with contextlib.ExitStack() as stack:
-        coordinator.start(folder, stack)
+        coordinator.start(folder, stack, keys, environment)
         coordinator.run()
     return coordinator.outcomes
 
@@ -104,7 +109,13 @@ class _Coordinator:
 
     # ---- the programs --------------------------------------------------------------------
 
-    def start(self, folder: Path, stack: contextlib.ExitStack) -> None:
+    def start(
+        self,
+        folder: Path,
+        stack: contextlib.ExitStack,
+        keys: Keys | None,
+        environment: Mapping[str, str],
+    ) -> None:
         """Start the programs, to be killed with the stack.
 
         In the order of `CLIENTS`: Go's build runs while the JVMs start.
@@ -113,7 +124,7 @@ class _Coordinator:
         for (client, _), scenario in self._scenarios.items():
             by_client.setdefault(client, []).append(scenario)
         for client, some in by_client.items():
-            create_topics(self._cluster, prefix(client, self._mark), some)
+            create_topics(self._cluster, prefix(client, self._mark), some, keys)
         namesrv = self._injector.namesrv_address
         for client, some in by_client.items():
             try:
@@ -125,6 +136,7 @@ class _Coordinator:
                     folder=folder / client,
                     on_report=lambda *report: self._reports.put(report),
                     tls=self._tls,
+                    environment=environment,
                 )
             except PeerError as error:
                 self._give_up(client, str(error))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from .. import class_archive
@@ -16,7 +17,7 @@ from ..java_program import java_command
 from ..peer import Cluster
 from ..process import LineProcess
 from ..tls_files import ClientTls
-from ..wire import WireClient, wait_for_route
+from ..wire import Keys, WireClient, wait_for_route
 from .table import CPP, GO, PYTHON
 
 JAVA_OPTIONS = ("-Drocketmq.client.rebalance.waitInterval=1000",)
@@ -84,17 +85,20 @@ def topic_names(prefixed: str, scenario: Playable) -> dict[str, int]:
     return {topic.format(prefixed): count for topic, count in scenario.topics.items()}
 
 
-def create_topics(cluster: Cluster, before: str, scenarios: Iterable[Playable]) -> None:
+def create_topics(
+    cluster: Cluster, before: str, scenarios: Iterable[Playable], keys: Keys | None = None
+) -> None:
     """Create the topics of a client's scenarios, and wait for their routes.
 
     Args:
       before: the prefix of the names.
+      keys: of an account that may create topics; None: the broker has no accounts.
     Raises: PeerError: the broker refuses, or the name server has no route in time.
     """
     topics: dict[str, int] = {}
     for scenario in scenarios:
         topics.update(topic_names(before + scenario.name, scenario))
-    with WireClient(cluster.broker_address) as wire:
+    with WireClient(cluster.broker_address, keys=keys) as wire:
         for topic, queue_count in topics.items():
             wire.create_topic(topic, queue_count=queue_count)
     # Apache's 4.x answers before it registers the topic, and some clients ask for routes only once.
@@ -135,6 +139,7 @@ class Program:
       folder: for its logs, and the home folder of the client.
       on_report: see `OnReport`.
       tls: see `command_of`.
+      environment: further variables, such as its account.
     Raises: PeerError: it could not be built or started.
     """
 
@@ -148,6 +153,7 @@ class Program:
         folder: Path,
         on_report: OnReport,
         tls: ClientTls | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.client = client
         self._on_report = on_report
@@ -157,7 +163,7 @@ class Program:
             self._command,
             folder=folder,
             name=client,
-            environment={"HOME": str(folder)},
+            environment={"HOME": str(folder), **environment},
             on_line=self._on_line,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ...remoting.codec import SerializeType
 from . import (
+    accounts_requests,
     clients_requests,
     groups_requests,
     messages_requests,
@@ -34,6 +35,7 @@ _MAKERS = (
     *messages_requests.SCRIPTS,
     *clients_requests.SCRIPTS,
     *statistics_requests.SCRIPTS,
+    *accounts_requests.SCRIPTS,
     *unserved_requests.SCRIPTS,
 )
 

@@ -1,4 +1,8 @@
-"""The jobs of the wire differ: the catalogue, run on our broker and on each of Apache's."""
+"""The jobs of the wire differ: the catalogue, run on our broker and on each of Apache's.
+
+A second job of each pair, for each generation of access control that both have, runs the catalogue
+of requests by accounts on brokers with the same accounts.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,27 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from ..accounts import (
+    Accounts,
+    Generation,
+    generations_of,
+    open_with_accounts,
+    start_with_accounts,
+)
 from ..jobs import Job, OnCell, failed
 from ..peer import Cluster
 from ..peers import open_cluster, peer_version
 from ..process import PeerError
 from ..report.cells import Cell, Kind, Verdict
+from .access_requests import ACCOUNTS, access_catalogue
 from .builders import BROKER_NAME, CLUSTER
 from .catalogue import catalogue
 from .frames import exchange_lines
+from .known_access_bugs import KNOWN_ACCESS_BUGS
 from .known_bugs import KNOWN_BUGS, KnownBug, explained
 from .normalise import Side
 from .player import Outcome, Player
-from .request import Request, Script, Step, served_in
+from .request import ANY_CODE, Request, Script, Step, served_in
 from .tree import Difference, differences
 
 NEEDED_FEATURE = "known differences: each of them is there"
@@ -52,22 +65,43 @@ def jobs(ours: str | Sequence[str], apaches: Sequence[str]) -> list[Job]:
     Args:
       ours, apaches: names of peers, as `open_cluster` takes them.
     """
+    return [_job(name, apache) for name, apache in _pairs(ours, apaches)]
+
+
+def accounts_jobs(ours: str | Sequence[str], apaches: Sequence[str]) -> list[Job]:
+    """A job for each pair and each generation of access control that both have.
+
+    Its cells are the requests by accounts. Arguments as for `jobs`.
+
+    Raises: PeerError: a name is unknown.
+    """
+    return [
+        _job(name, apache, generation)
+        for name, apache in _pairs(ours, apaches)
+        for generation in Generation
+        if generation in generations_of(name) and generation in generations_of(apache)
+    ]
+
+
+def _pairs(ours: str | Sequence[str], apaches: Sequence[str]) -> list[tuple[str, str]]:
     names = [ours] if isinstance(ours, str) else ours
-    return [_job(name, apache) for name in names for apache in apaches]
+    return [(name, apache) for name in names for apache in apaches]
 
 
-def _job(ours: str, apache: str) -> Job:
+def _job(ours: str, apache: str, generation: Generation | None = None) -> Job:
     broker = f"{ours} vs {apache}"
-    scripts = catalogue()
+    scripts = catalogue() if generation is None else access_catalogue(generation)
     names = [name for script in scripts for name, _ in script.features()]
+    with_accounts = "" if generation is None else f" with {generation}"
     owed = tuple(
-        Cell(Kind.WIRE, name, "wire", broker, Verdict.SKIPPED) for name in (*names, NEEDED_FEATURE)
+        Cell(Kind.WIRE, name, "wire", broker, Verdict.SKIPPED)
+        for name in (*names, f"{NEEDED_FEATURE}{with_accounts}")
     )
 
     def play(wanted: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
-        Differ(ours, apache, scripts, wanted, on_cell).play(folder)
+        Differ(ours, apache, scripts, wanted, on_cell, generation).play(folder)
 
-    return Job(f"wire: {broker}", owed, play)
+    return Job(f"wire: {broker}{with_accounts}", owed, play)
 
 
 class Differ:
@@ -78,6 +112,7 @@ class Differ:
       scripts: the whole catalogue.
       wanted: the cells to report; scripts with none of them are not played.
       on_cell: called with each cell.
+      generation: of the access control of both clusters; None: they have no accounts.
     """
 
     def __init__(
@@ -87,13 +122,19 @@ class Differ:
         scripts: Sequence[Script],
         wanted: Sequence[Cell],
         on_cell: OnCell,
+        generation: Generation | None = None,
     ) -> None:
         self._peers = (first, second)
         self._scripts = scripts
         self._owed = {cell.feature: cell for cell in wanted}
         self._on_cell = on_cell
         self._version = peer_version(second) or NEWEST
-        self._bugs = [bug for bug in KNOWN_BUGS if bug.is_of(self._version)]
+        self._accounts: Accounts | None = None
+        known = KNOWN_BUGS
+        if generation is not None:
+            self._accounts = ACCOUNTS[generation]
+            known = KNOWN_ACCESS_BUGS[generation]
+        self._bugs = [bug for bug in known if bug.is_of(self._version)]
         self._used: list[KnownBug] = []
 
     def play(self, folder: Path) -> None:
@@ -106,7 +147,7 @@ class Differ:
                     stack.enter_context(_Closing(self._open(name, folder / name)))
                     for name in self._peers
                 ]
-                starts = [pool.submit(cluster.start) for cluster in clusters]
+                starts = [pool.submit(self._start, cluster) for cluster in clusters]
                 wait(starts)  # for both: a cluster must not be closed while it starts
                 for start in starts:
                     start.result()
@@ -124,7 +165,15 @@ class Differ:
         self._report_needed(chosen)
 
     def _open(self, name: str, folder: Path) -> Cluster:
-        return open_cluster(name, folder, BROKER_KEYS)
+        if self._accounts is None:
+            return open_cluster(name, folder, BROKER_KEYS)
+        return open_with_accounts(name, folder, self._accounts, BROKER_KEYS)
+
+    def _start(self, cluster: Cluster) -> None:
+        if self._accounts is None:
+            cluster.start()
+        else:
+            start_with_accounts(cluster, self._accounts)
 
     def _is_wanted(self, script: Script) -> bool:
         return any(name in self._owed for name, _ in script.features())
@@ -164,7 +213,9 @@ class Differ:
         return replace(cell, verdict=Verdict.QUIRK, detail=rows)
 
     def _report_needed(self, chosen: Sequence[Script]) -> None:
-        cell = self._owed.get(NEEDED_FEATURE)
+        cell = next(
+            (cell for name, cell in self._owed.items() if name.startswith(NEEDED_FEATURE)), None
+        )
         if cell is None:
             return
         if len(chosen) < len(self._scripts):
@@ -185,7 +236,7 @@ def found_between(step: Step, first: Outcome, second: Outcome) -> list[Differenc
         return [Difference(("connection",), first.broken or "ok", second.broken or "ok")]
     found = differences(first.tree, second.tree)
     expect = step.expect if isinstance(step, Request) else None
-    if expect is not None and first.code == second.code != expect:
+    if expect not in (None, ANY_CODE) and first.code == second.code != expect:
         found.append(Difference(("code",), first.code, f"{second.code}, expected {expect}"))
     return found
 

@@ -331,6 +331,39 @@ _OF_FILTER_SERVERS = tuple(
 
 _NEWER = "answers are those of 5.5.0, whatever the version of the client"
 
+_ACCOUNTS = (
+    KnownBug(
+        requests=(
+            "300[1-5]: a user",
+            "3002: a password",
+            "3005: *",
+            "300[67]: a policy",
+            "3008: all of a user",
+            "3008: an entry",
+            "3009: a user's",
+            "3010: *",
+        ),
+        paths=_REMARK,
+        row="without accounts, 3001 to 3010 are refused with the reason",
+        source="broker/processor/AdminBrokerProcessor.java handleAuthException",
+        since="5.3.0",
+    ),
+    KnownBug(
+        requests=("3006: a subject that is no user",),
+        paths=_REMARK,
+        row="an ACL's subject that is no user is refused with its text",
+        source="broker/processor/AdminBrokerProcessor.java handleAuthException",
+        since="5.3.0",
+    ),
+    KnownBug(
+        requests=("3006: an unknown action",),
+        paths=_REMARK,
+        row="an unknown type, status, action or policy type",
+        source="broker/auth/converter/AclConverter.java",
+        since="5.3.0",
+    ),
+)
+
 _BEFORE_5 = (
     KnownBug(
         requests=("*",),
@@ -435,5 +468,6 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
     *_STATIC_TOPICS,
     *_ADMINISTERING,
     *_OF_FILTER_SERVERS,
+    *_ACCOUNTS,
     *_BEFORE_5,
 )

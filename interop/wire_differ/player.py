@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from ...remoting.codec import NO_EXT_FIELDS, ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from ...remoting.language_codes import LanguageCode
+from ...remoting.signature import SIGNATURE, sign
 from ..process import PeerError
 from .link import Link
 from .normalise import EVERYWHERE, Side, Tree
-from .request import FromServer, Played, Request, Script, Server, Step
+from .request import Flaw, FromServer, Played, Request, Script, Server, Signer, Step
 from .tree import normalised, tree_of
 
 UNTIL_TIMEOUT_S = 30.0
@@ -121,6 +122,8 @@ class Player:
             for name, value in request.fields.items()
         }
         body = request.body(self._played) if callable(request.body) else request.body
+        if request.signer is not None:
+            _sign(fields, body, request.signer)
         return RemotingCommand(
             request.code.value,
             fields or NO_EXT_FIELDS,
@@ -165,6 +168,15 @@ class Player:
                 opaque = outcome.asked.opaque
                 if any(answer.opaque == opaque for answer in stray):
                     self._outcomes[name] = Outcome(broken="it was answered", asked=outcome.asked)
+
+
+def _sign(fields: dict[str, str], body: bytes, signer: Signer) -> None:
+    """Add the fields of an account and its signature, with the flaw that is wanted."""
+    keys, flaw = signer.keys, signer.flaw
+    secret = keys.secret_key + ("-other" if flaw is Flaw.OTHER_SECRET else "")
+    sign(fields, body + (b"-other" if flaw is Flaw.OTHER_BODY else b""), keys.access_key, secret)
+    if flaw is Flaw.CUT_SHORT:
+        fields[SIGNATURE] = fields[SIGNATURE][:-8]
 
 
 def _text(value: object) -> str:

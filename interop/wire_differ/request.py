@@ -16,11 +16,16 @@ from ...remoting.codec import CURRENT_VERSION, RemotingCommand, SerializeType
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_id import decode_offset_id
 from ...remoting.request_codes import RequestCode
+from ..wire import Keys
 from .normalise import Normaliser, Side
 
 MAIN = "main"
 """The connection of a request that names none."""
 
+ANY_CODE = -1
+"""In `Request.expect`: whatever code, the same on both sides."""
+
+_ACCOUNT_CODES = tuple(code for code in RequestCode if 3001 <= code <= 3010)
 
 CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -43,6 +48,7 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: "5.0.0",
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: "5.3.2",
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: "5.3.2",
+        **dict.fromkeys(_ACCOUNT_CODES, "5.3.0"),
     }
 )
 """The first version of Apache's with a code; codes not listed are older than 4.9."""
@@ -143,6 +149,27 @@ class FromServer:
         return max(self.since, CODE_SINCE.get(self.code, "0"), key=version_key)
 
 
+class Flaw(StrEnum):
+    """What is wrong with a signature."""
+
+    OTHER_SECRET = "made with another secret"
+    CUT_SHORT = "its last 8 characters are missing"
+    OTHER_BODY = "made for another body"
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The account that signs a request.
+
+    Attributes:
+      keys: its name and secret.
+      flaw: of the signature; None: it is right.
+    """
+
+    keys: Keys
+    flaw: Flaw | None = None
+
+
 @dataclass(frozen=True)
 class Request:
     """One request and the expectations on its answer.
@@ -150,7 +177,8 @@ class Request:
     Attributes:
       name: for reports; unique among the requests of its script with this code.
       fields: of the header; functions are called when the request is sent.
-      expect: the response code on both sides; None: no answer, whether oneway or not.
+      expect: the response code on both sides, or `ANY_CODE`; None: no answer, whether oneway or
+        not.
       erroneous: a server should refuse it, or it asks for something missing.
       normalisers: in addition to those of every answer.
       connection: a name; each name and server has one connection, opened on first use.
@@ -159,6 +187,7 @@ class Request:
         effects that follow the answer of an earlier request.
       since: the first version of Apache's that serves it like this.
       version: MQVersion ordinal of the client.
+      signer: the account that signs it; None: it is not signed.
     """
 
     name: str
@@ -177,6 +206,7 @@ class Request:
     until: Callable[[RemotingCommand], bool] | None = None
     since: str = "4.0"
     version: int = CURRENT_VERSION
+    signer: Signer | None = None
 
     @property
     def feature(self) -> str:
@@ -198,11 +228,13 @@ class Script:
 
     Attributes:
       header: the kind of header of all requests.
+      area: groups its steps in reports; "": they are grouped by their codes.
     """
 
     name: str
     header: SerializeType
     steps: tuple[Step, ...]
+    area: str = ""
 
     @property
     def label(self) -> str:
@@ -214,7 +246,8 @@ class Script:
 
     def features(self) -> list[tuple[str, Step]]:
         """Each step, including nested ones, with its name in a report, in order."""
-        return [(f"{step.feature} [{self.label}]", step) for step in _flat(self.steps)]
+        before = f"{self.area}: " if self.area else ""
+        return [(f"{before}{step.feature} [{self.label}]", step) for step in _flat(self.steps)]
 
 
 def _flat(steps: tuple[Step, ...]) -> list[Step]:

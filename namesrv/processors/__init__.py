@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from ...remoting.channel import Processor
 from ...remoting.request_codes import RequestCode
-from .broker import BrokerProcessors
+from .broker import BrokerProcessors, is_own_broker
 from .config import ConfigProcessors
 from .kv import KVProcessors
 from .services import NamesrvServices
 from .topic import TopicProcessors
 
-__all__ = ["NamesrvServices", "name_server_processors"]
+__all__ = ["NamesrvServices", "is_own_broker", "name_server_processors"]
 
 
 def name_server_processors(services: NamesrvServices) -> dict[RequestCode, Processor]:

@@ -10,6 +10,7 @@ import zlib
 
 import trio
 
+from ...auth.open_server import is_same_host
 from ...remoting.bodies import (
     BrokerMemberGroup,
     DataVersion,
@@ -42,6 +43,7 @@ from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...remoting.steps import Steps, answer_of, in_steps
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import BrokerAddrInfo, BrokerRegistration
+from ..route_info_manager import RouteInfoManager
 from .services import NamesrvServices
 from .topic import ZONE_NAME_FIELD
 
@@ -209,6 +211,20 @@ class BrokerProcessors:
             return request.answer(ext_fields=encode_header(header))
 
         return answer_of(steps())
+
+
+def is_own_broker(routes: RouteInfoManager, request: RemotingCommand, channel: Channel) -> bool:
+    """Whether the broker of an UNREGISTER_BROKER is its sender's, or of the sender's machine.
+
+    One that is not registered is anybody's: nothing is removed.
+
+    Raises: RequestRefused: the header is not valid.
+    """
+    header = decode(UnregisterBrokerRequestHeader, request.ext_fields)
+    registered = routes.channel_of(BrokerAddrInfo(header.cluster_name, header.broker_addr))
+    return registered is None or (
+        isinstance(registered, Channel) and is_same_host(registered, channel)
+    )
 
 
 def registration_in_steps(

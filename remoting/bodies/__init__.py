@@ -5,6 +5,15 @@
 
 from __future__ import annotations
 
+from .account import (
+    AccountsInfo,
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+    acls_of,
+    users_of,
+)
 from .base import (
     Body,
 )
@@ -42,6 +51,11 @@ from .heartbeat import (
     MessageModel,
     ProducerData,
     SubscriptionData,
+)
+from .plain_acl import (
+    GetBrokerClusterAclConfigResponseBody,
+    PlainAccessConfig,
+    PlainAclVersion,
 )
 from .queue import (
     GetConsumerListByGroupResponseBody,
@@ -123,6 +137,8 @@ __all__ = [
     "PERM_WRITE",
     "REGISTER_BROKER_BODY",
     "UNDECIDED",
+    "AccountsInfo",
+    "AclInfo",
     "Body",
     "BrokerData",
     "BrokerMemberGroup",
@@ -144,6 +160,7 @@ __all__ = [
     "CustomizedRetryPolicy",
     "DataVersion",
     "ExponentialRetryPolicy",
+    "GetBrokerClusterAclConfigResponseBody",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
@@ -162,6 +179,10 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "OffsetWrapper",
+    "PlainAccessConfig",
+    "PlainAclVersion",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "ProducerConnection",
     "ProducerData",
     "ProducerInfo",
@@ -190,9 +211,12 @@ __all__ = [
     "TopicRouteData",
     "TopicStatsTable",
     "UnlockBatchRequestBody",
+    "UserInfo",
+    "acls_of",
     "fault_of_items",
     "item_after",
     "item_at",
     "out_of_range",
     "shared_queue",
+    "users_of",
 ]

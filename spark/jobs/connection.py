@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 
 from trocket.blocking import Client
-from trocket.client.core.signature import credentials_of
 from trocket.remoting.hosts import URL_SCHEME
+from trocket.remoting.signature import credentials_of
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError
 from trocket.spark.jobs.flags import KEYS, JobFlags, names_of

@@ -88,8 +88,20 @@ def save_json(disk: Disk, path: str, text: bytes) -> None:
     save_text(disk, path, sealed(text))
 
 
-def save_text(disk: Disk, path: str, text: bytes) -> None:
+def save_secret_json(disk: Disk, path: str, text: bytes) -> None:
+    """`save_json` with mode 0600, also for the `.bak`: for files that hold secrets.
+
+    Raises:
+      StoreIOError: it could not be written; the old file is unchanged.
+    """
+    save_text(disk, path, sealed(text), private=True)
+
+
+def save_text(disk: Disk, path: str, text: bytes, *, private: bool = False) -> None:
     """`save_json` without a seal: for files that people edit.
+
+    Args:
+      private: the files get mode 0600.
 
     Raises:
       StoreIOError: it could not be written; the old file is unchanged.
@@ -99,16 +111,16 @@ def save_text(disk: Disk, path: str, text: bytes) -> None:
     disk.make_folder(folder)
     temporary = f"{path}.tmp"
     disk.unlink(temporary)
-    _write(disk, temporary, text)
+    _write(disk, temporary, text, private=private)
     if disk.exists(path):
-        _keep_old(disk, path)
+        _keep_old(disk, path, private=private)
     disk.rename(temporary, path)
     disk.sync_folder(folder)
     if is_new:
         disk.sync_folder(folder.rpartition("/")[0])
 
 
-def _keep_old(disk: Disk, path: str) -> None:
+def _keep_old(disk: Disk, path: str, *, private: bool) -> None:
     """Copy a file that is about to be replaced to `.bak`.
 
     A copy and not a rename: `path` exists at every moment, old or new. A `.bak` is replaced only by
@@ -123,7 +135,7 @@ def _keep_old(disk: Disk, path: str) -> None:
         return
     spare = f"{target}.tmp"
     disk.unlink(spare)
-    _write(disk, spare, old)
+    _write(disk, spare, old, private=private)
     disk.rename(spare, target)
 
 
@@ -180,8 +192,8 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
     )
 
 
-def _write(disk: Disk, path: str, text: bytes) -> None:
-    file = disk.open(path, create=True)
+def _write(disk: Disk, path: str, text: bytes, *, private: bool) -> None:
+    file = disk.open(path, create=True, private=private)
     try:
         file.pwrite(text, START)
         file.sync()

@@ -157,7 +157,7 @@ class MemoryDisk:
         self.journal.clear()
         self._locks.clear()
 
-    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> MemoryFile:
         """Open for reading and writing."""
         self.check("open", path)
         if path not in self.contents:

@@ -100,8 +100,13 @@ class Disk(Protocol):
     threaded: bool
     """Whether slow calls (sync, allocate) should run in a worker thread."""
 
-    def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open for reading and writing; create: create an empty file when there is none."""
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> DiskFile:
+        """Open for reading and writing.
+
+        Args:
+          create: create an empty file when there is none.
+          private: only the process's user may read a file that is created (mode 0600).
+        """
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -182,7 +187,9 @@ def _translated(path: str) -> Iterator[None]:
 class OsFile:
     """A file of the operating system; see `DiskFile` for the contract."""
 
-    def __init__(self, path: str, *, create: bool, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, create: bool, read_only: bool = False, private: bool = False
+    ) -> None:
         self.path = path
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
@@ -190,7 +197,7 @@ class OsFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _translated(path):
-            self._fd = os.open(path, flags, 0o644)
+            self._fd = os.open(path, flags, 0o600 if private else 0o644)
 
     def size(self) -> int:
         """Bytes from its start to its end."""
@@ -314,9 +321,9 @@ class OsDisk:
     def __init__(self) -> None:
         self._locks: dict[str, FolderLock] = {}
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         """Open for reading and writing."""
-        return OsFile(path, create=create)
+        return OsFile(path, create=create, private=private)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""

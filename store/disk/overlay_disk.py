@@ -168,7 +168,7 @@ class OverlayDisk:
         self._folders: set[str] = set()
         self._removed: set[str] = set()
 
-    def open(self, path: str, *, create: bool = False) -> DiskFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> DiskFile:
         """Open for reading and writing."""
         if path not in self.layers and not (self._shows(path) and self.below.exists(path)):
             if not create:

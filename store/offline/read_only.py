@@ -18,7 +18,7 @@ class ReadOnlyDisk(OsDisk):
         super().__init__()
         self._shared: dict[str, FolderLock] = {}
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         """Open for reading."""
         if create:
             raise _refused(path)

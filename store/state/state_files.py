@@ -20,7 +20,7 @@ import trio
 
 from ...common.supervision import FailureLog, call_each
 from ...remoting.steps import in_steps
-from ..disk.json_config import load_newest, save_json
+from ..disk.json_config import load_newest, save_json, save_secret_json
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
 from .state_file import StateFile
@@ -50,11 +50,20 @@ class StateFiles:
       disk: holds the files.
       folder: of the files.
       write: replaces a file atomically.
+      secret: names of the files that hold secrets, which get mode 0600.
     """
 
-    def __init__(self, disk: Disk, folder: str, write: Write = save_json) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        write: Write = save_json,
+        *,
+        secret: Collection[str] = (),
+    ) -> None:
         self._disk = disk
         self._write_text = write
+        self._secret = frozenset(secret)
         self._folder = folder
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._from_spare: dict[str, bytes] = {}
@@ -212,7 +221,8 @@ class StateFiles:
     def _write(self, name: str, text: bytes, number: int) -> None:
         with self._locks[name]:
             if number > self._newest.get(name, 0):
-                self._write_text(self._disk, self._path(name), text)
+                write = save_secret_json if name in self._secret else self._write_text
+                write(self._disk, self._path(name), text)
                 self._newest[name] = number
 
     def _path(self, name: str) -> str:

@@ -242,10 +242,15 @@ class Group:
 
 
 @asynccontextmanager
-async def group() -> AsyncIterator[Group]:
-    """A name server, and brokers that the test starts."""
+async def group(**namesrv_options: Any) -> AsyncIterator[Group]:
+    """A name server, and brokers that the test starts.
+
+    Args:
+      namesrv_options: fields of NamesrvConfig.
+    """
     async with trio.open_nursery() as nursery:
-        namesrv = NamesrvController(NamesrvConfig(), clock=CLOCK, disk=MemoryDisk(), listeners=[])
+        config = NamesrvConfig(**namesrv_options)
+        namesrv = NamesrvController(config, clock=CLOCK, disk=MemoryDisk(), listeners=[])
         await nursery.start(namesrv.run)
         yield Group(nursery, namesrv)
         nursery.cancel_scope.cancel()

@@ -96,11 +96,34 @@ def test_a_mistyped_key_names_the_right_one() -> None:
         read("brokerip1=192.0.2.1")
 
 
-@pytest.mark.parametrize("key", ["aclEnable", "authenticationEnabled", "authorizationEnabled"])
-def test_security_that_is_not_there_is_refused_not_ignored(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"line 1: {key}=true"):
-        read(f"{key} = True ")
-    assert len(read(f"{key}=false")[2]) == 1
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("aclEnable=true", "aclEnable=true: set aclConfigPath"),
+        (
+            "aclEnable=true\nauthenticationEnabled=true\naclConfigPath=/c",
+            "a broker has accounts of one generation",
+        ),
+        ("migrateAuthFromV1Enabled=true", "needs authenticationEnabled=true"),
+        (
+            "migrateAuthFromV1Enabled=true\nauthenticationEnabled=true",
+            "migrateAuthFromV1Enabled=true: set aclConfigPath",
+        ),
+        (
+            "aclEnable=true\naclConfigPath=/c\nfilterServerNums=1\njavaFilterEnable=true",
+            "filter servers do not check accounts",
+        ),
+    ],
+)
+def test_accounts_of_1_0_that_cannot_be_used_are_refused(lines: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read(lines)
+
+
+def test_accounts_of_1_0_are_in_rocketmqs_folder() -> None:
+    assert from_environment({"ROCKETMQ_HOME": "/r"}) == {"acl_config_path": "/r/conf"}
+    broker, _, warnings = read("aclEnable=true\naclConfigPath=/c")
+    assert (broker.acl_enable, broker.acl_config_path, warnings) == (True, "/c", [])
 
 
 def test_a_slave_has_an_id_of_its_own() -> None:

@@ -409,6 +409,11 @@ def test_a_child_listens_where_its_broker_does_and_finds_it_there(bound: str, br
     }
 
 
+def test_a_child_serves_other_machines_what_its_broker_does() -> None:
+    config = BrokerConfig(allow_remote_administration=True)
+    assert keys_of(config)["allowRemoteAdministration"] == "true"
+
+
 def test_a_child_gets_the_operators_keys_and_files_by_their_whole_path():
     config = BrokerConfig(
         broker_ip1="h",

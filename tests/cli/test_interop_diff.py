@@ -45,6 +45,7 @@ def played(monkeypatch):
             return [Job("wire", cells, play)]
 
         monkeypatch.setattr("trocket.interop.wire_differ.differ.jobs", jobs)
+        monkeypatch.setattr("trocket.interop.wire_differ.differ.accounts_jobs", lambda *_: [])
         return asked
 
     return set_cells

@@ -142,7 +142,7 @@ def test_name_servers_come_from_the_environment_as_with_apache(
         ("brokerNam=x", "line 1: unknown key 'brokerNam'; the nearest key there is: brokerName"),
         ("\nlistenPort=ten", "line 2: listenPort must be a plain whole number"),
         ("namesrvAddr=here", "is not host:port"),
-        ("aclEnable=true", "aclEnable=true"),
+        ("aclEnable=true", "aclEnable=true: set aclConfigPath"),
     ],
 )
 @pytest.mark.parametrize("command", [["broker"], ["up"]])

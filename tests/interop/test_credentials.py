@@ -19,61 +19,36 @@ from trocket import (
     SendError,
     ServerError,
 )
-from trocket.interop.apache import ApacheCluster
+from trocket.interop.accounts import (
+    SUPER,
+    Accounts,
+    generations_of,
+    open_with_accounts,
+    start_with_accounts,
+)
+from trocket.interop.peer import Cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 
-USER, PASSWORD = "rocketmq-user", "a-secret-of-some-length"
+USER, PASSWORD = SUPER.keys.access_key, SUPER.keys.secret_key
 RIGHT = Credentials(USER, PASSWORD)
 WRONG = Credentials(USER, "another-secret-of-its-own")
 DEADLINE_S = 60.0
 
-PLAIN_ACL = f"""\
-accounts:
-- accessKey: {USER}
-  secretKey: {PASSWORD}
-  admin: true
-"""
-ACL_2 = {
-    "authenticationEnabled": True,
-    "authorizationEnabled": True,
-    "authenticationProvider": (
-        "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider"
-    ),
-    "authenticationMetadataProvider": (
-        "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
-    ),
-    "authorizationProvider": (
-        "org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider"
-    ),
-    "authorizationMetadataProvider": (
-        "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider"
-    ),
-    "initAuthenticationUser": f'{{"username":"{USER}","password":"{PASSWORD}"}}',
-    "innerClientAuthenticationCredentials": (f'{{"accessKey":"{USER}","secretKey":"{PASSWORD}"}}'),
-}
 
-
-@pytest.fixture(params=["4.9.7", "5.5.0"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApacheCluster]:
-    version: str = request.param
-    folder = tmp_path / "cluster"
-    keys: dict[str, object] = {"mappedFileSizeCommitLog": 64 << 20}
-    if version.startswith("4."):
-        keys["aclEnable"] = True
-        (folder / "conf").mkdir(parents=True)
-        (folder / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
-    else:
-        keys.update(ACL_2)
-    apache = ApacheCluster(version, folder, broker_keys=keys)
+@pytest.fixture(params=["apache-4.9.7", "apache-5.5.0"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    (generation,) = generations_of(request.param)
+    accounts = Accounts(generation, ())
+    apache = open_with_accounts(request.param, tmp_path / "cluster", accounts, {})
     try:
-        apache.start()
+        start_with_accounts(apache, accounts)
         yield apache
     finally:
         apache.close()
 
 
-def test_signed_requests_pass_and_others_do_not(cluster: ApacheCluster) -> None:
+def test_signed_requests_pass_and_others_do_not(cluster: Cluster) -> None:
     url = cluster.namesrv_address
 
     async def scenario() -> None:

@@ -121,7 +121,7 @@ class Oracle:
     """
 
     def __init__(self, version: str, source: Path, folder: Path) -> None:
-        class_path = compile_sources(version, [source], jar_set="server")
+        class_path = compile_sources(version, [source], jar_sets=["server"])
         folder.mkdir(parents=True)
         self._conf = folder / "sizes.conf"
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in SIZES.items()))

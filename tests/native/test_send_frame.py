@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from trocket import native
 from trocket.client.core import send_header
 from trocket.client.core.send_header import SendPayload, SendTemplate
-from trocket.client.core.signature import Credentials
 from trocket.remoting.codec import FRAME_SIZE_MAX
 from trocket.remoting.errors import LocalProtocolError
+from trocket.remoting.signature import Credentials
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 

@@ -151,7 +151,7 @@ class RecordingDisk:
 
     # ---- the store's calls ---------------------------------------------------------------
 
-    def open(self, path: str, *, create: bool = False) -> RecordingFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> RecordingFile:
         """Open for reading and writing."""
         self.check("open", path)
         if path not in self.system.names:

@@ -156,7 +156,8 @@ func listed(made admin.Admin, topic string) (bool, error) {
 // trace: the kinds of the trace records of one message.
 func trace(stage *Stage) error {
 	config := &primitive.TraceConfig{
-		GroupName: stage.topic, Access: primitive.Local, Resolver: stage.resolver()}
+		GroupName: stage.topic, Access: primitive.Local, Resolver: stage.resolver(),
+		Credentials: account}
 	made, err := stage.newProducer(stage.topic, producer.WithTrace(config))
 	if err != nil {
 		return err

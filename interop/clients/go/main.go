@@ -57,6 +57,7 @@ var scenarios = map[string]func(*Stage) error{
 	"request_unanswered": requestUnanswered,
 	"trace":              trace,
 	"admin":              administer,
+	"refused":            refused,
 }
 
 type outcome struct {

@@ -63,12 +63,17 @@ func (selector queueSelector) Select(
 }
 
 func (stage *Stage) producerOptions(name string, more ...producer.Option) []producer.Option {
-	return append([]producer.Option{
+	options := append(stage.unsignedOptions(name), signedBy(account)...)
+	return append(options, more...)
+}
+
+func (stage *Stage) unsignedOptions(name string) []producer.Option {
+	return []producer.Option{
 		producer.WithNsResolver(stage.resolver()),
 		producer.WithGroupName(name),
 		producer.WithInstanceName(name),
 		producer.WithQueueSelector(queueSelector{producer.NewRoundRobinQueueSelector()}),
-	}, more...)
+	}
 }
 
 // newProducer starts a producer of the scenario's own.
@@ -140,13 +145,14 @@ func (stage *Stage) sendNumbers(first int, end int, queueCount int) error {
 func (stage *Stage) consumerOptions(
 	group string, instance string, more ...consumer.Option,
 ) []consumer.Option {
-	return append([]consumer.Option{
+	options := append([]consumer.Option{
 		consumer.WithNsResolver(stage.resolver()),
 		consumer.WithGroupName(group),
 		consumer.WithInstance(instance),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumeGoroutineNums(1),
-	}, more...)
+	}, consumerSignedBy(account)...)
+	return append(options, more...)
 }
 
 // subscription is what a push consumer listens to, and how.

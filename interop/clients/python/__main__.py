@@ -19,7 +19,7 @@ import traceback
 import anyio
 import anyio.from_thread
 
-from . import ask, group, later, pull, push, send, transaction
+from . import accounts, ask, group, later, pull, push, send, transaction
 from .door import ASYNC_DOORS, open_door
 from .points import Points
 from .stage import Play, Stage
@@ -36,6 +36,7 @@ ALL: dict[str, Play] = {
     **later.ALL,
     **transaction.ALL,
     **ask.ALL,
+    **accounts.ALL,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,23 +21,33 @@ THREADS_MAX = 200
 Handler = Callable[[Any], Awaitable[None]]
 
 
+def account_of(words: str) -> dict[str, Any]:
+    """The option of a client that signs with an account, "NAME SECRET"; none of ""."""
+    name, _, secret = words.partition(" ")
+    return {"credentials": trocket.Credentials(name, secret)} if name else {}
+
+
+OWN_ACCOUNT = account_of(os.environ.get("INTEROP_ACCOUNT", ""))
+"""The account of the program, for every client that names no other."""
+
+
 class AsyncDoor:
-    """The classes as they are."""
+    """The classes as they are, but that all sign with the program's account, if it has one."""
 
     def producer(self, url: str, **options: Any) -> Any:
-        return trocket.Producer(url, **options)
+        return trocket.Producer(url, **OWN_ACCOUNT | options)
 
     def transaction_producer(self, url: str, **options: Any) -> Any:
-        return trocket.TransactionProducer(url, **options)
+        return trocket.TransactionProducer(url, **OWN_ACCOUNT | options)
 
     def push_consumer(self, url: str, **options: Any) -> Any:
-        return trocket.PushConsumer(url, **options)
+        return trocket.PushConsumer(url, **OWN_ACCOUNT | options)
 
     def pull_consumer(self, url: str, **options: Any) -> Any:
-        return trocket.PullConsumer(url, **options)
+        return trocket.PullConsumer(url, **OWN_ACCOUNT | options)
 
     def admin(self, url: str, **options: Any) -> Any:
-        return trocket.Admin(url, **options)
+        return trocket.Admin(url, **OWN_ACCOUNT | options)
 
     def handler(self, function: Handler) -> Any:
         return function
@@ -53,19 +64,21 @@ class BlockingDoor(AsyncDoor):
         self._limiter = anyio.CapacityLimiter(THREADS_MAX)
 
     def producer(self, url: str, **options: Any) -> Any:
-        return Threaded(self._classes.Producer(url, **options), self._limiter)
+        return Threaded(self._classes.Producer(url, **OWN_ACCOUNT | options), self._limiter)
 
     def transaction_producer(self, url: str, **options: Any) -> Any:
-        return Threaded(self._classes.TransactionProducer(url, **options), self._limiter)
+        return Threaded(
+            self._classes.TransactionProducer(url, **OWN_ACCOUNT | options), self._limiter
+        )
 
     def push_consumer(self, url: str, **options: Any) -> Any:
-        return Threaded(self._classes.PushConsumer(url, **options), self._limiter)
+        return Threaded(self._classes.PushConsumer(url, **OWN_ACCOUNT | options), self._limiter)
 
     def pull_consumer(self, url: str, **options: Any) -> Any:
-        return Threaded(self._classes.PullConsumer(url, **options), self._limiter)
+        return Threaded(self._classes.PullConsumer(url, **OWN_ACCOUNT | options), self._limiter)
 
     def admin(self, url: str, **options: Any) -> Any:
-        return Threaded(self._classes.Admin(url, **options), self._limiter)
+        return Threaded(self._classes.Admin(url, **OWN_ACCOUNT | options), self._limiter)
 
     def handler(self, function: Handler) -> Any:
         return lambda message: self._portal.call(function, message)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.processors.request import read_body, until_saved
+from trocket.broker.processors.request import read_body
 from trocket.remoting.bodies import KVTable
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 from trocket.store.errors import StoreIOError
+from trocket.store.state.until_saved import until_saved
 
 from ..harness import Broker
 

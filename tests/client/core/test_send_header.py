@@ -13,13 +13,13 @@ from trocket.client.core.send_header import (
     SendPayload,
     SendTemplate,
 )
-from trocket.client.core.signature import Credentials, sign
 from trocket.client.core.topics import PROPERTIES_SIZE_MAX
 from trocket.remoting import codec
 from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand, decode_frame, encode
 from trocket.remoting.errors import LocalProtocolError
 from trocket.remoting.headers import encode_header
 from trocket.remoting.headers.message import SendMessageRequestHeaderV2, decode_send_message_v2
+from trocket.remoting.signature import Credentials, sign
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -1,4 +1,4 @@
-"""client/core/signature.py against Apache's AclClientRPCHook."""
+"""remoting/signature.py against Apache's AclClientRPCHook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.client.core.signature import (
+from trocket.remoting.signature import (
     SIGNATURE_SIZE,
     Credentials,
     sign,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trocket.client.core.signature import Credentials
 from trocket.client.core.tls_options import TlsOptions
 from trocket.client.core.url import ClientUrl, parse_name_servers, parse_url
+from trocket.remoting.signature import Credentials
 
 GOOD = {
     "host:1": ClientUrl(("host:1",)),

@@ -16,10 +16,10 @@ from pathlib import Path
 import trio
 import trustme
 
-from trocket.client.core.signature import SIGNATURE, sign
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
+from trocket.remoting.signature import SIGNATURE, sign
 from trocket.testing import Broker, Fault
 from trocket.testing.loop_thread import LoopThread
 

@@ -6,6 +6,7 @@ import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
@@ -92,7 +93,7 @@ final class AskScenarios {
     }
 
     private static DefaultMQProducer requester(Stage stage) throws Exception {
-        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic), stage.topic);
+        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic, Stage.HOOK), stage.topic);
         producer.start();
         stage.atEnd(producer::shutdown);
         return producer;
@@ -100,7 +101,7 @@ final class AskScenarios {
 
     private static void answerRequests(Stage stage) throws Exception {
         DefaultMQProducer replier =
-            stage.prepare(new DefaultMQProducer(stage.topic + "_replier"), stage.topic + "_replier");
+            stage.prepare(new DefaultMQProducer(stage.topic + "_replier", Stage.HOOK), stage.topic + "_replier");
         replier.start();
         stage.atEnd(replier::shutdown);
         DefaultMQPushConsumer consumer = stage.consumer();
@@ -138,15 +139,16 @@ final class AskScenarios {
     /** The kinds of the trace records of one message. */
     static void trace(Stage stage) throws Exception {
         DefaultMQProducer producer =
-            stage.prepare(new DefaultMQProducer(stage.topic, true, null), stage.topic);
+            stage.prepare(new DefaultMQProducer(stage.topic, Stage.HOOK, true, null), stage.topic);
         producer.start();
         stage.atEnd(producer::shutdown);
         DefaultMQPushConsumer consumer =
-            stage.prepare(new DefaultMQPushConsumer(stage.topic, true, null), stage.topic + "_traced");
+            stage.prepare(new DefaultMQPushConsumer(stage.topic, Stage.HOOK,
+                new AllocateMessageQueueAveragely(), true, null), stage.topic + "_traced");
         consumer.subscribe(stage.topic, "*");
         Inbox<MessageExt> traced = stage.listen(consumer);
         DefaultMQPushConsumer reader =
-            stage.prepare(new DefaultMQPushConsumer(stage.topic + "_reader"), "scenarios");
+            stage.prepare(Stage.newConsumer(stage.topic + "_reader"), "scenarios");
         reader.subscribe("RMQ_SYS_TRACE_TOPIC", "*");
         Inbox<MessageExt> records = stage.listen(reader);
         String id = producer.send(stage.message("Tag", "key", "traced")).getMsgId();

@@ -37,6 +37,7 @@ final class Features {
         ALL.put("later_partly", LaterScenarios::partly);
         ALL.put("later_orderly", LaterScenarios::orderly);
         ALL.put("later_level", LaterScenarios::level);
+        ALL.put("refused", AccountScenarios::refused);
         Version.addFeatures(ALL);
     }
 

@@ -54,14 +54,14 @@ final class GroupScenarios {
         stage.send("0", "1", "2", "3", "4");
         // A heartbeat of a shared client may still name a group that has just been left.
         DefaultMQPushConsumer first =
-            stage.prepare(new DefaultMQPushConsumer(stage.topic), stage.topic + "first");
+            stage.prepare(Stage.newConsumer(stage.topic), stage.topic + "first");
         first.subscribe(stage.topic, "*");
         stage.facts.put("first", Stage.each(stage.listen(first).await(5), Stage::body));
         awaitOffsets(first, 5);
         first.shutdown();
         stage.send("5", "6", "7");
         DefaultMQPushConsumer second =
-            stage.prepare(new DefaultMQPushConsumer(stage.topic), stage.topic + "second");
+            stage.prepare(Stage.newConsumer(stage.topic), stage.topic + "second");
         second.subscribe(stage.topic, "*");
         stage.facts.put("second", Stage.each(stage.listen(second).await(3), Stage::body));
     }
@@ -100,7 +100,7 @@ final class GroupScenarios {
     private static DefaultMQPushConsumer start(Stage stage, String who, Inbox<Got> inbox)
         throws Exception {
         DefaultMQPushConsumer consumer =
-            stage.prepare(new DefaultMQPushConsumer(stage.topic), stage.topic + who);
+            stage.prepare(Stage.newConsumer(stage.topic), stage.topic + who);
         consumer.subscribe(stage.topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             messages.forEach(message -> inbox.put(new Got(who, Stage.body(message))));

@@ -90,7 +90,7 @@ final class LaterScenarios {
 
     private static MessageExt dead(Stage stage) throws Exception {
         DefaultMQPushConsumer undertaker =
-            stage.prepare(new DefaultMQPushConsumer(stage.topic + "_dead"), "scenarios");
+            stage.prepare(Stage.newConsumer(stage.topic + "_dead"), "scenarios");
         undertaker.subscribe("%DLQ%" + stage.topic, "*");
         return stage.listen(undertaker).await(1).get(0);
     }

@@ -47,7 +47,7 @@ final class LitePullScenarios {
     }
 
     private static DefaultLitePullConsumer lite(Stage stage, String instance) {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(stage.topic);
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(stage.topic, Stage.HOOK);
         consumer.setNamesrvAddr(stage.namesrv);
         consumer.setInstanceName(stage.topic + instance);
         consumer.setAutoCommit(false);

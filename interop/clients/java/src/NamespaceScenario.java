@@ -11,12 +11,12 @@ final class NamespaceScenario {
 
     @SuppressWarnings("deprecation")
     static void play(Stage stage) throws Exception {
-        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic), stage.topic);
+        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic, Stage.HOOK), stage.topic);
         producer.setNamespace("space");
         producer.start();
         stage.atEnd(producer::shutdown);
         SendResult result = producer.send(stage.message("Tag", "key", "inside"));
-        DefaultMQPushConsumer consumer = stage.prepare(new DefaultMQPushConsumer(stage.topic), "space");
+        DefaultMQPushConsumer consumer = stage.prepare(Stage.newConsumer(stage.topic), "space");
         consumer.setNamespace("space");
         consumer.subscribe(stage.topic, "*");
         List<MessageExt> got = stage.listen(consumer).await(1);

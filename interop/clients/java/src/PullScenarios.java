@@ -18,7 +18,7 @@ final class PullScenarios {
     /** One queue, pulled by offset, and the offset that is kept for the group. */
     static void queue(Stage stage) throws Exception {
         sendNumbers(stage);
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(stage.topic);
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(stage.topic, Stage.HOOK);
         consumer.setNamesrvAddr(stage.namesrv);
         consumer.setInstanceName(stage.topic);
         consumer.start();

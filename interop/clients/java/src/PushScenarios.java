@@ -75,7 +75,7 @@ final class PushScenarios {
         List<Inbox<MessageExt>> inboxes = new ArrayList<>();
         for (String instance : new String[] {"first", "second"}) {
             DefaultMQPushConsumer consumer =
-                stage.prepare(new DefaultMQPushConsumer(stage.topic), stage.topic + instance);
+                stage.prepare(Stage.newConsumer(stage.topic), stage.topic + instance);
             // The enum's package differs between the versions.
             consumer.setMessageModel(
                 Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));

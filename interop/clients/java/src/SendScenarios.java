@@ -120,7 +120,7 @@ final class SendScenarios {
     }
 
     static void tooLarge(Stage stage) throws Exception {
-        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic), stage.topic);
+        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic, Stage.HOOK), stage.topic);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setCompressMsgBodyOverHowmuch(LARGER_THAN_ALLOWED * 2);
         producer.start();
@@ -167,7 +167,7 @@ final class SendScenarios {
 
     /** The client makes batches of what is sent at one time; only that of 5.x can. */
     static void autoBatched(Stage stage) throws Exception {
-        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic), stage.topic);
+        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic, Stage.HOOK), stage.topic);
         DefaultMQProducer.class.getMethod("setAutoBatch", boolean.class).invoke(producer, true);
         producer.start();
         stage.atEnd(producer::shutdown);
@@ -179,7 +179,7 @@ final class SendScenarios {
 
     /** By the broker's second port, two below the first. */
     static void vip(Stage stage) throws Exception {
-        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic), stage.topic);
+        DefaultMQProducer producer = stage.prepare(new DefaultMQProducer(stage.topic, Stage.HOOK), stage.topic);
         producer.setVipChannelEnabled(true);
         producer.start();
         stage.atEnd(producer::shutdown);

@@ -10,17 +10,21 @@ import java.util.function.Function;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** The context of a scenario: its topic, which is also its group's name, and its facts. */
 final class Stage implements AutoCloseable {
     private static final int POLL_MS = 1000;
     private static final int LOOK_UPS_MAX = 20;
     private static final long PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    /** Signs requests, when the program has an account; else null. */
+    static final RPCHook HOOK = Signing.of(System.getenv("INTEROP_ACCOUNT"));
     private static DefaultMQProducer shared;
 
     /** Something that may throw. */
@@ -66,7 +70,7 @@ final class Stage implements AutoCloseable {
     DefaultMQProducer producer() throws Exception {
         synchronized (Stage.class) {
             if (shared == null) {
-                shared = new DefaultMQProducer("scenarios");
+                shared = new DefaultMQProducer("scenarios", HOOK);
                 prepare(shared, "scenarios").start();
             }
             return shared;
@@ -119,8 +123,13 @@ final class Stage implements AutoCloseable {
             .filter(one -> one.getQueueId() == queue).findFirst().orElseThrow(), null);
     }
 
+    /** A push consumer that signs as the program does. */
+    static DefaultMQPushConsumer newConsumer(String group) {
+        return new DefaultMQPushConsumer(group, HOOK, new AllocateMessageQueueAveragely());
+    }
+
     DefaultMQPushConsumer consumer() {
-        return prepare(new DefaultMQPushConsumer(topic), "scenarios");
+        return prepare(newConsumer(topic), "scenarios");
     }
 
     /** A push consumer with few threads that begins with the first message; not started. */

@@ -19,7 +19,7 @@ final class TransactionScenario implements TransactionListener {
     static void play(Stage stage) throws Exception {
         TransactionScenario listener = new TransactionScenario();
         TransactionMQProducer producer =
-            stage.prepare(new TransactionMQProducer(stage.topic), stage.topic);
+            stage.prepare(new TransactionMQProducer(stage.topic, Stage.HOOK), stage.topic);
         producer.setTransactionListener(listener);
         producer.start();
         stage.atEnd(producer::shutdown);

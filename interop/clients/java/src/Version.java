@@ -46,7 +46,7 @@ final class Version {
 
     static Through.TransactionSender transactions(Stage stage) throws Exception {
         TransactionMQProducer producer =
-            stage.prepare(new TransactionMQProducer(stage.topic), stage.topic);
+            stage.prepare(new TransactionMQProducer(stage.topic, Stage.HOOK), stage.topic);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -77,7 +77,7 @@ final class Version {
     /** Poll in a thread until it is over. */
     static void poll(Stage stage, Consumer<MessageExt> take, BooleanSupplier over)
         throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(stage.topic);
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(stage.topic, Stage.HOOK);
         consumer.setNamesrvAddr(stage.namesrv);
         consumer.setInstanceName(stage.topic);
         consumer.setPullThreadNums(2);

@@ -1,0 +1,192 @@
+"""AccessControl: first who a request is from, then whether that user may do it.
+
+The cost of a send by a user whose rules allow it: one HMAC and one look-up of a decision.
+
+Java counterpart: RocketMQ 5.3.3 broker/auth/pipeline/*.java, auth/…/strategy/*.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ..remoting.channel import Channel
+from ..remoting.codec import RemotingCommand
+from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
+from ..remoting.request_codes import RequestCode
+from .accounts import Accounts
+from .authenticator import Authenticator, denied
+from .authorizer import NO_MATCH, Authorizer
+from .model import Action, User, parse_address
+from .needs import Need, Places, topic_of
+from .rules import Rules
+
+DECISIONS_MAX: Final = 10_000
+"""Decisions that are kept, as many as RocketMQ keeps (statefulAuthorizationCacheMaxNum)."""
+
+DECISION_SIZE_MAX: Final = 1_024
+"""Characters of the names of one decision: those of longer ones are not kept, because a peer may
+send names of 32 KiB. With DECISIONS_MAX this bounds the cache to about 15 MB."""
+
+UNREADABLE: Final = "parse authorization context error."
+"""RocketMQ's text for a request whose topics and groups cannot be read."""
+
+_UNDECLARED: Final = "{subject} has no permission to access request code {code} from {host}, {why}"
+_REFUSED: Final = "{subject} has no permission to access {resource} from {host}, {why}"
+
+_SHOWN_MAX: Final = 512
+"""Characters of a refused resource that the answer repeats."""
+
+_HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
+_HEARTBEAT_OF: Final = "user of the last heartbeat"
+
+_Key = tuple[str | bytes | int | None, ...]
+
+
+class AccessControl:
+    """Checks requests by the accounts of a server. Used from the server's one trio run.
+
+    Args:
+      accounts: the users and their rules.
+      needs: of the server's request codes.
+      rules: the server's settings.
+      places: see `Places`.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        needs: Mapping[int, Need],
+        rules: Rules,
+        places: Places,
+    ) -> None:
+        self._accounts = accounts
+        self._authenticator = Authenticator(accounts.users)
+        self._authorizer = Authorizer(accounts.acls)
+        self._places = places
+        self._authorizes = rules.authorizes
+        self._needs = {int(code): need for code, need in needs.items()}
+        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
+        self._fields = {code: each for code, each in all_fields.items() if each is not None}
+        self._unauthorized = rules.unauthorized
+        self._open: Collection[int] = (
+            rules.unauthenticated & rules.unauthorized
+            if rules.authorizes
+            else rules.unauthenticated
+        )
+        self._decisions: dict[_Key, str | None] = {}
+        self._version = accounts.version
+
+    def check(self, request: RemotingCommand, channel: Channel) -> User | None:
+        """Refuse a request that must not be served.
+
+        Returns: the user whose request it is; None: its code needs no user.
+        Raises: RequestRefused: NO_PERMISSION, with RocketMQ's text.
+        """
+        code = request.code
+        if code in self._open:
+            return None
+        user = self._authenticator.authenticate(request)
+        if self._authorizes and not user.is_super and code not in self._unauthorized:
+            self._follow_changes()
+            refusal = self._decide(user, request, channel)
+            if refusal is not None:
+                raise denied(refusal)
+        if code == _HEART_BEAT:
+            channel.attributes[_HEARTBEAT_OF] = user.username
+        return user
+
+    def may_publish(self, channel: object, topic: str) -> bool:
+        """Whether the user who sent the last heartbeat on a connection may send to a topic.
+
+        Any user may register as a producer of any group, and the broker's checks of transactions
+        show a producer the message.
+        """
+        if not isinstance(channel, Channel):
+            return False
+        user = self._accounts.users.get(str(channel.attributes.get(_HEARTBEAT_OF)))
+        if user is None or not user.is_enabled:
+            return False
+        if not self._authorizes or user.is_super:
+            return True
+        self._follow_changes()
+        address = parse_address(_host_of(channel))
+        why = self._authorizer.refusal(user.subject, topic_of(topic), (Action.PUB,), address)
+        return why is None
+
+    @property
+    def decision_count(self) -> int:
+        """Decisions that are kept now."""
+        return len(self._decisions)
+
+    def user_of(self, request: RemotingCommand) -> User | None:
+        """The user that signed a request, also of a code that is not checked; None: none did."""
+        try:
+            return self._authenticator.authenticate(request)
+        except RequestRefused:
+            return None
+
+    def _follow_changes(self) -> None:
+        """Forget what depends on accounts that have changed."""
+        if self._version != self._accounts.version:
+            self._version = self._accounts.version
+            self._decisions.clear()
+            self._authorizer.forget()
+
+    def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
+        """Why a user's request is refused; None: it is not."""
+        fields = self._fields.get(request.code)
+        if fields is None:
+            return self._refusal(user, request, channel)
+        values = request.ext_fields.get
+        # The port is no part of a decision.
+        key: _Key = (
+            user.username,
+            request.code,
+            channel.remote_host[:-4],
+            *[values(name) for name in fields],
+        )
+        decisions = self._decisions
+        if key in decisions:
+            return decisions[key]
+        refusal = self._refusal(user, request, channel)
+        if sum(len(part) for part in key if isinstance(part, str)) <= DECISION_SIZE_MAX:
+            if len(decisions) >= DECISIONS_MAX:
+                decisions.clear()
+            decisions[key] = refusal
+        return refusal
+
+    def _refusal(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
+        host = _host_of(channel)
+        need = self._needs.get(request.code)
+        if need is None:
+            return _UNDECLARED.format(
+                subject=user.subject, code=request.code, host=host, why=NO_MATCH
+            )
+        address = parse_address(host)
+        try:
+            for part in need:
+                for resource, actions in part.contexts(request, self._places):
+                    why = self._authorizer.refusal(user.subject, resource, actions, address)
+                    if why is not None:
+                        asked = str(resource)[:_SHOWN_MAX]
+                        return _REFUSED.format(
+                            subject=user.subject, resource=asked, host=host, why=why
+                        )
+        except (LocalProtocolError, RemoteProtocolError, ValueError):
+            return UNREADABLE
+        return None
+
+
+def fields_of(need: Need) -> tuple[str, ...] | None:
+    """The header's fields on which a decision depends; None: it depends on more."""
+    fields: list[str] = []
+    for part in need:
+        if part.fields is None:
+            return None
+        fields += part.fields
+    return tuple(dict.fromkeys(fields))
+
+
+def _host_of(channel: Channel) -> str:
+    return channel.remote_address.rpartition(":")[0].strip("[]")

@@ -1,0 +1,111 @@
+"""Authorizer: decides by a user's rules whether it may do something with a resource.
+
+Of the rules that match (resource, action, address), the one with the most specific resource
+decides: one name before a prefix, a longer prefix before a shorter one, all of a type before `*`.
+Of rules for the same resource one that denies decides. Default rules count only if no Custom rule
+matches. Without any match the request is denied.
+
+Java counterpart: RocketMQ 5.3.3 auth/…/AclAuthorizationHandler.java. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from .model import (
+    Acl,
+    Action,
+    Address,
+    Decision,
+    Policy,
+    PolicyEntry,
+    PolicyType,
+    Resource,
+    ResourcePattern,
+    ResourceType,
+)
+
+NO_MATCH: Final = "no matched policies."
+DENIED: Final = "the decision is deny."
+
+
+class _Rules:
+    """The rules of one policy, by the way in which they name their resources."""
+
+    def __init__(self, entries: Iterable[PolicyEntry]) -> None:
+        self._by_name: defaultdict[tuple[ResourceType, str], list[PolicyEntry]] = defaultdict(list)
+        self._by_prefix: defaultdict[tuple[ResourceType, str], list[PolicyEntry]] = defaultdict(
+            list
+        )
+        self._of_type: defaultdict[ResourceType, list[PolicyEntry]] = defaultdict(list)
+        self._of_all: list[PolicyEntry] = []
+        sizes: set[int] = set()
+        for entry in entries:
+            resource = entry.resource
+            key = (resource.type, resource.name)
+            if resource.type is ResourceType.ANY:
+                self._of_all.append(entry)
+            elif resource.pattern is ResourcePattern.ANY:
+                self._of_type[resource.type].append(entry)
+            elif resource.pattern is ResourcePattern.PREFIXED:
+                self._by_prefix[key].append(entry)
+                sizes.add(len(resource.name))
+            else:
+                self._by_name[key].append(entry)
+        self._prefix_sizes = sorted(sizes, reverse=True)
+
+    def about(self, asked: Resource) -> Iterator[list[PolicyEntry]]:
+        """The rules for a resource, in lists of equal rank, the most specific ones first."""
+        if asked.pattern is ResourcePattern.LITERAL:
+            yield self._by_name.get((asked.type, asked.name), [])
+            for size in self._prefix_sizes:
+                if size <= len(asked.name):
+                    yield self._by_prefix.get((asked.type, asked.name[:size]), [])
+        yield self._of_type.get(asked.type, [])
+        yield self._of_all
+
+
+class Authorizer:
+    """Decides by access control lists, of which it keeps an index.
+
+    Args:
+      acls: access control list by subject; read at each decision.
+    """
+
+    def __init__(self, acls: Mapping[str, Acl]) -> None:
+        self._acls = acls
+        self._rules: dict[str, tuple[_Rules, ...]] = {}
+
+    def forget(self) -> None:
+        """Make the index again, after a change of the lists."""
+        self._rules.clear()
+
+    def refusal(
+        self, subject: str, asked: Resource, actions: tuple[Action, ...], address: Address | None
+    ) -> str | None:
+        """Why a subject may not do any of these actions: RocketMQ's words; None: it may."""
+        for rules in self._rules_of(subject):
+            for entries in rules.about(asked):
+                matching = [
+                    entry.decision
+                    for entry in entries
+                    if entry.has_action(actions) and entry.has_address(address)
+                ]
+                if matching:
+                    return DENIED if Decision.DENY in matching else None
+        return NO_MATCH
+
+    def _rules_of(self, subject: str) -> tuple[_Rules, ...]:
+        found = self._rules.get(subject)
+        if found is None:
+            acl = self._acls.get(subject)
+            policies: tuple[Policy, ...] = () if acl is None else acl.policies
+            found = tuple(
+                _Rules(entry for each in policies if each.type is wanted for entry in each.entries)
+                for wanted in (PolicyType.CUSTOM, PolicyType.DEFAULT)
+            )
+            if acl is not None:
+                self._rules[subject] = found
+        return found

@@ -1,0 +1,120 @@
+"""Needs of requests that name their topics and groups in the body.
+
+Each function reads the body as the request's processor does. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from ..remoting.bodies import (
+    Body,
+    CheckClientRequestBody,
+    CreateTopicListRequestBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    TopicQueueMappingDetail,
+)
+from ..remoting.codec import RemotingCommand
+from .model import Action
+from .needs import Context, group_of, topic_contexts, topic_of
+
+_SUB: Final = (Action.SUB,)
+_CREATE: Final = (Action.CREATE,)
+
+
+class _Ack(Body):
+    """One element of a batch of acknowledgements. Source: BatchAck of 5.5.0."""
+
+    group: str = msgspec.field(default="", name="c")
+    topic: str = msgspec.field(default="", name="t")
+    consumer_group: str = ""
+    long_topic: str = msgspec.field(default="", name="topic")
+
+
+class _BatchAck(Body):
+    """Body of BATCH_ACK_MESSAGE (200151)."""
+
+    acks: list[_Ack] = msgspec.field(default_factory=list)
+
+
+class _RequestMode(Body):
+    """Body of QUERY_ASSIGNMENT (400) and SET_MESSAGE_REQUEST_MODE (401)."""
+
+    topic: str = ""
+    consumer_group: str = ""
+
+
+def heartbeat(request: RemotingCommand) -> Iterator[Context]:
+    """HEART_BEAT 34: Sub on each consumer's group and topics."""
+    for consumer in HeartbeatData.from_request(request.body).consumer_data_set:
+        group = consumer.group_name
+        yield Context(group_of(group), _SUB)
+        for subscription in consumer.subscription_data_set:
+            yield from topic_contexts(subscription.topic, group, _SUB, _SUB)
+
+
+def checked_client(request: RemotingCommand) -> Iterator[Context]:
+    """CHECK_CLIENT_CONFIG 46: Sub on the consumer's group and topic."""
+    body = CheckClientRequestBody.from_request(request.body)
+    yield Context(group_of(body.group), _SUB)
+    if body.subscription_data is not None:
+        yield from topic_contexts(body.subscription_data.topic, body.group, _SUB, _SUB)
+
+
+def locked_queues(request: RemotingCommand) -> Iterator[Context]:
+    """LOCK_BATCH_MQ 41, UNLOCK_BATCH_MQ 42: Sub on the group and the queues' topics."""
+    body = LockBatchRequestBody.from_request(request.body)
+    yield Context(group_of(body.consumer_group), _SUB)
+    for topic in dict.fromkeys(queue.topic for queue in body.mq_set):
+        yield from topic_contexts(topic, body.consumer_group, _SUB, _SUB)
+
+
+def created_topics(request: RemotingCommand) -> Iterator[Context]:
+    """UPDATE_AND_CREATE_TOPIC_LIST 18: Create on each topic."""
+    for topic in CreateTopicListRequestBody.from_request(request.body).topic_config_list:
+        yield from topic_contexts(topic.topic_name, "", _CREATE, _CREATE)
+
+
+def mapped_topic(request: RemotingCommand) -> Iterator[Context]:
+    """UPDATE_AND_CREATE_STATIC_TOPIC 513: Create on the mapping's topic."""
+    yield Context(topic_of(TopicQueueMappingDetail.from_request(request.body).topic or ""), _CREATE)
+
+
+def created_group(request: RemotingCommand) -> Iterator[Context]:
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP 200: Create on the group."""
+    yield Context(group_of(SubscriptionGroupConfig.from_request(request.body).group_name), _CREATE)
+
+
+def created_groups(request: RemotingCommand) -> Iterator[Context]:
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST 225: Create on each group."""
+    for group in SubscriptionGroupList.from_request(request.body).group_config_list:
+        yield Context(group_of(group.group_name), _CREATE)
+
+
+def acknowledged(request: RemotingCommand) -> Iterator[Context]:
+    """BATCH_ACK_MESSAGE 200151: Sub on each group and topic."""
+    for ack in _BatchAck.from_request(request.body).acks:
+        group = ack.group or ack.consumer_group
+        yield Context(group_of(group), _SUB)
+        yield from topic_contexts(ack.topic or ack.long_topic, group, _SUB, _SUB)
+
+
+def assigned_topic(request: RemotingCommand) -> Iterator[Context]:
+    """QUERY_ASSIGNMENT 400: Sub on the group and the topic."""
+    body = _RequestMode.from_request(request.body)
+    yield Context(group_of(body.consumer_group), _SUB)
+    yield from topic_contexts(body.topic, body.consumer_group, _SUB, _SUB)
+
+
+def changed_mode(request: RemotingCommand) -> Iterator[Context]:
+    """SET_MESSAGE_REQUEST_MODE 401: Update on the group and the topic."""
+    body = _RequestMode.from_request(request.body)
+    update = (Action.UPDATE,)
+    yield Context(group_of(body.consumer_group), update)
+    yield from topic_contexts(body.topic, body.consumer_group, update, update)

@@ -1,0 +1,148 @@
+"""Conversion between the values of access control and their JSON bodies.
+
+The refusals have RocketMQ's texts. Pure.
+
+Java counterpart: RocketMQ 5.3.3 broker/auth/converter/{AclConverter,UserConverter}.java, validate
+of auth/authorization/manager/AuthorizationMetadataManagerImpl.java.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from ..remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
+from .model import (
+    Acl,
+    Action,
+    Decision,
+    Policy,
+    PolicyEntry,
+    PolicyType,
+    Resource,
+    User,
+    UserStatus,
+    UserType,
+    parse_range,
+    parse_subject,
+)
+
+NAME_SIZE_MAX: Final = 255
+"""Characters of a user's name."""
+
+PASSWORD_SIZE_MAX: Final = 1_024
+"""Characters of a password."""
+
+SOURCE_IPS_MAX: Final = 256
+"""Addresses and ranges of one rule."""
+
+
+def user_info(user: User) -> UserInfo:
+    """The body of a user, with its password."""
+    return UserInfo(user.username, user.password, user.user_type.value, user.user_status.value)
+
+
+def acl_info(acl: Acl) -> AclInfo:
+    """The body of an access control list."""
+    return AclInfo(
+        acl.subject,
+        [
+            PolicyInfo(policy.type.value, [entry_info(each) for each in policy.entries])
+            for policy in acl.policies
+        ],
+    )
+
+
+def entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
+    """The body of a rule."""
+    return PolicyEntryInfo(
+        str(entry.resource),
+        [each.value for each in entry.actions],
+        list(entry.source_ips) or None,
+        entry.decision.value,
+    )
+
+
+def user_of(info: UserInfo) -> User:
+    """A new user.
+
+    Raises: RequestRefused: NO_PERMISSION: its name or password is blank.
+    """
+    if not (info.username or "").strip():
+        refuse("username can not be blank")
+    if not (info.password or "").strip():
+        refuse("password can not be blank")
+    return User(
+        info.username or "",
+        info.password or "",
+        UserType.of(info.user_type) or UserType.NORMAL,
+        UserStatus.of(info.user_status) or UserStatus.ENABLE,
+    )
+
+
+def acl_of(info: AclInfo) -> Acl:
+    """An access control list; policies of one type are joined.
+
+    Raises: RequestRefused: NO_PERMISSION: it is not complete, or a value is unknown.
+    """
+    subject = parse_subject(info.subject)
+    if subject is None:
+        refuse("The subject type is null.")
+    if not info.policies:
+        refuse("The policies is empty.")
+    entries: dict[PolicyType, list[PolicyEntry]] = {}
+    for policy in info.policies:
+        if not policy.entries:
+            refuse("The policy entries is empty.")
+        policy_type = PolicyType.of(policy.policy_type) or PolicyType.CUSTOM
+        entries.setdefault(policy_type, []).extend(map(_entry_of, policy.entries))
+    return Acl(subject, tuple(Policy(each, tuple(found)) for each, found in entries.items()))
+
+
+def _entry_of(info: PolicyEntryInfo) -> PolicyEntry:
+    resource = Resource.parse(info.resource)
+    if resource is None:
+        refuse("The resource is null.")
+    actions: list[Action] = []
+    for name in info.actions or ():
+        action = Action.of(name)
+        if action is None:
+            refuse(f"The action is unknown: {name[:64]!r}.")
+        if action not in actions:
+            actions.append(action)
+    if not actions:
+        refuse("The actions is empty.")
+    if Action.ANY in actions:
+        refuse("The actions can not be Any.")
+    source_ips = tuple(info.source_ips or ())
+    for source_ip in source_ips:
+        if not source_ip.strip():
+            refuse("The source ip is empty.")
+        if parse_range(source_ip) is None:
+            refuse("The source ip is invalid.")
+    if len(source_ips) > SOURCE_IPS_MAX:
+        refuse(f"The source ips are {len(source_ips)}, the limit is {SOURCE_IPS_MAX}.")
+    decision = Decision.of(info.decision)
+    if decision is None:
+        refuse("The decision is null or illegal.")
+    return PolicyEntry(resource, tuple(actions), source_ips, decision)
+
+
+def refuse(text: str) -> NoReturn:
+    """Refuse a change of accounts as RocketMQ does: code 16."""
+    raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+
+
+def check_user(user: User) -> None:
+    """Raises: RequestRefused: a value is blank, too long, or cannot be saved."""
+    for what, value, size_max in (
+        ("username", user.username, NAME_SIZE_MAX),
+        ("password", user.password, PASSWORD_SIZE_MAX),
+    ):
+        if not value.strip():
+            refuse(f"{what} can not be blank")
+        if len(value) > size_max:
+            refuse(f"the {what} has {len(value)} characters, the limit is {size_max}")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            refuse(f"the {what} has half of a surrogate pair")
