@@ -62,7 +62,8 @@ class TlsConfig:
       mode: what listeners do: `disabled` closes connections that begin with TLS, `permissive`
         serves both kinds on one port, `enforcing` closes the others.
       enable: whether this process connects to other servers by TLS.
-      config_file: the file that the settings were read from, if it exists.
+      config_file: the file that the settings were read from; "": none was named, and there
+        is no CONFIG_FILE_DEFAULT.
       test_mode: listen with a self-signed certificate that is made at the first handshake,
         and accept any certificate of other servers; None: only if no certificate is configured.
         RocketMQ's default is true, whatever else is configured.
@@ -86,7 +87,7 @@ class TlsConfig:
 
     mode: TlsMode = setting(TlsMode.permissive, key="tls.server.mode")  # noqa: RUF009 - a field
     enable: bool = setting(False, key="tls.enable")
-    config_file: str = setting(CONFIG_FILE_DEFAULT, key=CONFIG_FILE_KEY)
+    config_file: str = setting("", key=CONFIG_FILE_KEY)
     test_mode: bool | None = setting(None, key="tls.test.mode.enable")
     need_client_auth: ClientAuth = setting(  # noqa: RUF009 - a field
         ClientAuth.none, key="tls.server.need.client.auth"

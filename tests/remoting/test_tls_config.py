@@ -61,7 +61,7 @@ def test_every_key_is_read_from_either_file() -> None:
         config, warnings = merge_tls(entries(of_file), entries(own))
         assert warnings == []
         assert dict(to_properties(config)) == {
-            "tlsConfigFile": "/etc/rocketmq/tls.properties",
+            "tlsConfigFile": "",
             **{entry.key: entry.value for entry in entries(ALL_KEYS)},
         }
         assert (config.mode, config.need_client_auth) == (TlsMode.enforcing, ClientAuth.require)
@@ -215,7 +215,6 @@ def test_keys_that_all_may_read_are_reported(files: Certificates) -> None:
     config = files.server()
     Path(config.server_key_path).chmod(0o644)
     own = [Entry(key, value, 0) for key, value in to_properties(config) if value]
-    own = [entry for entry in own if entry.key != "tlsConfigFile"]
     (warning,) = read_tls_config(own)[1]
     assert f"chmod 600 {config.server_key_path}" in warning
 

@@ -162,6 +162,7 @@ async def test_a_broken_record_ends_an_established_connection(files: Certificate
         assert await peer.ask(RemotingCommand(ECHO)) is not None
         await server.streams[0].send_all(b"\x17\x03\x03\x00\x20" + bytes(32))
         assert await is_closed(server.streams[0])
+        await trio.testing.wait_all_tasks_blocked()
         assert len(server.service.closed) == 1
         assert "connection lost" in server.service.closed[0].close_reason
 
