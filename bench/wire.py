@@ -10,9 +10,10 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
+    python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
+    python -m trocket.bench.wire --pin --tls --against apache-5.5.0     # with the same files
     python -m trocket.bench.wire --pin --acl    # signed sends to a broker with accounts
     python -m trocket.bench.wire --pin --acl --against apache-5.5.0
-    python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
 affects both; the result is the ratio of each round.
@@ -51,6 +52,7 @@ from trocket.bench.signed_frames import SignedSends, create_account, guarded_bro
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
+from trocket.interop.tls_files import PERMISSIVE, ClientTls, ServerTls, make_files
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 
@@ -120,7 +122,7 @@ class _Connection:
         self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
-            self.socket = tls.wrap_socket(self.socket)
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self.socket.setblocking(False)
         self._template = template
         self._incoming = bytearray()
@@ -368,12 +370,20 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
     return table(columns, rows, title=title)
 
 
-def trusting_context() -> ssl.SSLContext:
-    """A client's context that accepts any certificate, such as that of a server in test mode."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+def servers_tls(folder: Path) -> ServerTls:
+    """TLS beside plain connections, with new files in a folder."""
+    make_files(folder, "none")
+    return ServerTls(folder, PERMISSIVE)
+
+
+def runs_of(
+    cases: Sequence[Case], rounds: int, tls: ServerTls | None
+) -> list[tuple[Case, ssl.SSLContext | None]]:
+    """The cases to run on one cluster: with TLS each one without and with it, in each round."""
+    if tls is None:
+        return [(case, None) for case in cases]
+    context = ClientTls(tls.folder).context
+    return [(case, each) for _ in range(rounds) for case in cases for each in (None, context)]
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
@@ -394,13 +404,27 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
 
 
-def cluster_of(peer: str, folder: Path, *, acl: bool = False) -> Cluster:
-    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0."""
+def cluster_of(
+    peer: str, folder: Path, *, acl: bool = False, tls: ServerTls | None = None
+) -> Cluster:
+    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0, and without TLS."""
     if not acl:
-        return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
+        return kit.make_cluster(peer, folder, tls=tls, broker_java=BROKER_HEAP)
     if peer == "trocket":
         return guarded_broker(folder)
     return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=guarded_keys())
+
+
+def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside: bool) -> None:
+    """Raises: typer.BadParameter: an option has a wrong value, or two contradict each other."""
+    if header not in ("rocketmq", "json"):
+        raise typer.BadParameter("--header is rocketmq or json")
+    if workload not in ("sends", "transactions"):
+        raise typer.BadParameter("--workload is sends or transactions")
+    if acl and (workload != "sends" or is_beside):
+        raise typer.BadParameter("--acl is for sends, without --beside")
+    if tls and (acl or is_beside):
+        raise typer.BadParameter("--tls is for one checkout without accounts")
 
 
 def main(
@@ -426,18 +450,10 @@ def main(
     ] = False,
 ) -> None:
     """Send messages or transactions to a broker process, and print rates and CPU."""
-    if header not in ("rocketmq", "json"):
-        raise typer.BadParameter("--header is rocketmq or json")
-    if workload not in ("sends", "transactions"):
-        raise typer.BadParameter("--workload is sends or transactions")
-    if acl and (workload != "sends" or beside is not None):
-        raise typer.BadParameter("--acl is for sends, without --beside")
+    check_options(header, workload, acl=acl, tls=tls, is_beside=beside is not None)
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
     serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
     template = requests_of("signed sends" if acl else workload, serialize_type)
-
-    if tls and beside is not None:
-        raise typer.BadParameter("--tls is for one checkout, not with --beside")
 
     def run(cluster: Cluster, case: Case, tls: ssl.SSLContext | None = None) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
@@ -447,7 +463,8 @@ def main(
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = cluster_of(against, Path(folder, "first"), acl=acl)
+        secure = servers_tls(Path(folder, "tls")) if tls else None
+        first = cluster_of(against, Path(folder, "first"), acl=acl, tls=secure)
         clusters = (
             (first,)
             if beside is None
@@ -463,9 +480,7 @@ def main(
             if len(clusters) == 2:
                 pairs = compare(clusters, run, rounds, cases)
             else:
-                kinds = (None, trusting_context()) if tls else (None,)
-                runs = cases * rounds if tls else cases
-                outcomes = [run(first, one, each) for one in runs for each in kinds]
+                outcomes = [run(first, one, each) for one, each in runs_of(cases, rounds, secure)]
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))

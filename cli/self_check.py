@@ -58,8 +58,8 @@ async def check(
     advertised: str,
     *,
     takes_sends: bool = True,
-    accounts: tuple[Credentials | None, Credentials | None] = (None, None),
     tls: ClientTls | None = None,
+    accounts: tuple[Credentials | None, Credentials | None] = (None, None),
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
 
@@ -68,8 +68,8 @@ async def check(
       broker: `host:port` at which the broker answers on this machine.
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
-      accounts: with the name server and with the broker; None: requests are not signed.
       tls: of servers that only serve TLS; None: the requests are plain.
+      accounts: with the name server and with the broker; None: requests are not signed.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
       advertised address, else "".

@@ -106,7 +106,7 @@ class UpCluster:
         self._slaves = [child for child in self._children if child.member.is_slave]
         own = read_access(namesrv).own
         self._account = _account_of(members[0].keys) or own
-        self._client = RemotingClient(credentials=self._account, tls=check_tls)
+        self._client = RemotingClient(tls=check_tls, credentials=self._account)
         self._is_ready = self._is_stopping = False
         self._lost: list[Child] = []
         self._loss = trio.Event()
@@ -225,8 +225,8 @@ class UpCluster:
                 namesrv,
                 _local_address(master, advertised),
                 advertised[master.name],
-                accounts=(self._account, self._account),
                 tls=self._check_tls,
+                accounts=(self._account, self._account),
             )
         except RemotingError as error:
             raise ClusterError(f"the self-check of {master.name} failed: {error}") from error

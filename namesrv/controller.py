@@ -126,9 +126,8 @@ class NamesrvController:
         )
         live = LiveConfig((config,), known_keys, check=check_values, server="the name server")
         live.subscribe(self._set_log_levels, "logLevel", "logLevels")
-        self._client = RemotingClient(
-            turn=turn, tls=tls.client, credentials=self.access.credentials
-        )
+        account = self.access.credentials
+        self._client = RemotingClient(turn=turn, tls=tls.client, credentials=account)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
         )
@@ -156,7 +155,7 @@ class NamesrvController:
             ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=_connection_limits(config),
+            limits=_limits_of(config),
             tls=tls.server,
         )
 
@@ -278,3 +277,9 @@ class NamesrvController:
             logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
         except Exception as error:  # noqa: BLE001 - our bug: the process ends in order
             self._failures.note("saving at the stop", "A changed file stays as it was", error)
+
+
+def _limits_of(config: NamesrvConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        idle_s=config.server_channel_max_idle_time_seconds, memory_max=config.remoting_bytes_max
+    )

@@ -42,9 +42,9 @@ def read_tls_config(entries: Sequence[Entry], *, path: str = "") -> tuple[TlsCon
     Raises: ConfigError: a file cannot be read, a key is unknown or a value is wrong.
     """
     own = split_tls(entries)[0]
-    file_path = config_file_of(own) or ""
-    if not file_path and Path(CONFIG_FILE_DEFAULT).is_file():
-        file_path = CONFIG_FILE_DEFAULT
+    file_path = config_file_of(own) or CONFIG_FILE_DEFAULT
+    if file_path == CONFIG_FILE_DEFAULT and not Path(file_path).is_file():
+        file_path = ""  # named or not: a configuration that -p printed names it
     of_file = read_entries(file_path) if file_path else []
     config, warnings = merge_tls(of_file, own, file_path=file_path, own_path=path)
     absolute = {name: getattr(config, name) for name in _PATHS}

@@ -48,9 +48,9 @@ def play(
     injector: FaultInjector | None = None,
     on_outcome: OnOutcome | None = None,
     mark: str = "",
+    tls: ClientTls | None = None,
     keys: Keys | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
-    tls: ClientTls | None = None,
 ) -> dict[Key, Outcome]:
     """Run scenarios on a started cluster and return their outcomes; each has one.
 
@@ -60,9 +60,9 @@ def play(
       injector: injects the fault; None: there is none.
       on_outcome: called with each outcome as soon as it is known, in this thread.
       mark: prefix of the names of all topics and groups.
+      tls: of the clients; None: they use none.
       keys: of an account that may create topics; None: the broker has no accounts.
       environment: further variables of the programs, such as their account.
-      tls: of the clients; None: they use none.
     Raises: PeerError: the broker refuses to create the topics.
     """
     injector = injector or FaultInjector(Fault.NONE, cluster)
@@ -135,8 +135,8 @@ class _Coordinator:
                     namesrv=namesrv,
                     folder=folder / client,
                     on_report=lambda *report: self._reports.put(report),
-                    environment=environment,
                     tls=self._tls,
+                    environment=environment,
                 )
             except PeerError as error:
                 self._give_up(client, str(error))

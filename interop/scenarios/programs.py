@@ -138,8 +138,8 @@ class Program:
       namesrv: HOST:PORT of the cluster's name server, or of a relay to it.
       folder: for its logs, and the home folder of the client.
       on_report: see `OnReport`.
-      environment: further variables, such as its account.
       tls: see `command_of`.
+      environment: further variables, such as its account.
     Raises: PeerError: it could not be built or started.
     """
 
@@ -152,8 +152,8 @@ class Program:
         namesrv: str,
         folder: Path,
         on_report: OnReport,
-        environment: Mapping[str, str] = MappingProxyType({}),
         tls: ClientTls | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.client = client
         self._on_report = on_report
