@@ -155,7 +155,7 @@ class NamesrvController:
             ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=_limits_of(config),
+            limits=_connection_limits(config),
             tls=tls.server,
         )
 
@@ -277,9 +277,3 @@ class NamesrvController:
             logger.error("a change could not be saved and is lost: %(error)s", {"error": error})
         except Exception as error:  # noqa: BLE001 - our bug: the process ends in order
             self._failures.note("saving at the stop", "A changed file stays as it was", error)
-
-
-def _limits_of(config: NamesrvConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        idle_s=config.server_channel_max_idle_time_seconds, memory_max=config.remoting_bytes_max
-    )

@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.connection_policy import ConnectionPolicy
 from trocket.remoting import tls_server
 from trocket.remoting.channel import OUTBOX_HIGH_WATER
 from trocket.remoting.codec import RemotingCommand, encode
@@ -108,7 +109,8 @@ async def test_an_established_connection_may_be_idle_for_its_time(
 async def test_connections_before_their_first_byte_count(
     files: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with listening(files.server(), connections_max=3) as server:
+    limits = ConnectionLimits(policy=ConnectionPolicy(connections_max=3))
+    async with listening(files.server(), limits=limits) as server:
         for _ in range(2):
             await server.connect()
         assert await server.serves(server.secure())

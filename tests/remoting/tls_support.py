@@ -14,7 +14,7 @@ import trustme
 
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.connection import ConnectionLimits
-from trocket.remoting.server import CONNECTIONS_MAX, RemotingServer, open_listener
+from trocket.remoting.server import RemotingServer, open_listener
 from trocket.remoting.tls_config import TlsConfig
 from trocket.remoting.tls_server import ServerTls
 from trocket.remoting.turn import Turn
@@ -128,7 +128,6 @@ async def listening(
     *,
     service: Service | None = None,
     limits: ConnectionLimits | None = None,
-    connections_max: int = CONNECTIONS_MAX,
 ) -> AsyncIterator[Listening]:
     """Serve on a free port until the block ends.
 
@@ -141,7 +140,6 @@ async def listening(
         turn=Turn(service.end_turn),
         on_channel_closed=service.closed.append,
         limits=limits,
-        connections_max=connections_max,
         tls=ServerTls(config) if config else None,
     )
     listener = open_listener("127.0.0.1", 0)
