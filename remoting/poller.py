@@ -126,10 +126,16 @@ class SocketPoller:
     def serve(self, sock: socket.socket) -> None:
         """Call a socket's `on_readable` now, in a separate turn; never call this inside a turn.
 
-        For bytes that were received before the socket was added.
+        For bytes that were received before the socket was added: the system does not report them,
+        so the call must not wait behind the sockets that the last turn left.
         """
-        if not self._is_closed:
-            self._serve([(sock.fileno(), 0)])
+        if self._is_closed:
+            return
+        self._turn.active = True
+        try:
+            self._serve_some([(sock.fileno(), 0)])
+        finally:
+            self._turn.end()
 
     def remove(self, sock: socket.socket) -> None:
         """Remove a socket, before it is closed; an unknown one is ignored."""
