@@ -44,7 +44,8 @@ class AddressLimits:
         self._refusals = refusals
         self._exempt = parse_networks(policy.limit_exempt_addresses)
         self._addresses: dict[str, PeerAddress] = {}
-        self._left: list[PeerAddress] = []  # without connections, but with waiting requests
+        # Those that lost their connections while requests were waiting.
+        self._left: dict[PeerAddress, None] = {}
         self._count = 0
 
     @property
@@ -85,20 +86,25 @@ class AddressLimits:
         address.connections -= 1
         if not address.connections:
             if address.in_flight:
-                self._left.append(address)
+                self._left[address] = None
             else:
-                self._addresses.pop(address.key, None)
+                self._forget(address)
 
     def forget_finished(self) -> None:
         """Forget addresses whose connections closed before their requests ended."""
-        left, self._left = self._left, []
-        for address in left:
-            if address.connections:
-                continue  # it has connected again
-            if address.in_flight:
-                self._left.append(address)
-            else:
-                self._addresses.pop(address.key, None)
+        for address in list(self._left):
+            if address.connections:  # it has connected again
+                del self._left[address]
+            elif not address.in_flight:
+                self._forget(address)
+
+    def _forget(self, address: PeerAddress) -> None:
+        """Forget an address without connections and without waiting requests.
+
+        It must not be left to be forgotten once more: it may be connected anew by then.
+        """
+        self._left.pop(address, None)
+        self._addresses.pop(address.key, None)
 
     def _is_exempt(self, host: str) -> bool:
         try:
