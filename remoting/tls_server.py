@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +34,9 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 """How long a handshake may take after the first byte, as long as a first frame may. Netty: 10 s."""
 
 HANDSHAKES_MAX: Final = 1_000
-"""Unfinished handshakes of a server at a time; another one ends the oldest. A client needs less
-than a second, so a flood of peers that do not go on ends its own handshakes first. Each takes about
-100 KiB of memory."""
+"""Handshakes of a server that have begun and are unfinished; another one ends the oldest. A client
+needs less than a second, so a flood of peers that do not go on ends its own handshakes first. Each
+takes about 100 KiB of memory."""
 
 CHECK_INTERVAL_S: Final = 1.0
 """Between two looks at the files of certificates: a few microseconds. RocketMQ: 500 ms."""
@@ -56,6 +57,14 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 """Path, inode, size and time of change of each file."""
 
 
+@dataclass(eq=False, slots=True)
+class _Handshake:
+    """A handshake that has begun."""
+
+    scope: trio.CancelScope
+    was_ended: bool = False  # for newer ones
+
+
 class ServerTls:
     """TLS of the listeners of one process.
 
@@ -73,7 +82,8 @@ class ServerTls:
         self._problem = ""
         self._making = trio.Lock()
         self._pace = trio.Lock()
-        self._shaking: dict[TlsTransport, trio.CancelScope] = {}
+        self._beginning = trio.Lock()
+        self._shaking: dict[_Handshake, None] = {}  # the oldest first
         self._stamp: Stamp = ()
         self._digest = b""
         if config.mode is TlsMode.disabled:
@@ -160,20 +170,25 @@ class ServerTls:
                 {"peer": peer, "problem": self._problem},
             )
             return None
-        transport = TlsTransport(plain, context, server_side=True)
         problem = ""
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S) as scope:
-            self._make_room()
-            self._shaking[transport] = scope
+            handshake = _Handshake(scope)
             try:
+                # One begins at a time, and those that have begun go on meanwhile: a thousand
+                # clients that come at once wait in the socket, not in OpenSSL.
+                async with self._beginning:
+                    self._make_room()
+                    transport = TlsTransport(plain, context, server_side=True)
+                    self._shaking[handshake] = None
+                    await transport.begin(self._pace)
                 await transport.handshake(self._pace)
             except OSError as error:
                 problem = handshake_problem(error, _TRUST_KEY)
             finally:
-                was_ended = self._shaking.pop(transport, None) is None
+                self._shaking.pop(handshake, None)
         if scope.cancelled_caught:
             problem = f"its handshake took more than {HANDSHAKE_TIMEOUT_S:g} s"
-            if was_ended:
+            if handshake.was_ended:
                 problem = (
                     f"{HANDSHAKES_MAX} handshakes are unfinished, which is the limit, and its was "
                     "the oldest. Many of these lines mean a flood of connections"
@@ -223,7 +238,10 @@ class ServerTls:
     def _make_room(self) -> None:
         """End the oldest unfinished handshake if there are too many."""
         if len(self._shaking) >= HANDSHAKES_MAX:
-            self._shaking.pop(next(iter(self._shaking))).cancel()
+            oldest = next(iter(self._shaking))
+            del self._shaking[oldest]
+            oldest.was_ended = True
+            oldest.scope.cancel()
 
     # Renewed certificates
 

@@ -82,6 +82,18 @@ class TlsTransport(SocketTransport):
         """The version of TLS, such as "TLSv1.3"; "" before the handshake is complete."""
         return self._ssl.version() or ""
 
+    async def begin(self, pace: trio.Lock) -> None:
+        """Receive the first part of a client's handshake, and compute the answer. Its first byte is
+        there, and nothing is sent yet, so this does not wait for the client.
+
+        Args:
+          pace: see `handshake`, which must follow.
+        Raises: as `handshake`.
+        """
+        await self._receive_handshake()
+        async with pace:
+            self._step()
+
     async def handshake(self, pace: trio.Lock | None = None) -> None:
         """Complete the handshake.
 

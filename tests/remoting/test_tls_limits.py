@@ -136,6 +136,23 @@ async def test_a_flood_of_half_handshakes_ends_its_own(
         assert await server.serves(server.plain())
 
 
+async def test_clients_that_all_come_at_once_are_all_served(
+    files: Certificates, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restart of the server."""
+    monkeypatch.setattr(tls_server, "HANDSHAKES_MAX", 20)
+    served = []
+
+    async def come(server: Listening) -> None:
+        served.append(await server.serves(server.secure()))
+
+    async with listening(files.server()) as server, trio.open_nursery() as nursery:
+        for _ in range(150):
+            nursery.start_soon(come, server)
+    assert served == [True] * 150
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -194,7 +194,9 @@ async def test_no_request_fails_while_certificates_are_renewed(
             for count in range(1, 11):
                 files.write()
                 await looks(caplog, RENEWED, count)
-    assert min(answers.values()) > 10
+            with trio.fail_after(60):
+                while min(answers.values()) <= 10:
+                    await trio.lowlevel.checkpoint()
 
 
 async def test_clients_get_the_certificate_of_the_name_they_ask_for(

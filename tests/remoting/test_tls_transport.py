@@ -56,7 +56,7 @@ async def test_a_full_socket_changes_no_byte(tmp_path: Path, full_at: set[int]) 
     received = b""
     channel = Channel(transport, Turn())
     try:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 channel.on_backlog = lambda: nursery.start_soon(channel.drain)
                 channel.write(answer)
