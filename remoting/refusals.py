@@ -1,7 +1,8 @@
 """Refusals: counts and logs what the limits of a server refuse.
 
 A flood may exceed a limit thousands of times a second. Each limit has at most one log line in
-LOG_INTERVAL_S, with the number of refusals since the last one; metrics have the counts.
+LOG_INTERVAL_S, with the number of refusals since the last one; metrics have the counts. So do
+connections that TLS refuses, with a line for each problem.
 
 Pure: the clock is an argument.
 
@@ -33,7 +34,7 @@ class Refusals:
         self._now_s = now_s
         self._counts: Counter[str] = Counter()
         self._next_line_s: dict[str, float] = {}
-        self._logged: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()  # refusals since the last line
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -54,18 +55,33 @@ class Refusals:
             open".
         """
         self._counts[limit] += 1
+        more = self._begin_line(limit)
+        if more is not None:
+            logger.warning(
+                "%(peer)s: %(what)s, which is the limit %(limit)s%(more)s",
+                {"peer": peer, "what": what, "limit": limit, "more": more},
+            )
+
+    def note_problem(self, kind: str, peer: str, what: str) -> None:
+        """Count a refusal that is not due to a limit, and log it, unless a line of the same problem
+        was logged shortly before.
+
+        Args:
+          kind: of the refusal, such as the key that demands it.
+          peer: "ip:port".
+          what: the problem and what to do; one of few texts, which do not name the peer.
+        """
+        self._counts[kind] += 1
+        more = self._begin_line(f"{kind}: {what}")
+        if more is not None:
+            logger.warning("%(peer)s: %(what)s%(more)s", {"peer": peer, "what": what, "more": more})
+
+    def _begin_line(self, subject: str) -> str | None:
+        """The end of the line about a further refusal; None: there was a line shortly before."""
         now_s = self._now_s()
-        if now_s < self._next_line_s.get(limit, now_s):
-            return
-        self._next_line_s[limit] = now_s + LOG_INTERVAL_S
-        left_out = self._counts[limit] - self._logged[limit] - 1
-        self._logged[limit] = self._counts[limit]
-        logger.warning(
-            "%(peer)s: %(what)s, which is the limit %(limit)s%(more)s",
-            {
-                "peer": peer,
-                "what": what,
-                "limit": limit,
-                "more": f" ({left_out} more refusals since the last such line)" if left_out else "",
-            },
-        )
+        if now_s < self._next_line_s.get(subject, now_s):
+            self._left_out[subject] += 1
+            return None
+        self._next_line_s[subject] = now_s + LOG_INTERVAL_S
+        left_out = self._left_out.pop(subject, 0)
+        return f" ({left_out} more refusals since the last such line)" if left_out else ""

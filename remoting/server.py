@@ -182,7 +182,7 @@ class RemotingServer:
         self._arriving[scope] = trio.current_time()
         try:
             with contained(self._failures, "a new connection", meaning), scope:
-                admitted = await tls.admit(transport, self._limits.idle_s)
+                admitted = await tls.admit(transport, self._limits.idle_s, self.refusals)
         finally:
             del self._arriving[scope]
             if admitted is None:

@@ -19,6 +19,7 @@ from typing import Final
 import trio
 
 from ..common.config import ConfigError
+from .refusals import Refusals
 from .tls_config import TlsConfig, TlsMode
 from .tls_context import handshake_problem, new_server_context, server_context, server_paths
 from .tls_test_certificate import load_test_certificate
@@ -40,6 +41,19 @@ takes about 100 KiB of memory."""
 
 CHECK_INTERVAL_S: Final = 1.0
 """Between two looks at the files of certificates: a few microseconds. RocketMQ: 500 ms."""
+
+WRONG_KIND: Final = "tls.server.mode"
+FAILED: Final = "TLS_HANDSHAKE"
+"""The kinds of refusals in metrics: a connection with TLS where there is none, or without it where
+it is required; and a handshake that failed, took too long or was one of too many."""
+
+_UNFINISHED: Final = "closed before its TLS handshake was complete"
+
+_NO_TLS: Final = (
+    "closed: it does not speak TLS, which tls.server.mode=enforcing requires. Let it connect by "
+    "TLS (RocketMQ's clients: -Dtls.enable=true or setUseTLS(true)), or set "
+    "tls.server.mode=permissive"
+)
 
 _TRUST_KEY: Final = "tls.server.trustCertPath"
 
@@ -128,14 +142,17 @@ class ServerTls:
             )
             self._context = context
 
-    async def admit(self, transport: SocketTransport, idle_s: float) -> SocketTransport | None:
+    async def admit(
+        self, transport: SocketTransport, idle_s: float, refusals: Refusals
+    ) -> SocketTransport | None:
         """Wait for the first byte of a connection, and complete the handshake if it begins one.
 
         Args:
           transport: accepted. It is closed by the caller if it is not admitted.
           idle_s: seconds until the first byte.
+          refusals: counts and logs what is refused.
 
-        Returns: the transport to serve; None: the connection is refused, which has been logged.
+        Returns: the transport to serve; None: the connection is refused.
         """
         peer = transport.remote_address
         try:
@@ -149,26 +166,18 @@ class ServerTls:
             logger.warning("%(peer)s: closed: %(reason)s", {"peer": peer, "reason": reason})
             return None
         if first == HANDSHAKE_BYTE:
-            return await self._shake(transport)
+            return await self._shake(transport, refusals)
         if self.mode is TlsMode.enforcing and first:
-            logger.warning(
-                "%(peer)s: closed: it does not speak TLS, which tls.server.mode=enforcing "
-                "requires. Let it connect by TLS (RocketMQ's clients: -Dtls.enable=true or "
-                "setUseTLS(true)), or set tls.server.mode=permissive",
-                {"peer": peer},
-            )
+            refusals.note_problem(WRONG_KIND, peer, _NO_TLS)
             return None
         return transport
 
-    async def _shake(self, plain: SocketTransport) -> TlsTransport | None:
+    async def _shake(self, plain: SocketTransport, refusals: Refusals) -> TlsTransport | None:
         peer = plain.remote_address
         context = await self.context()
         if context is None:
-            logger.warning(
-                "%(peer)s: closed: it speaks TLS, and %(problem)s. Otherwise let it connect "
-                "without TLS",
-                {"peer": peer, "problem": self._problem},
-            )
+            what = f"closed: it speaks TLS, and {self._problem}. Otherwise let it connect without"
+            refusals.note_problem(WRONG_KIND, peer, f"{what} TLS")
             return None
         problem = ""
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S) as scope:
@@ -194,27 +203,26 @@ class ServerTls:
                     "the oldest. Many of these lines mean a flood of connections"
                 )
         if problem:
-            logger.warning(
-                "%(peer)s: closed before its TLS handshake was complete: %(problem)s",
-                {"peer": peer, "problem": problem},
-            )
+            refusals.note_problem(FAILED, peer, f"{_UNFINISHED}: {problem}")
             return None
         return transport
 
-    async def wrap(self, stream: trio.abc.Stream) -> trio.abc.Stream | None:
-        """The encrypted stream over an accepted one; None: refused, which has been logged.
+    async def wrap(
+        self, stream: trio.abc.Stream, where: str, refusals: Refusals
+    ) -> trio.abc.Stream | None:
+        """The encrypted stream over an accepted one; None: refused.
 
         For listeners that are not a `RemotingServer`'s, and speak TLS only.
 
         Args:
           stream: closed by the caller.
+          where: the listener, for the log.
+          refusals: counts and logs what is refused.
         """
         context = await self.context()
         if context is None:
-            logger.warning(
-                "a connection is closed, because it has to be by TLS, and %(problem)s",
-                {"problem": self._problem},
-            )
+            what = f"a connection is closed, because it has to be by TLS, and {self._problem}"
+            refusals.note_problem(WRONG_KIND, where, what)
             return None
         # `https_compatible`: either side closes without waiting for TLS's goodbye.
         secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
@@ -229,10 +237,7 @@ class ServerTls:
                 )
             else:
                 return secure
-        logger.warning(
-            "a connection is closed before its TLS handshake was complete: %(problem)s",
-            {"problem": problem},
-        )
+        refusals.note_problem(FAILED, where, f"a connection is {_UNFINISHED}: {problem}")
         return None
 
     def _make_room(self) -> None:

@@ -34,6 +34,9 @@ silent ones do not keep a Prometheus out, which keeps one open."""
 LIMIT: Final = "HTTP_CONNECTIONS_MAX"
 """The name of that limit in the log and the metrics."""
 
+WHERE: Final = "the port for metrics"
+"""The name of this port in the log."""
+
 REQUEST_SIZE_MAX: Final = 16 * 1024
 """Bytes of a request's line and headers."""
 
@@ -106,7 +109,9 @@ class HttpServer:
             with contained(_failures, "a request for metrics", "Its connection is closed"):
                 async with stream:
                     with place.scope:
-                        secure = stream if self._tls is None else await self._tls.wrap(stream)
+                        secure: trio.abc.Stream | None = stream
+                        if self._tls is not None:
+                            secure = await self._tls.wrap(stream, WHERE, self._refusals)
                         if secure is not None:
                             await _Connection(secure, self._handle, place).run()
         finally:
@@ -116,7 +121,7 @@ class HttpServer:
         """Close the oldest connection that waits for a request; False: there is none."""
         waiting = next((place for place in self._places if place.is_waiting), None)
         what = f"a connection for metrics is closed, because {len(self._places)} are open"
-        self._refusals.note(LIMIT, "the port for metrics", what)
+        self._refusals.note(LIMIT, WHERE, what)
         if waiting is None:
             return False
         del self._places[waiting]

@@ -45,7 +45,7 @@ MEMORY_MAX: Final = _metric(
 )
 REFUSALS: Final = _metric(
     "limit_refusals_total", Kind.COUNTER,
-    "Connections, requests and names that a limit refused or closed, by the limit's key.", "limit",
+    "Connections, requests and names that a limit or TLS refused or closed, by its key.", "limit",
 )  # fmt: skip
 HELD_PULLS: Final = _metric("held_pulls", Kind.GAUGE, "Pulls that wait for messages.")
 LOG_FILES: Final = _metric(

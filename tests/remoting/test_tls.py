@@ -12,6 +12,7 @@ import trio
 
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
+from trocket.remoting.tls_server import FAILED, WRONG_KIND
 
 from .test_connection import ECHO
 from .tls_support import NAME, OTHERS, OURS, Certificates, client_context, listening
@@ -64,9 +65,11 @@ async def test_the_wrong_kind_is_closed_with_a_line(
     async with listening(files.server(mode=mode)) as server:
         connect = (server.secure, server.plain)
         right, wrong = connect if mode is TlsMode.enforcing else connect[::-1]
-        assert not await server.serves(wrong())
+        for _ in range(3):
+            assert not await server.serves(wrong())
         assert says in caplog.text
         assert len(caplog.records) == 1
+        assert server.server.refusals.counts == {WRONG_KIND: 3}
         assert await server.serves(right())
 
 
@@ -89,6 +92,7 @@ async def test_certificates_of_clients_are_verified(
             assert says in caplog.text
         assert await server.serves(server.secure()) is (auth is ClientAuth.optional)
         assert ("it sent no certificate" in caplog.text) is (auth is ClientAuth.require)
+        assert server.server.refusals.counts == {FAILED: 3 if auth is ClientAuth.require else 2}
 
 
 def test_a_client_that_does_not_trust_the_server_is_named(
