@@ -263,7 +263,10 @@ class ServerTls:
         is_refused = False
         while True:
             await trio.sleep(CHECK_INTERVAL_S)
-            stamp = _stamp_of(config)
+            if config.server_sni_path:  # a thousand folders take 0.1 s
+                stamp = await trio.to_thread.run_sync(_stamp_of, config)
+            else:
+                stamp = _stamp_of(config)
             if stamp == self._stamp or (stamp == tried and is_refused):
                 continue
             try:

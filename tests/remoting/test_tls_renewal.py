@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,9 +15,10 @@ import trio.testing
 from cryptography import x509
 
 from trocket.common.config import ConfigError
-from trocket.remoting import tls_server
+from trocket.remoting import tls_context, tls_server
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.tls_config import ClientAuth
+from trocket.remoting.tls_config import ClientAuth, TlsConfig
+from trocket.remoting.tls_context import sni_files
 from trocket.remoting.tls_server import ServerTls
 
 from .test_connection import ECHO, Peer
@@ -221,6 +223,25 @@ async def test_clients_get_the_certificate_of_the_name_they_ask_for(
         move(paths, files.folder / "sni" / "new.example.org", ("tls.crt", "tls.key"))
         await looks(caplog, RENEWED)
         assert await serial_number(server, "new.example.org") not in {default, *numbers.values()}
+
+
+async def test_many_names_are_not_looked_at_in_the_event_loop(
+    files: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def noted(config: TlsConfig) -> dict[str, tuple[str, str]]:
+        threads.append(threading.current_thread())
+        return sni_files(config)
+
+    (files.folder / "sni").mkdir()
+    config = files.server(server_sni_path=str(files.folder / "sni"))
+    async with listening(config):
+        monkeypatch.setattr(tls_context, "sni_files", noted)
+        with trio.fail_after(60):
+            while len(threads) < 3:
+                await trio.lowlevel.checkpoint()
+    assert threading.current_thread() not in threads
 
 
 def test_a_folder_without_both_files_is_refused_at_the_start(files: Certificates) -> None:
