@@ -267,22 +267,22 @@ class Connection:
         if self._turn.request_times is not None:
             self._turn.request_times.note(events, self._run_count, took_s)
         if took_s > SLOW_BURST_S or self._read_size:
-            self._adapt_read_size(len(data), took_s)
-        if took_s > SLOW_BURST_S:
-            requests = [each for each in events if isinstance(each, RemotingCommand)]
-            self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
+            self._note_slowness(events, len(data), took_s)
         if session.state is _FAILED:
             self._wake()
 
-    def _adapt_read_size(self, size: int, took_s: float) -> None:
-        """Read as much at a time as is served within SLOW_BURST_S: less after a slow burst, twice
-        as much after another one.
+    def _note_slowness(self, events: Sequence[Event[CallWaiter]], size: int, took_s: float) -> None:
+        """Read as much at a time as is served within SLOW_BURST_S: less after a slow burst, which
+        the monitor reports, and twice as much after another one.
 
         Args:
-          size: bytes of the last burst.
+          events: of the last burst.
+          size: its bytes.
           took_s: seconds that it took.
         """
         if took_s > SLOW_BURST_S:
+            requests = [each for each in events if isinstance(each, RemotingCommand)]
+            self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
             self._read_size = max(int(size * SLOW_BURST_S / took_s), READ_SIZE_MIN)
         else:
             self._read_size *= 2

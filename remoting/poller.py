@@ -46,6 +46,8 @@ served. The rest comes first in the next turn."""
 CLOCK_SOCKETS: Final = 32
 """Sockets that are served between two readings of the clock."""
 
+_NO_SOCKETS: Final[list[tuple[int, int]]] = []
+
 
 class _Epoll:
     """`select.epoll` for readability only."""
@@ -129,13 +131,8 @@ class SocketPoller:
         For bytes that were received before the socket was added: the system does not report them,
         so the call must not wait behind the sockets that the last turn left.
         """
-        if self._is_closed:
-            return
-        self._turn.active = True
-        try:
-            self._serve_some([(sock.fileno(), 0)])
-        finally:
-            self._turn.end()
+        if not self._is_closed:
+            self._serve([(sock.fileno(), 0)])
 
     def remove(self, sock: socket.socket) -> None:
         """Remove a socket, before it is closed; an unknown one is ignored."""
@@ -164,42 +161,37 @@ class SocketPoller:
                     await trio.sleep(RENEW_PAUSE_S)
                     self._renew()
                     continue
-                self._serve(ready)
+                if self._left:
+                    first = {descriptor for descriptor, _ in self._left}
+                    ready = self._left + [each for each in ready if each[0] not in first]
+                self._left = self._serve(ready)
         finally:
             self._is_closed = True
             self._poll.close()
 
-    def _serve(self, ready: list[tuple[int, int]]) -> None:
-        """Serve the readable sockets in one turn, as many as there is time for."""
-        turn = self._turn
-        if self._left:
-            first = {descriptor for descriptor, _ in self._left}
-            ready = self._left + [each for each in ready if each[0] not in first]
-            self._left = []
+    def _serve(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Serve readable sockets in one turn, as many as there is time for; return the rest."""
+        turn, readers = self._turn, self._readers
+        part, rest, end_s = ready, _NO_SOCKETS, 0.0
+        if len(ready) > CLOCK_SOCKETS:
+            part, rest = ready[:CLOCK_SOCKETS], ready[CLOCK_SOCKETS:]
+            end_s = self._elapsed_s() + TURN_TIME_MAX_S
         turn.active = True
         try:
-            if len(ready) <= CLOCK_SOCKETS:
-                self._serve_some(ready)
-                return
-            end_s = self._elapsed_s() + TURN_TIME_MAX_S
-            for start in range(0, len(ready), CLOCK_SOCKETS):
-                self._serve_some(ready[start : start + CLOCK_SOCKETS])
-                if self._elapsed_s() > end_s:
-                    self._left = ready[start + CLOCK_SOCKETS :]
-                    return
+            while True:
+                for descriptor, _ in part:
+                    # A callback may have removed another's socket.
+                    on_readable = readers.get(descriptor)
+                    if on_readable is not None:
+                        try:
+                            on_readable()
+                        except Exception as error:  # noqa: BLE001 - our bug: others are served
+                            self._end(descriptor, error)
+                if not rest or self._elapsed_s() > end_s:
+                    return rest
+                part, rest = rest[:CLOCK_SOCKETS], rest[CLOCK_SOCKETS:]
         finally:
             turn.end()
-
-    def _serve_some(self, ready: list[tuple[int, int]]) -> None:
-        readers = self._readers
-        for descriptor, _ in ready:
-            # A callback may have removed another's socket.
-            on_readable = readers.get(descriptor)
-            if on_readable is not None:
-                try:
-                    on_readable()
-                except Exception as error:  # noqa: BLE001 - our bug: others are served
-                    self._end(descriptor, error)
 
     def _end(self, descriptor: int, error: Exception) -> None:
         """Shut down a connection whose callback raised."""
