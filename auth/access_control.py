@@ -131,7 +131,6 @@ class AccessControl:
         if self._version != self._accounts.version:
             self._version = self._accounts.version
             self._decisions.clear()
-            self._authorizer.forget()
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
         """Why a user's request is refused; None: it is not."""

@@ -18,8 +18,8 @@ from ..remoting.bodies import (
     KVTable,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
-    acls_of,
-    users_of,
+    acls_in_steps,
+    users_in_steps,
 )
 from ..remoting.client import RemotingClient, split_address
 from ..remoting.codec import RemotingCommand
@@ -40,6 +40,7 @@ from ..remoting.headers import (
 from ..remoting.hosts import join_address
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from ..remoting.steps import in_steps
 from .listening import VIP_PORT_STEP
 from .offset_pages import OFFSETS_OF_A_PAGE, join_pages
 
@@ -166,7 +167,7 @@ class MasterApi:
             version = decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
             if version and version == known_version:
                 return MasterAccounts(None, version)
-            users = users_of(answer.body)
+            users = await in_steps(users_in_steps(answer.body))
             if not users or not all(user.password for user in users):
                 raise RequestRefused(
                     ResponseCode.NO_PERMISSION,
@@ -179,7 +180,8 @@ class MasterApi:
             if (
                 decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
             ) == version:
-                return MasterAccounts(AccountsInfo(users, acls_of(answer.body)), version)
+                acls = await in_steps(acls_in_steps(answer.body))
+                return MasterAccounts(AccountsInfo(users, acls), version)
         raise RemoteProtocolError("the accounts change at every reading")
 
     async def log_end(self) -> int:

@@ -32,6 +32,7 @@ from ..auth.accounts import Accounts
 from ..common.supervision import FailureLog
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError, RequestRefused
+from ..remoting.steps import in_steps
 from ..store.errors import StoreError
 from ..store.ha.slave import HaSlave
 from ..store.message_store import MessageStore
@@ -195,7 +196,7 @@ class SlaveSynchronize:
         self._says_no_accounts = True
         if found.info is None:
             return
-        if accounts.replace(found.info.to_body()):
+        if await in_steps(accounts.replace(found.info)):
             logger.info(
                 "the master's %(users)d users and their access control lists were copied",
                 {"users": len(found.info.users)},

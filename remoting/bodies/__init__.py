@@ -11,7 +11,9 @@ from .account import (
     PolicyEntryInfo,
     PolicyInfo,
     UserInfo,
+    acls_in_steps,
     acls_of,
+    users_in_steps,
     users_of,
 )
 from .base import (
@@ -212,11 +214,13 @@ __all__ = [
     "TopicStatsTable",
     "UnlockBatchRequestBody",
     "UserInfo",
+    "acls_in_steps",
     "acls_of",
     "fault_of_items",
     "item_after",
     "item_at",
     "out_of_range",
     "shared_queue",
+    "users_in_steps",
     "users_of",
 ]
