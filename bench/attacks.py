@@ -17,9 +17,7 @@ import json
 import random
 import struct
 import sys
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+import time
 from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Final
@@ -27,127 +25,28 @@ from typing import Annotated, Final
 import trio
 import typer
 
-MIB: Final = 1 << 20
+from trocket.bench.attack_kit import (
+    DESTRUCTIVE_CODES,
+    HOSTILE_NUMBERS,
+    MIB,
+    SYSTEM_TOPICS,
+    TOPICS_MAX,
+    Attack,
+    Target,
+    connect,
+    deliver,
+    frame,
+    hoard,
+    pull_fields,
+    raw_frame,
+    send_fields,
+)
+from trocket.bench.floods import FLOODS
+
+PAUSE_S: Final = 3.0
+"""Seconds between two attacks in turn: the broker answers and closes what the last one left."""
 ROUND_S_MAX: Final = 60.0
 """Seconds after which a round is cancelled: the broker may hold a request without limit."""
-TOPICS_MAX: Final = 20_000
-"""Topics that the attacks create in all: each is a line of the broker's table."""
-SYSTEM_TOPICS: Final = (
-    "rmq_sys_wheel_timer",
-    "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-)
-HOSTILE_NUMBERS: Final = ("-1", "0", "2147483648", "-9223372036854775808", "9" * 30, "", "1e9", "x")
-DESTRUCTIVE_CODES: Final = frozenset({25, 104, 205, 207, 215, 216, 222, 227, 318})
-"""Administrative codes that affect other clients; random requests omit them."""
-
-
-@dataclass
-class Target:
-    """The attacked servers, and the counts of rounds and failures.
-
-    Attributes:
-      broker, namesrv, ha: (host, port).
-      victim: the honest clients' topic; attacks pull from it, but never change it.
-      queues: its number of queues.
-      rounds, failures: counts by attack; a failure is a connection that the server closed, or a
-        cancelled round.
-    """
-
-    broker: tuple[str, int]
-    namesrv: tuple[str, int]
-    ha: tuple[str, int]
-    victim: str
-    queues: int
-    random: random.Random
-    rounds: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    topics: int = 0
-
-
-@dataclass(frozen=True)
-class Attack:
-    """One kind of hostile client: `run` is a round, repeated after `pause_s` seconds."""
-
-    name: str
-    run: Callable[[Target], Awaitable[None]]
-    pause_s: float
-
-
-def frame(
-    code: int, fields: Mapping[str, str], body: bytes = b"", *, opaque: int = 1, flag: int = 0
-) -> bytes:
-    """A request with a JSON header."""
-    head = {"code": code, "flag": flag, "language": "JAVA", "opaque": opaque, "version": 500}
-    return raw_frame(json.dumps(head | {"extFields": fields}).encode(), body)
-
-
-def raw_frame(header: bytes, body: bytes = b"") -> bytes:
-    """A frame with any bytes as its JSON header."""
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
-
-
-def send_fields(
-    topic: str, properties: str = "", *, queue_id: int = -1, nums: str = "4"
-) -> dict[str, str]:
-    """Fields of SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320)."""
-    return {
-        "a": "hostile", "b": topic, "c": "TBW102", "d": nums, "e": str(queue_id), "f": "0",
-        "g": "1700000000000", "h": "0", "i": properties, "j": "0", "k": "false", "m": "false",
-    }  # fmt: skip
-
-
-def pull_fields(
-    topic: str, queue_id: int, *, wait_s: float, offset: int = 1 << 40, subscription: str = "*"
-) -> dict[str, str]:
-    """Fields of PULL_MESSAGE (11) with a subscription; with `wait_s`, a long poll."""
-    return {
-        "consumerGroup": "hostile", "topic": topic, "queueId": str(queue_id),
-        "queueOffset": str(offset), "maxMsgNums": "32", "sysFlag": "6" if wait_s else "4",
-        "commitOffset": "0", "suspendTimeoutMillis": str(int(wait_s * 1000)),
-        "subscription": subscription, "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
-
-
-async def connect(address: tuple[str, int]) -> trio.SocketStream:
-    return await trio.open_tcp_stream(*address)
-
-
-async def deliver(address: tuple[str, int], data: bytes, *, read_s: float = 2.0) -> bytes:
-    """Send bytes on a new connection, and read answers for `read_s` seconds."""
-    came = b""
-    async with await connect(address) as stream:
-        await stream.send_all(data)
-        with trio.move_on_after(read_s):
-            while piece := await stream.receive_some(65_536):
-                came = (came + piece)[-MIB:]
-    return came
-
-
-async def hoard(
-    address: tuple[str, int], count: int, each: Callable[[trio.SocketStream], Awaitable[None]]
-) -> None:
-    """Run `each` on many connections at once."""
-
-    async def one() -> None:
-        async with await connect(address) as stream:
-            await each(stream)
-
-    failures: list[BaseException] = []
-
-    async def guarded() -> None:
-        try:
-            await one()
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            failures.append(error)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(count):
-            nursery.start_soon(guarded)
-    if failures:
-        raise OSError(f"{len(failures)} of {count} connections failed: {failures[0]}")
 
 
 async def half_frames(target: Target) -> None:
@@ -452,7 +351,16 @@ ATTACKS: Final = (
     Attack("idle", idle, 5),
     Attack("garbage", garbage, 3),
     Attack("false slaves", false_slaves, 5),
+    *FLOODS,
 )
+
+
+async def nothing(target: Target) -> None:
+    """No attack, for comparison."""
+    await trio.sleep_forever()
+
+
+NOTHING: Final = Attack("nothing", nothing, 0)
 
 
 async def repeat(attack: Attack, target: Target) -> None:
@@ -474,6 +382,15 @@ async def play(target: Target, attacks: tuple[Attack, ...], seconds: float) -> N
         async with trio.open_nursery() as nursery:
             for attack in attacks:
                 nursery.start_soon(partial(repeat, attack, target))
+
+
+async def play_in_turn(target: Target, attacks: tuple[Attack, ...], seconds: float) -> None:
+    """Run attacks one after the other, each for `seconds`; print when each begins and ends."""
+    for attack in (NOTHING, *attacks):
+        print(json.dumps({"attack": attack.name, "begin_s": time.monotonic()}), flush=True)
+        await play(target, (attack,), seconds)
+        print(json.dumps({"attack": attack.name, "end_s": time.monotonic()}), flush=True)
+        await trio.sleep(PAUSE_S)
 
 
 def loopback(address: str) -> tuple[str, int]:
@@ -498,6 +415,7 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help="Run only this attack (repeatable).")
     ] = None,
+    in_turn: Annotated[bool, typer.Option(help="Attack one after the other.")] = False,
 ) -> None:
     """Attack servers on this machine, and print the rounds and failures of each attack as JSON."""
     attacks = tuple(a for a in ATTACKS if not only or a.name in only)
@@ -506,7 +424,7 @@ def main(
     target = Target(
         loopback(broker), loopback(namesrv), loopback(ha), victim, queues, random.Random(seed)
     )
-    trio.run(play, target, attacks, seconds)
+    trio.run(play_in_turn if in_turn else play, target, attacks, seconds)
     print(json.dumps({a.name: [target.rounds[a.name], target.failures[a.name]] for a in attacks}))
     sys.stdout.flush()
 

@@ -2,6 +2,7 @@
 
     python -m trocket.bench.hostile                      an hour
     python -m trocket.bench.hostile --minutes 2 --json
+    python -m trocket.bench.hostile --each 10            one attack after the other, 10 s each
 
 Name server, broker and attacks run in separate processes. The broker's second name server hangs: it
 accepts connections and never answers. SQL92 filters are enabled. This process runs the honest
@@ -25,7 +26,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trocket import ClientError, ConsumeFromWhere, Message, Producer, PushConsumer
+from trocket.bench.attacks import ATTACKS, PAUSE_S
 from trocket.bench.stored_state import size_of, stored_state
 from trocket.common.terminal import table
 from trocket.interop.ports import free_port
@@ -63,6 +64,7 @@ class Honest:
     Attributes:
       confirmed, consumed, read_again: numbers of messages: answered with SEND_OK, consumed
         meanwhile, and read after the broker was killed and started again.
+      sent_s: when each of send_ms ended, monotonic seconds.
       send_ms, arrive_ms: from the call of `send` until its answer, tries that failed included; from
         the call until the consumer has the message.
       given_up: messages that were refused until CATCH_UP_S after the end.
@@ -73,6 +75,7 @@ class Honest:
     consumed: set[int] = field(default_factory=set)
     read_again: set[int] = field(default_factory=set)
     send_ms: list[float] = field(default_factory=list)
+    sent_s: list[float] = field(default_factory=list)
     arrive_ms: list[float] = field(default_factory=list)
     given_up: int = 0
     failed_tries: int = 0
@@ -99,7 +102,8 @@ async def send(
                     honest.given_up += 1
                     return
                 await asyncio.sleep(0.1)
-        honest.send_ms.append((time.monotonic() - begin_s) * 1000)
+        honest.sent_s.append(time.monotonic())
+        honest.send_ms.append((honest.sent_s[-1] - begin_s) * 1000)
         honest.confirmed.add(number)
         number += SENDERS
         count += 1
@@ -163,11 +167,12 @@ async def read_again(url: str, honest: Honest) -> None:
 async def watch(
     pair: TrocketPair, samples: list[tuple[float, ...]], honest: Honest, bar: Progress
 ) -> None:
-    """Sample the anonymous memory of broker and name server in MB, until cancelled."""
+    """Sample the anonymous memory of broker and name server in MB, the time, and the broker's CPU
+    seconds, until cancelled."""
     task = bar.add_task("", total=None)
     while True:
         sample = tuple(anonymous_bytes(pid) / 1e6 for pid in pair.pids)
-        samples.append(sample)
+        samples.append((*sample, time.monotonic(), cpu_seconds(pair.pids[0])))
         bar.update(
             task,
             description=f"{len(honest.confirmed):,} confirmed, {len(honest.consumed):,} consumed, "
@@ -183,6 +188,32 @@ def percentiles(times_ms: list[float]) -> dict[str, float]:
     return {name: round(ordered[int((len(ordered) - 1) * part)], 1) for name, part in at.items()}
 
 
+def by_attack(
+    marks: list[dict[str, Any]], honest: Honest, samples: list[tuple[float, ...]]
+) -> dict[str, dict[str, float]]:
+    """The figures of each attack that was run in turn.
+
+    Args:
+      marks: the lines of `attacks.play_in_turn`.
+    """
+    figures = {}
+    for begin, end in zip(marks[::2], marks[1::2], strict=False):
+        first_s, last_s = begin["begin_s"], end["end_s"]
+        pairs = zip(honest.sent_s, honest.send_ms, strict=True)
+        times = [ms for at_s, ms in pairs if first_s <= at_s < last_s]
+        during = [sample for sample in samples if first_s <= sample[2] < last_s + SAMPLE_S]
+        if len(during) < 2:
+            continue
+        figures[begin["attack"]] = {
+            "sends": len(times),
+            **percentiles(times),
+            "broker_mb": round(max(sample[0] for sample in during), 1),
+            "namesrv_mb": round(max(sample[1] for sample in during), 1),
+            "cpu": round((during[-1][3] - during[0][3]) / (during[-1][2] - during[0][2]) * 100, 1),
+        }
+    return figures
+
+
 def tenths(values: list[float]) -> list[float]:
     """The maximum in each tenth of the time, which shows growth."""
     size = max(1, len(values) // 10)
@@ -191,7 +222,7 @@ def tenths(values: list[float]) -> list[float]:
 
 async def run(
     pair: TrocketPair,
-    start_attacks: Callable[[], LineProcess],
+    start_attacks: Callable[[Callable[[str], None]], LineProcess],
     minutes: float,
     rate: float,
     bar: Progress,
@@ -199,11 +230,18 @@ async def run(
     """Send and consume under attack, and return the figures.
 
     Args:
-      start_attacks: called once the honest clients have sent and consumed a message.
+      start_attacks: called once the honest clients have sent and consumed a message, with a
+        function that takes the lines of the attacks.
     Raises: PeerError: the broker or the attacks exited unexpectedly.
     """
     honest = Honest()
     samples: list[tuple[float, ...]] = []
+    marks: list[dict[str, Any]] = []
+
+    def on_line(line: str) -> None:
+        if is_mark(line):
+            marks.append(json.loads(line))
+
     url = pair.namesrv_address
     async with (
         Producer(url, group="honest") as producer,
@@ -217,7 +255,7 @@ async def run(
         consuming = asyncio.create_task(consume(consumer, honest))
         watching = asyncio.create_task(watch(pair, samples, honest, bar))
         await warm_up(producer, honest)
-        attacks = await asyncio.to_thread(start_attacks)
+        attacks = await asyncio.to_thread(start_attacks, on_line)
         until_s = time.monotonic() + minutes * 60
         sending = asyncio.create_task(send_all(producer, honest, rate, until_s))
         # The sampler ends early only if a process has exited.
@@ -228,7 +266,9 @@ async def run(
             watching.result()
         await sending
         line = await asyncio.to_thread(
-            attacks.wait_line, lambda line: line.startswith("{"), timeout_s=ATTACKS_END_S
+            attacks.wait_line,
+            lambda line: line.startswith("{") and not is_mark(line),
+            timeout_s=ATTACKS_END_S,
         )
         await catch_up(honest)
         attacked = len(samples)
@@ -242,6 +282,19 @@ async def run(
     await asyncio.to_thread(pair.start_broker)
     await read_again(url, honest)
     return {
+        **of_honest(honest),
+        **of_servers(samples, attacked),
+        "state": {name: kind.number for name, kind in state.items()},
+        "state_mb": round(size_of(state) / 1e6, 1),
+        "broker_cpu_s": round(used_s, 1),
+        "attacks": json.loads(line),
+        "by_attack": by_attack(marks, honest, samples),
+    }
+
+
+def of_honest(honest: Honest) -> dict[str, Any]:
+    """The figures of the honest clients."""
+    return {
         "confirmed": len(honest.confirmed),
         "not_consumed": len(honest.confirmed - honest.consumed),
         "not_there_after_kill": len(honest.confirmed - honest.read_again),
@@ -250,15 +303,26 @@ async def run(
         "last_failure": honest.last_failure,
         "send_ms": percentiles(honest.send_ms),
         "arrive_ms": percentiles(honest.arrive_ms),
+    }
+
+
+def of_servers(samples: list[tuple[float, ...]], attacked: int) -> dict[str, Any]:
+    """The memory of broker and name server.
+
+    Args:
+      attacked: the samples that were taken during the attacks.
+    """
+    return {
         "broker_mb_max": round(max(sample[0] for sample in samples), 1),
         "namesrv_mb_max": round(max(sample[1] for sample in samples), 1),
         "broker_mb_by_tenth": tenths([sample[0] for sample in samples[:attacked]]),
         "broker_mb_end": round(samples[-1][0], 1),
-        "state": {name: kind.number for name, kind in state.items()},
-        "state_mb": round(size_of(state) / 1e6, 1),
-        "broker_cpu_s": round(used_s, 1),
-        "attacks": json.loads(line),
     }
+
+
+def is_mark(line: str) -> bool:
+    """Whether a line of the attacks says that one begins or ends."""
+    return line.startswith('{"attack": ')
 
 
 def violations(figures: dict[str, Any], budget_mb: int, own_mb: int) -> list[str]:
@@ -280,6 +344,13 @@ def report(figures: dict[str, Any]) -> Table:
     return table(("figure", "value"), rows)
 
 
+def attack_report(figures: dict[str, Any]) -> Table:
+    """The figures of each attack as a table for people."""
+    rows = [[name, *map(str, each.values())] for name, each in figures.items()]
+    head = ("attack", "sends", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "broker MB")
+    return table((*head, "name server MB", "broker CPU %"), rows)
+
+
 def main(
     minutes: Annotated[float, typer.Option(min=0.1, help="Attack for this time.")] = 60.0,
     rate: Annotated[float, typer.Option(help="Send this often per second.", min=1)] = 50.0,
@@ -289,6 +360,9 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help="Run only this attack (repeatable).")
     ] = None,
+    each: Annotated[
+        float, typer.Option(help="Attack one after the other, this many seconds each.", min=0)
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Keep logs and store here.")] = None,
 ) -> None:
@@ -307,6 +381,7 @@ def main(
                 "haListenAddress": "127.0.0.1",
                 "enablePropertyFilter": "true",
                 "remotingBytesMax": budget_mb * MIB,
+                "limitExemptAddresses": "127.0.0.1",
             },
         )
         pair.start_namesrv()
@@ -320,10 +395,16 @@ def main(
                 "--namesrv", pair.namesrv_address, "--ha", f"127.0.0.1:{ha_port}",
                 "--victim", TOPIC, "--seconds", str(minutes * 60), "--seed", str(seed),
             ]  # fmt: skip
-            for attack in only or ():
-                command += ["--only", attack]
-            start = partial(LineProcess, command, folder=folder, name="attacks")
-            figures = {"minutes": minutes, "rate_per_s": rate}
+            names = only or [attack.name for attack in ATTACKS]
+            command += [text for name in names for text in ("--only", name)]
+            if each:  # one more is no attack at all
+                minutes = (each + PAUSE_S) * (len(names) + 1) / 60
+                command += ["--in-turn", "--seconds", str(each)]
+
+            def start(on_line: Callable[[str], None]) -> LineProcess:
+                return LineProcess(command, folder=folder, name="attacks", on_line=on_line)
+
+            figures: dict[str, Any] = {"minutes": minutes, "rate_per_s": rate}
             figures |= asyncio.run(run(pair, start, minutes, rate, bar))
         except PeerError as error:
             sys.exit(f"hostile: {error}")
@@ -333,7 +414,10 @@ def main(
     if as_json:
         print(json.dumps(figures, indent=2))
     else:
+        attacked: dict[str, Any] = figures.pop("by_attack")
         Console().print(report(figures))
+        if attacked:
+            Console().print(attack_report(attacked))
     if wrong:
         sys.exit(f"hostile: wrong: {', '.join(wrong)}")
 

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from trocket.common import terminal
-from trocket.interop.apache import ApacheCluster
-from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.apache import ApacheCluster, broker_conf_text
+from trocket.interop.tls_files import ServerTls
+from trocket.interop.trocket_peer import FREE_METRICS_PORT, TrocketCluster
 from trocket.interop.usage import resident_bytes
 
 if TYPE_CHECKING:
@@ -31,16 +32,26 @@ Columns: TypeAlias = Mapping[str, Callable[[T], str]]
 """Functions that return a cell's text from a result, by column heading."""
 
 
-def make_cluster(peer: str, folder: Path, **of_apache: Any) -> Cluster:
+def make_cluster(
+    peer: str, folder: Path, *, tls: ServerTls | None = None, **of_apache: Any
+) -> Cluster:
     """A stopped cluster by its name.
 
     Args:
       peer: "trocket" or "apache-VERSION".
+      tls: of its servers; None: as they are without settings.
       of_apache: options of `ApacheCluster`, such as the heaps of its JVMs.
     """
     if peer == "trocket":
-        return TrocketCluster(folder)
-    return ApacheCluster(peer.removeprefix("apache-"), folder, is_measured=True, **of_apache)
+        options: tuple[str, ...] = FREE_METRICS_PORT
+        if tls is not None:
+            folder.mkdir(parents=True)
+            conf = folder / "broker.conf"
+            conf.write_text(broker_conf_text(tls.keys), encoding="utf-8")
+            options += ("-c", str(conf))
+        return TrocketCluster(folder, options=options)
+    version = peer.removeprefix("apache-")
+    return ApacheCluster(version, folder, is_measured=True, tls=tls, **of_apache)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
+    python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
+    python -m trocket.bench.wire --pin --tls --against apache-5.5.0     # with the same files
     python -m trocket.bench.wire --pin --acl    # signed sends to a broker with accounts
     python -m trocket.bench.wire --pin --acl --against apache-5.5.0
 
@@ -23,6 +25,7 @@ import json
 import os
 import select
 import socket
+import ssl
 import statistics
 import tempfile
 import time
@@ -49,6 +52,7 @@ from trocket.bench.signed_frames import SignedSends, create_account, guarded_bro
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
+from trocket.interop.tls_files import PERMISSIVE, ClientTls, ServerTls, make_files
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 
@@ -112,9 +116,13 @@ class CaseResult:
 class _Connection:
     """A closed loop: as many requests go out as answers came in."""
 
-    def __init__(self, address: tuple[str, int], template: Requests) -> None:
+    def __init__(
+        self, address: tuple[str, int], template: Requests, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self.socket.setblocking(False)
         self._template = template
         self._incoming = bytearray()
@@ -129,7 +137,7 @@ class _Connection:
         try:
             while self._outgoing:
                 del self._outgoing[: self.socket.send(self._outgoing)]
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError):
             return False
         return True
 
@@ -139,10 +147,15 @@ class _Connection:
         Returns: as `take_answers`.
         Raises: ConnectionError, BadAnswerError.
         """
-        data = self.socket.recv(RECEIVE_SIZE_BYTES)
-        if not data:
-            raise ConnectionError("the broker closed the connection")
-        self._incoming += data
+        try:
+            data = self.socket.recv(RECEIVE_SIZE_BYTES)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            self._incoming += data
+            while isinstance(self.socket, ssl.SSLSocket):  # a record at a time
+                self._incoming += self.socket.recv(RECEIVE_SIZE_BYTES)
+        except ssl.SSLWantReadError:
+            pass
         opaques, refused, frames = self._template.take(self._incoming)
         self._outgoing += frames
         return opaques, refused
@@ -153,7 +166,7 @@ class Load:
 
     Args:
       addresses: brokers, to which the connections are distributed in turn.
-      spin: see `measure`.
+      spin, tls: see `measure`.
     """
 
     def __init__(
@@ -163,6 +176,7 @@ class Load:
         template: Requests,
         *,
         spin: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._template = template
         self._spin = spin
@@ -170,7 +184,7 @@ class Load:
         self._epoll = select.epoll()
         self._connections = {}
         for number in range(case.connections):
-            connection = _Connection(addresses[number % len(addresses)], template)
+            connection = _Connection(addresses[number % len(addresses)], template, tls)
             self._connections[connection.socket.fileno()] = connection
             self._epoll.register(connection.socket, select.EPOLLIN)
         self._left_s = array("d", bytes(8 * RING))
@@ -242,6 +256,7 @@ def measure(
     warm_up_s: float,
     seconds: float,
     spin: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> CaseResult:
     """Run one case against a running cluster.
 
@@ -249,11 +264,12 @@ def measure(
       spin: poll for answers without sleeping. On a separate core, the generator then adds nothing
         to the latency; waking it for each answer takes as long as the broker's work on a virtual
         machine.
+      tls: of the connections; None: they are plain.
 
     Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
     """
     broker = cluster.pids[0]
-    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin)
+    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin, tls=tls)
     try:
         load.start()
         load.run(warm_up_s)
@@ -270,7 +286,7 @@ def measure(
         load.close()
     ordered = array("d", sorted(load.latencies_s))
     return CaseResult(
-        case=case.name,
+        case=case.name if tls is None else f"{case.name}, TLS",
         messages=answered,
         refused=load.refused,
         messages_per_s=answered / took_s,
@@ -354,6 +370,22 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
     return table(columns, rows, title=title)
 
 
+def servers_tls(folder: Path) -> ServerTls:
+    """TLS beside plain connections, with new files in a folder."""
+    make_files(folder, "none")
+    return ServerTls(folder, PERMISSIVE)
+
+
+def runs_of(
+    cases: Sequence[Case], rounds: int, tls: ServerTls | None
+) -> list[tuple[Case, ssl.SSLContext | None]]:
+    """The cases to run on one cluster: with TLS each one without and with it, in each round."""
+    if tls is None:
+        return [(case, None) for case in cases]
+    context = ClientTls(tls.folder).context
+    return [(case, each) for _ in range(rounds) for case in cases for each in (None, context)]
+
+
 def requests_of(workload: str, serialize_type: int) -> Requests:
     """The requests of a workload: "sends", "signed sends" or "transactions"."""
     if workload == "signed sends":
@@ -372,13 +404,27 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
 
 
-def cluster_of(peer: str, folder: Path, *, acl: bool = False) -> Cluster:
-    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0."""
+def cluster_of(
+    peer: str, folder: Path, *, acl: bool = False, tls: ServerTls | None = None
+) -> Cluster:
+    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0, and without TLS."""
     if not acl:
-        return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP)
+        return kit.make_cluster(peer, folder, tls=tls, broker_java=BROKER_HEAP)
     if peer == "trocket":
         return guarded_broker(folder)
     return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=guarded_keys())
+
+
+def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside: bool) -> None:
+    """Raises: typer.BadParameter: an option has a wrong value, or two contradict each other."""
+    if header not in ("rocketmq", "json"):
+        raise typer.BadParameter("--header is rocketmq or json")
+    if workload not in ("sends", "transactions"):
+        raise typer.BadParameter("--workload is sends or transactions")
+    if acl and (workload != "sends" or is_beside):
+        raise typer.BadParameter("--acl is for sends, without --beside")
+    if tls and (acl or is_beside):
+        raise typer.BadParameter("--tls is for one checkout without accounts")
 
 
 def main(
@@ -391,32 +437,34 @@ def main(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
-    rounds: Annotated[int, typer.Option(help="With --beside, repeat this often.", min=1)] = 5,
+    rounds: Annotated[
+        int, typer.Option(help="With --beside or --tls, repeat this often.", min=1)
+    ] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
     acl: Annotated[
         bool, typer.Option("--acl", help="Sign sends to a broker with accounts of ACL 2.0.")
     ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Run each case without and with TLS, by turns.")
+    ] = False,
 ) -> None:
     """Send messages or transactions to a broker process, and print rates and CPU."""
-    if header not in ("rocketmq", "json"):
-        raise typer.BadParameter("--header is rocketmq or json")
-    if workload not in ("sends", "transactions"):
-        raise typer.BadParameter("--workload is sends or transactions")
-    if acl and (workload != "sends" or beside is not None):
-        raise typer.BadParameter("--acl is for sends, without --beside")
+    check_options(header, workload, acl=acl, tls=tls, is_beside=beside is not None)
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
     serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
     template = requests_of("signed sends" if acl else workload, serialize_type)
 
-    def run(cluster: Cluster, case: Case) -> CaseResult:
+    def run(cluster: Cluster, case: Case, tls: ssl.SSLContext | None = None) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
-        return measure(cluster, case, template, warm_up_s=warm_up, seconds=seconds, spin=spin)
+        times = {"warm_up_s": warm_up, "seconds": seconds}
+        return measure(cluster, case, template, **times, spin=spin, tls=tls)
 
     pairs: list[tuple[CaseResult, CaseResult]] = []
     outcomes: list[CaseResult] = []
     with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = cluster_of(against, Path(folder, "first"), acl=acl)
+        secure = servers_tls(Path(folder, "tls")) if tls else None
+        first = cluster_of(against, Path(folder, "first"), acl=acl, tls=secure)
         clusters = (
             (first,)
             if beside is None
@@ -432,7 +480,7 @@ def main(
             if len(clusters) == 2:
                 pairs = compare(clusters, run, rounds, cases)
             else:
-                outcomes = [run(first, one) for one in cases]
+                outcomes = [run(first, one, each) for one, each in runs_of(cases, rounds, secure)]
     if beside is not None:
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))

@@ -19,10 +19,12 @@ from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
 from ..common.config import ConfigError
 from ..common.log_levels import apply_levels, parse_levels
+from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from .config import (
     BrokerConfig,
+    check_metrics_tls,
     from_environment,
     known_keys,
     read_broker_config,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     import trio
 
     from ..common.config import Entry
+    from ..remoting.tls_settings import Tls
 
 PROGRAM = Program(
     "trocket broker",
@@ -67,12 +70,22 @@ def run(options: Namespace) -> int:
     try:
         entries, path = process.given_entries(options)
         broker, store, warnings = _configured(entries, path, options.namesrv_addr)
+        tls_config, tls_warnings = read_tls_config(entries, path=path)
+        check_metrics_tls(broker, tls_config)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     if options.print_all or options.print_important:
         important = frozenset(key for key, fact in known_keys().items() if fact.important)
-        process.print_configuration([broker, store], None if options.print_all else important)
+        process.print_configuration(
+            [broker, store, tls_config], None if options.print_all else important
+        )
         return process.EXIT_OK
+    from ..remoting.tls_settings import new_tls
+
+    try:
+        tls = new_tls(tls_config)
+    except ConfigError as error:
+        return process.refuse(PROGRAM.name, error)
     # Absolute, so that it does not depend on the working directory.
     path = "" if options.from_stdin or not path else str(Path(path).absolute())
     is_open = open_warning(
@@ -83,10 +96,10 @@ def run(options: Namespace) -> int:
     )
     if is_open is not None:
         warnings.append(is_open)
-    process.log_to_stderr(options.log_level, options.log_format, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
     apply_levels(broker.log_level, parse_levels(broker.log_levels))
     return process.serve(
-        lambda stop: _run(broker, store, stop, options, path),
+        lambda stop: _run(broker, store, tls, stop, options, path),
         program=PROGRAM.name,
         expected=(StoreError,),
     )
@@ -117,6 +130,7 @@ def _configured(
 async def _run(
     broker: BrokerConfig,
     store: MessageStoreConfig,
+    tls: Tls,
     stop: trio.CancelScope,
     options: Namespace,
     path: str,
@@ -133,6 +147,7 @@ async def _run(
         clock=SystemClock(),
         disk=OsDisk(),
         config_path=path,
+        tls=tls,
     )
     with stop:
         async with trio.open_nursery() as nursery:

@@ -33,6 +33,8 @@ from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
+from ..remoting.refusals import Refusals
+from ..remoting.tls_settings import Tls
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -43,16 +45,16 @@ from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .broker_address import BrokerAddress
-from .client_channel_info import ClientChannel
 from .config import BrokerConfig, check_values, known_keys
 from .consumer_filter_manager import ConsumerFilterManager
-from .consumer_manager import ConsumerManager, notify_consumer_ids_changed, skip_notification
+from .consumer_manager import ConsumerManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager
 from .inner_message import DelayLevels, InnerPuts
+from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
 from .processors.pull_message import PullMessageProcessor
@@ -98,6 +100,7 @@ class Seams:
       ha_connect: connects a slave to its master's haListenPort.
       native: the C extension; None: pure Python.
       config_path: the file of the configuration; "": there is none.
+      tls: of the broker's listeners; None: RocketMQ's defaults.
     """
 
     clock: Clock
@@ -109,6 +112,7 @@ class Seams:
     ha_connect: Connect = connect_tcp
     native: Extension | None = extension
     config_path: str = ""
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +150,14 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Connected clients and filter servers, and the consumers' locks of queues."""
+    """Connected clients and filter servers, the consumers' locks of queues, and the notifications
+    of their groups."""
 
     producers: ProducerManager
     consumers: ConsumerManager
     locks: RebalanceLockManager
     filter_servers: FilterServerManager
+    notifier: MemberNotifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +185,7 @@ class BrokerParts:
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
       stats: the counters.
+      refusals: what the limits refuse, of the connections and of the tables.
       runtime_info: what the broker tells of itself.
       live: changes `config` and the store's while the broker runs.
       plain_acl: the accounts of ACL 1.0; None: aclEnable is false.
@@ -200,6 +207,7 @@ class BrokerParts:
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
     stats: BrokerStatsManager
+    refusals: Refusals
     runtime_info: RuntimeInfo
     live: LiveConfig
     plain_acl: PlainAclAccess | None
@@ -223,7 +231,8 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     address, peers = BrokerAddress(config, store_config), PeerBrokers(config, seams.client)
     store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
     foundation = Foundation(config, seams, address, store)
-    tables = _tables(foundation)
+    refusals = Refusals()
+    tables = _tables(foundation, refusals)
     clients = _clients(config, tables)
     new_messages = NewMessages(_failures, "notifying of new messages", "They may be delivered late")
     closed_channels = Notifier[Channel](
@@ -232,9 +241,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         "Its group learns that it left when its heartbeats have expired",
     )
     deliveries = _deliveries(foundation, tables, clients, new_messages)
-    keeper = FilterServerKeeper(
-        config, address.port, clients.filter_servers, open_process=seams.open_process
-    )
+    keeper = _keeper(foundation, clients.filter_servers)
     replication = _replication(foundation, tables, deliveries)
     identity = partial(_identity, config, address, clients.filter_servers, tables.mappings)
     registrar = Registrar(config, seams.client, tables.topics, identity, replication.on_master)
@@ -272,7 +279,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
     )
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, stats, runtime_info,
+        keeper, replication, registrar, static, cleaner, pulls, stats, refusals, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation),
     )  # fmt: skip
@@ -295,7 +302,18 @@ def _places(foundation: Foundation) -> Places:
     return Places(foundation.config.broker_cluster_name, topic_at)
 
 
-def _tables(foundation: Foundation) -> Tables:
+def _keeper(foundation: Foundation, servers: FilterServerManager) -> FilterServerKeeper:
+    seams = foundation.seams
+    return FilterServerKeeper(
+        foundation.config,
+        foundation.address.port,
+        servers,
+        open_process=seams.open_process,
+        tls=seams.tls.config if seams.tls is not None else None,
+    )
+
+
+def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
     config, store, clock = foundation.config, foundation.store, foundation.seams.clock
     files = StateFiles(
         foundation.seams.disk,
@@ -311,11 +329,15 @@ def _tables(foundation: Foundation) -> Tables:
             NEEDS_OF_BROKER,
             _places(foundation),
         ),
-        TopicConfigManager(config, clock=clock, save=files.save, save_later=later),
+        TopicConfigManager(
+            config, clock=clock, save=files.save, save_later=later, refusals=refusals
+        ),
         TopicQueueMappingManager(
             config.broker_name, clock=clock, save=files.save, save_later=later
         ),
-        SubscriptionGroupManager(config, clock=clock, save=files.save, save_later=later),
+        SubscriptionGroupManager(
+            config, clock=clock, save=files.save, save_later=later, refusals=refusals
+        ),
         ConsumerOffsetManager(clock=clock, save=files.save),
         DelayOffsetManager(
             clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
@@ -334,20 +356,17 @@ def _tables(foundation: Foundation) -> Tables:
 
 def _clients(config: BrokerConfig, tables: Tables) -> Clients:
     expired_s = config.channel_expired_timeout / 1000
-
-    def notify(group: str, channels: Sequence[ClientChannel]) -> None:
-        enabled = config.notify_consumer_ids_changed_enable
-        (notify_consumer_ids_changed if enabled else skip_notification)(group, channels)
-
+    notifier = MemberNotifier(lambda: config.notify_consumer_ids_changed_enable)
     return Clients(
         ProducerManager(expired_s=expired_s),
         ConsumerManager(
-            notify=notify,
+            notify=notifier.notify,
             expired_s=expired_s,
             on_group_gone=tables.filters.unregister,
         ),
         RebalanceLockManager(),
         FilterServerManager(),
+        notifier,
     )
 
 
@@ -484,6 +503,7 @@ def _follow_settings(parts: BrokerParts) -> None:
     live.subscribe(on_permission, "brokerPermission")
     live.subscribe(
         parts.pulls.settings_changed,
+        "heldPullsMax",
         "litePullMessageEnable",
         "longPollingEnable",
         "slaveReadEnable",

@@ -23,8 +23,10 @@ from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
+from ..remoting.tls_config import TlsConfig, TlsMode, split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
+from .limits import BrokerLimits
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -66,11 +68,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy, AccessConfig):
+class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
     The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
-    `AccessConfig` for its accounts.
+    `AccessConfig` for its accounts; those of `BrokerLimits` for its clients.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.
@@ -139,6 +141,8 @@ class BrokerConfig(FilterPolicy, AccessConfig):
         collector (OTLP_GRPC) or logged (LOG).
       metrics_prom_exporter_port, metrics_prom_exporter_host: where HTTP serves `/metrics` and
         `/health`; port 0: a free one; host "": bind_address (RocketMQ: brokerIP1).
+      metrics_tls_enable: not a key of RocketMQ. Whether metrics and health are served by TLS only,
+        with the certificate of the other listeners.
       metrics_label: further labels of all metrics, `name:value,name:value`.
       metrics_grpc_exporter_target: the collector that OTLP_GRPC sends to, `host:port` (by TLS) or
         `http://host:port` (without).
@@ -232,6 +236,7 @@ class BrokerConfig(FilterPolicy, AccessConfig):
     metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
     metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
     metrics_prom_exporter_host: str = ""
+    metrics_tls_enable: bool = setting(False, guarded="protects connections")
     metrics_label: str = ""
     metrics_grpc_exporter_target: str = ""
     metrics_grpc_exporter_header: str = setting("", secret=True)
@@ -337,11 +342,13 @@ def read_broker_config(
 
     Args:
       entries: the file's, from `parse_properties`; empty: the defaults, which are checked, too.
+        `tls.*` is left to `remoting/tls_settings.py`.
       broker, store: the defaults, from the environment for instance.
       path: for messages only.
       namesrv_addr: from the command line, which overrides the file; None: not given.
     Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
     """
+    entries = split_tls(entries)[1]
     configs, warnings = configure(entries, (broker, store), known_keys, path=path)
     broker, store = configs
     if namesrv_addr is not None:
@@ -373,6 +380,7 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
     parse_levels(broker.log_levels)
     _check_metrics(broker)
+    broker.check_exempt_addresses()
     if (read_access(broker).is_enabled or broker.acl_enable) and broker.filter_server_nums:
         raise ConfigError(
             "authenticationEnabled=true and aclEnable=true do not go together with "
@@ -516,6 +524,14 @@ def _check_metrics(broker: BrokerConfig) -> None:
                 f"metricsExporterType=OTLP_GRPC needs the package {package}: "
                 "pip install 'trocket[otlp]'"
             )
+
+
+def check_metrics_tls(broker: BrokerConfig, tls: TlsConfig) -> None:
+    """Raises ConfigError if metrics are to be served by TLS, which is switched off."""
+    if broker.metrics_tls_enable and tls.mode is TlsMode.disabled:
+        raise ConfigError(
+            "metricsTlsEnable=true needs tls.server.mode=permissive or enforcing, not disabled"
+        )
 
 
 def _is_installed(package: str) -> bool:

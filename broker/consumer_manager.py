@@ -45,10 +45,6 @@ def notify_consumer_ids_changed(group: str, channels: Sequence[ClientChannel]) -
         )
 
 
-def skip_notification(group: str, channels: Sequence[ClientChannel]) -> None:
-    """Send nothing: `notifyConsumerIdsChangedEnable` is false."""
-
-
 def _ignore_group_gone(group: str) -> None:
     pass
 

@@ -28,6 +28,8 @@ from ..remoting.client import RemotingClient
 from ..remoting.server import RemotingServer
 from ..remoting.signature import Credentials
 from ..remoting.steps import in_steps
+from ..remoting.tls_server import ServerTls
+from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.turn import Turn
 from ..store.clock import Clock
 from ..store.config import MessageStoreConfig
@@ -85,6 +87,7 @@ class BrokerController:
       metrics_listener: a socket that answers for metrics and health; None: opened if `config` says
         so.
       config_path: the file that `config` is from, where changed settings are saved; "": none.
+      tls: of the listeners and of `client`; None: RocketMQ's defaults.
 
     Attributes:
       config: as above.
@@ -113,10 +116,12 @@ class BrokerController:
         native: Extension | None = extension,
         metrics_listener: socket.socket | None = None,
         config_path: str = "",
+        tls: Tls | None = None,
     ) -> None:
         self.config = config
         self.turn = turn or Turn()
-        self.client = client or RemotingClient(turn=self.turn)
+        self._tls = tls or new_tls()
+        self.client = client or RemotingClient(turn=self.turn, tls=self._tls.client)
         self.server: RemotingServer | None = None
         self._clock = clock
         self._listeners, self._expects_slaves = listeners, expects_slaves
@@ -132,6 +137,7 @@ class BrokerController:
             ha_connect,
             native,
             config_path,
+            self._tls,
         )
         self.parts = parts = assemble(config, store_config, seams)
         self.client.credentials = parts.tables.access.credentials
@@ -217,7 +223,7 @@ class BrokerController:
             else:
                 from .metrics.while_opening import answered_while_opening
 
-                with answered_while_opening(self._metrics_listener):
+                with answered_while_opening(self._metrics_listener, self._metrics_tls):
                     self._load()
         except BaseException:
             for listener in (*listeners, *ha_listeners, self._metrics_listener):
@@ -237,6 +243,8 @@ class BrokerController:
             on_channel_closed=self.parts.closed_channels.notify,
             limits=connection_limits(self.config),
             runs=serving.runs,
+            refusals=self.parts.refusals,
+            tls=self._tls.server,
         )
         try:
             async with trio.open_nursery() as base:
@@ -311,6 +319,7 @@ class BrokerController:
                     "the watch of access control files", self.parts.plain_acl.files.run
                 )
             services.start_soon("the waking of held pulls", self.pulls.hold_service.run, self.turn)
+            services.start_soon("the notification of groups", self.parts.clients.notifier.run)
             services.every(
                 "the scan for expired clients", SCAN_CLIENTS_INTERVAL_S, self._scan_clients
             )
@@ -364,7 +373,11 @@ class BrokerController:
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
-        await self._metrics().run(listener)
+        await self._metrics().run(listener, self._metrics_tls)
+
+    @property
+    def _metrics_tls(self) -> ServerTls | None:
+        return self._tls.server if self.config.metrics_tls_enable else None
 
     async def _push_metrics(self) -> None:
         """Push metrics until cancelled."""

@@ -30,6 +30,7 @@ from ..common.config import to_properties
 from ..common.filter_policy import FilterPolicy
 from ..common.supervision import FailureLog, split_fatal
 from ..remoting.hosts import join_address
+from ..remoting.tls_config import TlsConfig, TlsMode, with_changes
 from .config import BrokerConfig
 from .filter_server_manager import EXPIRED_S, FilterServerManager
 
@@ -164,7 +165,7 @@ class ChildConfig:
     bind_address: str
 
 
-def child_properties(config: BrokerConfig, port: int) -> str:
+def child_properties(config: BrokerConfig, port: int, tls: TlsConfig | None = None) -> str:
     """The keys of a filter server as lines, and the empty line that ends them.
 
     Values are escaped, so a value cannot set another key.
@@ -172,6 +173,7 @@ def child_properties(config: BrokerConfig, port: int) -> str:
     Args:
       config: the broker's.
       port: the port that the broker listens on.
+      tls: the broker's, with absolute paths; None: RocketMQ's defaults.
     """
     bound = config.bind_address.strip("[]")
     of_server = ChildConfig(
@@ -187,8 +189,16 @@ def child_properties(config: BrokerConfig, port: int) -> str:
     changed = [pair for pair in to_properties(policy) if pair not in defaults]
     if config.allow_remote_administration:
         changed.append((KEY, "true"))
-    pairs = (*to_properties(of_server), *changed)
+    pairs = (*to_properties(of_server), *changed, *_tls_pairs(tls or TlsConfig()))
     return "".join(f"{key}={value}\n" for key, value in pairs) + "\n"
+
+
+def _tls_pairs(tls: TlsConfig) -> list[tuple[str, str]]:
+    """The settings of TLS of a filter server: the broker's, which it can always connect to."""
+    if tls.mode is TlsMode.enforcing:
+        tls = with_changes(tls, enable=True)
+    defaults = to_properties(TlsConfig())
+    return [pair for pair in to_properties(tls) if pair not in defaults]
 
 
 class FilterServerKeeper:
@@ -202,6 +212,7 @@ class FilterServerKeeper:
       port: returns the port that the broker listens on.
       servers: the registered filter servers.
       open_process: starts one.
+      tls: the broker's settings of TLS, which they get, too.
     """
 
     def __init__(
@@ -211,7 +222,9 @@ class FilterServerKeeper:
         servers: FilterServerManager,
         *,
         open_process: OpenProcess = open_filter_server,
+        tls: TlsConfig | None = None,
     ) -> None:
+        self._tls = tls
         self._config = config
         self._count = config.filter_server_nums
         self._port = port
@@ -295,7 +308,7 @@ class FilterServerKeeper:
             self.wake()
 
     async def _run_child(self) -> None:
-        properties = child_properties(self._config, self._port())
+        properties = child_properties(self._config, self._port(), self._tls)
         with trio.CancelScope(shield=True):  # a started process must reach the code that ends it
             child = await self._open_process()
         logger.info("filter server %(pid)d started", {"pid": child.pid})

@@ -26,7 +26,9 @@ FREE_PORT_TRIES = 50
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:
     """The limits of a broker's connections, from its configuration."""
     return ConnectionLimits(
-        idle_s=config.server_channel_max_idle_time_seconds, memory_max=config.remoting_bytes_max
+        idle_s=config.server_channel_max_idle_time_seconds,
+        policy=config,
+        memory_max=config.remoting_bytes_max,
     )
 
 

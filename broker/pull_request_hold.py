@@ -27,28 +27,20 @@ import trio
 from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
 from ..remoting.turn import Turn
+from .config import BrokerConfig
 from .held_memory import HeldMemory
 from .pull import Pull
 
 logger = logging.getLogger(__name__)
 
-HELD_PULLS_MAX = 100_000
-"""Pulls held at a time; a further one is answered at once, as if it had timed out. RocketMQ bounds
-the pulls that wait for a thread by the same number (pullThreadPoolQueueCapacity)."""
-
 QUEUE_PULLS_MAX: Final = 20_000
 """Pulls held at a time for one queue. Each costs 0.1 us in every turn that stores a message there.
 A broadcasting group holds one for each of its clients, which are at most 10,000
-(CONNECTIONS_MAX)."""
+(connectionsMax)."""
 
 CHANNEL_QUEUE_PULLS_MAX: Final = 100
 """Pulls held at a time for one queue and one connection. A client has one for each of its
 groups."""
-
-CHANNEL_PULLS_SHARE: Final = 1_000
-GROUP_PULLS_SHARE: Final = 10_000
-"""Pulls of one connection and of one group that may be held once half of HELD_PULLS_MAX are; the
-other half is for connections and groups with few. Clients hold one for each queue they consume."""
 
 CHECK_INTERVAL_S: Final = 5.0
 """Seconds between two scans for pulls that timed out, as with Apache's broker. Clients ask to be
@@ -213,17 +205,19 @@ class _Shares:
     high that shares are enforced.
     """
 
-    def __init__(self, held: Iterable[HeldPull]) -> None:
+    def __init__(self, held: Iterable[HeldPull], config: BrokerConfig) -> None:
+        self._config = config
         pulls = [each.pull for each in held]
         self._of_channels = Counter(pull.channel for pull in pulls)
         self._of_groups = Counter(pull.terms.group for pull in pulls)
 
-    def has_place(self, pull: Pull) -> bool:
-        """Whether one more pull may be held."""
-        return (
-            self._of_channels[pull.channel] < CHANNEL_PULLS_SHARE
-            and self._of_groups[pull.terms.group] < GROUP_PULLS_SHARE
-        )
+    def exceeded_by(self, pull: Pull) -> str:
+        """The key of the limit that one more pull would exceed; "": it may be held."""
+        if self._of_channels[pull.channel] >= self._config.held_pulls_per_connection_max:
+            return "heldPullsPerConnectionMax"
+        if self._of_groups[pull.terms.group] >= self._config.held_pulls_per_group_max:
+            return "heldPullsPerGroupMax"
+        return ""
 
     def add(self, pull: Pull) -> None:
         """Count a pull."""
@@ -240,6 +234,12 @@ def _take_one(counts: Counter[K], key: K) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
+
+
+def _refuse(pull: Pull, limit: str, why: str) -> None:
+    """Note that a pull is answered at once, as if it had timed out."""
+    what = f"a pull of {pull.terms.topic} by {pull.terms.group} is not held, because {why}"
+    pull.channel.memory.refusals.note(limit, pull.channel.remote_address, what)
 
 
 HeldQueues = dict[Key, _Queue]
@@ -283,6 +283,7 @@ class PullRequestHoldService:
     Args:
       resume: tries a held pull again. Its second argument is true when the pull has timed out and
         must be answered; it returns whether it answered.
+      config: the broker's; None: its defaults.
       tags_codes_since: see TagsCodesSince.
       elapsed_s: a clock that measures TRY_TIME_MAX_S.
 
@@ -294,10 +295,13 @@ class PullRequestHoldService:
         self,
         resume: Callable[[HeldPull, bool], bool],
         *,
+        config: BrokerConfig | None = None,
         tags_codes_since: TagsCodesSince = _unknown,
         elapsed_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._resume = resume
+        self._config = config or BrokerConfig()
+        self.settings_changed()
         self._tags_codes_since = tags_codes_since
         self._elapsed_s = elapsed_s
         self._queues: HeldQueues = {}
@@ -313,6 +317,10 @@ class PullRequestHoldService:
         self._short_until_s = -math.inf
         self._short_came = trio.Event()
         self._wanted = trio.Event()
+
+    def settings_changed(self) -> None:
+        """Use heldPullsMax as it is now."""
+        self._half = self._config.held_pulls_max // 2
 
     @property
     def count(self) -> int:
@@ -373,13 +381,14 @@ class PullRequestHoldService:
           reached.
         """
         pull = held.pull
-        if self._count >= HELD_PULLS_MAX // 2 and not self._has_share(pull):
+        if self._count >= self._half and not self._has_share(pull):
             return False
         key = pull.terms.topic, pull.queue_id
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue()
         if not queue.add(held):
+            _refuse(pull, "CHANNEL_QUEUE_PULLS_MAX", "its connection or its queue has enough")
             return False
         if not self._memory.take(pull):
             queue.remove(held)
@@ -395,7 +404,7 @@ class PullRequestHoldService:
         those of one queue; may be negative."""
         if self._shares is not None:
             return 0
-        return min(HELD_PULLS_MAX // 2 - self._count, self._memory.room(channel))
+        return min(self._half - self._count, self._memory.room(channel))
 
     def count_held(self, channel: Channel, count: int, deadline_s: float) -> None:
         """Count pulls that were put into `queues`, within `room`, all with one deadline."""
@@ -404,12 +413,17 @@ class PullRequestHoldService:
         self._memory.take_unfiltered(channel, count)
 
     def _has_share(self, pull: Pull) -> bool:
-        """Whether a pull may be held although half of HELD_PULLS_MAX are held."""
-        if self._count >= HELD_PULLS_MAX:
+        """Whether a pull may be held although half of heldPullsMax are held."""
+        if self._count >= self._config.held_pulls_max:
+            _refuse(pull, "heldPullsMax", f"{self._count} are held")
             return False
         if self._shares is None:
-            self._shares = _Shares(held for queue in self._queues.values() for held in queue)
-        return self._shares.has_place(pull)
+            held = (each for queue in self._queues.values() for each in queue)
+            self._shares = _Shares(held, self._config)
+        key = self._shares.exceeded_by(pull)
+        if key:
+            _refuse(pull, key, f"{self._count} are held, and it has its share of them")
+        return not key
 
     def notify_messages(self, queues: Collection[Key]) -> None:
         """Try the pulls of queues that have new messages."""
@@ -485,7 +499,7 @@ class PullRequestHoldService:
         for queue in self._queues.values():
             if queue.of_channels is not None and len(queue) < CHANNEL_QUEUE_PULLS_MAX // 2:
                 queue.of_channels = None
-        if self._count < HELD_PULLS_MAX // 4:
+        if self._count < self._half // 2:
             self._shares = None
 
     def _try_some(self, count_max: int = TRIES_PER_TURN) -> None:

@@ -218,6 +218,7 @@ def _reading(parts: BrokerParts) -> list[Table]:
             clock=clock,
             register_topics=parts.registrar.register_topics,
             filters=parts.sql_filters,
+            refusals=parts.refusals,
         ).processors,
         parts.static.wrap(
             ConsumerManageProcessor(

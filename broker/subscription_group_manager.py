@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
@@ -24,6 +24,7 @@ from ..remoting.bodies import (
     out_of_range,
 )
 from ..remoting.errors import RequestRefused
+from ..remoting.refusals import Refusals
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
@@ -32,6 +33,7 @@ from ..store.errors import StoreIOError
 from ..store.state.state_file import Save, StateFile
 from .attributes import GROUP_ATTRIBUTES, alter_attributes
 from .config_text import SUBSCRIPTION_GROUPS, Json, WrittenBodies, next_version, pretty, written
+from .creation_rate import CreationRate
 from .table_numbers import correct_groups, correct_version
 from .topic_queues import MASTERS_TABLE, mended_group
 
@@ -39,10 +41,6 @@ if TYPE_CHECKING:
     from .config import BrokerConfig
 
 logger = logging.getLogger(__name__)
-
-GROUP_COUNT_MAX: Final = 50_000
-"""Groups of one broker. RocketMQ has no bound, although any name in a request becomes a group and
-each creation writes the whole table, 400 bytes a group."""
 
 FORBIDDEN_COUNT_MAX: Final = 50_000
 """Pairs of group and topic that are forbidden, as many as groups. RocketMQ has no bound, although
@@ -72,6 +70,7 @@ class SubscriptionGroupManager:
       clock: gives the data version's time.
       save: writes the file.
       save_later: schedules a write, see `StateFile`.
+      refusals: counts new groups that are refused.
 
     Attributes:
       file: the table's file.
@@ -89,9 +88,14 @@ class SubscriptionGroupManager:
         clock: Clock,
         save: Save,
         save_later: Callable[[StateFile], None] | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
+        self._refusals = refusals or Refusals()
+        self._rate = CreationRate(
+            config.group_rates, config.limit_exempt_addresses, clock.monotonic_s
+        )
         self.file = StateFile(
             SUBSCRIPTION_GROUPS,
             "groups",
@@ -114,13 +118,16 @@ class SubscriptionGroupManager:
         """Whether there is such a group."""
         return group in self.subscription_group_table
 
-    def find(self, group: str) -> SubscriptionGroupConfig | None:
+    def find(self, group: str, remote_address: str = "") -> SubscriptionGroupConfig | None:
         """A group by name, created if that is allowed.
 
         Args:
           group: a name from a client.
-        Returns: the group; None: it does not exist and may not be created, its name is not
-          allowed, or there are GROUP_COUNT_MAX groups.
+          remote_address: of the client; "": the broker itself.
+        Returns: the group; None: it does not exist and may not be created, or its name is not
+          allowed.
+        Raises: RequestRefused: SUBSCRIPTION_GROUP_NOT_EXIST: it does not exist, and there are
+          groupsMax groups; SYSTEM_BUSY: too many groups were created lately.
         Source: SubscriptionGroupManager.findSubscriptionGroupConfig.
         """
         known = self.subscription_group_table.get(group)
@@ -130,19 +137,28 @@ class SubscriptionGroupManager:
             return None
         if refuse_group(group) is not None:
             return None
-        if len(self.subscription_group_table) >= GROUP_COUNT_MAX:
-            logger.error(
-                "group %(group)s is not created: there are %(limit)d groups, which is the "
-                "limit. Delete groups that are not used",
-                {"group": group, "limit": GROUP_COUNT_MAX},
+        count = len(self.subscription_group_table)
+        if count >= self._config.groups_max:
+            reason = f"group[{group}] is not created: there are {count} groups"
+            self._refuse_new(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "groupsMax", remote_address, reason
             )
-            return None
+        key = self._rate.take(remote_address)
+        if key is not None:
+            reason = f"group[{group}] is not created now, too many were lately"
+            self._refuse_new(ResponseCode.SYSTEM_BUSY, key, remote_address, reason)
         created = SubscriptionGroupConfig(group_name=group)
         logger.info("create new group: %(settings)s", {"settings": created})
         self.subscription_group_table[group] = created
         self._unsaved.add(group)
         self._changed()
         return created
+
+    def _refuse_new(
+        self, code: ResponseCode, key: str, remote_address: str, reason: str
+    ) -> NoReturn:
+        self._refusals.note(key, remote_address or "the broker", reason)
+        raise RequestRefused(code, f"{reason}, which is the limit {key}")
 
     def is_saved(self, group: str) -> bool:
         """Whether an existing group is on disk, so that it survives a crash."""
@@ -183,9 +199,11 @@ class SubscriptionGroupManager:
                 allowed=GROUP_ATTRIBUTES,
             )
             changed[name] = msgspec.structs.replace(group, attributes=attributes)
-        if len(table) + sum(name not in table for name in changed) > GROUP_COUNT_MAX:
+        count_max = self._config.groups_max
+        if len(table) + sum(name not in table for name in changed) > count_max:
             raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"no more than {GROUP_COUNT_MAX} groups are allowed"
+                ResponseCode.SYSTEM_ERROR,
+                f"no more than {count_max} groups are allowed (groupsMax)",
             )
         different = {name: group for name, group in changed.items() if group != table.get(name)}
         if different:

@@ -32,6 +32,7 @@ from ..remoting.bodies import (
     TopicConfigSerializeWrapper,
 )
 from ..remoting.errors import RequestRefused
+from ..remoting.refusals import Refusals
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from ..store.clock import Clock
@@ -41,7 +42,7 @@ from ..store.state.state_file import Save, StateFile
 from .attributes import TOPIC_ATTRIBUTES, alter_attributes
 from .config_text import TOPICS, WrittenBodies, next_version, pretty, written
 from .table_numbers import correct_topics, correct_version
-from .topic_limit import limit_remark, warn_near_limit
+from .topic_limit import NewTopics, limit_remark, warn_near_limit
 from .topic_queues import (
     bounded_topic,
     has_usable_counts,
@@ -69,10 +70,6 @@ BENCHMARK_QUEUE_COUNT: Final = 1024
 CLUSTER_QUEUE_COUNT: Final = 16
 """Queues of the topic named after the cluster: TopicConfig's default."""
 
-TOPIC_COUNT_MAX: Final = 100_000
-"""Topics of one broker. RocketMQ has no bound, although any name in a send becomes a topic and each
-creation writes the whole table, 250 bytes a topic, and registers it."""
-
 
 class TopicConfigManager:
     """The table of topics. Not thread-safe: used from the broker's one trio run.
@@ -84,6 +81,7 @@ class TopicConfigManager:
       save_later: schedules a write, see `StateFile`.
       on_change: called after every change, with the new and changed topics, without deleted ones.
         The controller then registers.
+      refusals: counts new topics that are refused.
 
     Attributes:
       file: the table's file.
@@ -102,9 +100,11 @@ class TopicConfigManager:
         save: Save,
         save_later: Callable[[StateFile], None] | None = None,
         on_change: Callable[[list[TopicConfig]], None] = lambda topics: None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
+        self._new_topics = NewTopics(config, clock.monotonic_s, refusals or Refusals())
         self.file = StateFile(
             TOPICS, "topics", save, self._text_to_save, save_later, on_saved=self._on_saved
         )
@@ -167,14 +167,14 @@ class TopicConfigManager:
 
     def refuse_new(self, topic: str) -> str | None:
         """The remark that refuses a new topic at the limit; None: the limit is not reached."""
-        return None if self._has_room else limit_remark(topic, TOPIC_COUNT_MAX)
+        return None if self._has_room else limit_remark(topic, self._config.topics_max)
 
     @property
     def _has_room(self) -> bool:
         """Whether one more topic may be created. A heartbeat may stage 10,000 topics one by one, so
         they are counted exactly only near the limit."""
         most = len(self.topic_config_table) + len(self._staged)
-        return most < TOPIC_COUNT_MAX or self._count < TOPIC_COUNT_MAX
+        return most < self._config.topics_max or self._count < self._config.topics_max
 
     @property
     def _count(self) -> int:
@@ -208,11 +208,11 @@ class TopicConfigManager:
           queue_count: requested by the client; limited to the pattern's count.
           sys_flag: topicSysFlag of the new topic.
         Returns: the topic, old or new; None: the pattern does not allow it, or there are
-          TOPIC_COUNT_MAX topics already.
+          topicsMax topics already.
         Raises:
           Postponed: the topic is being saved.
           RequestRefused: the client requests less than one queue; or SERVICE_NOT_AVAILABLE: the
-            topic could not be saved.
+            topic could not be saved; or SYSTEM_BUSY: too many topics were created lately.
         Source: TopicConfigManager.createTopicInSendMessageMethod.
         """
         known = self.topic_config_table.get(topic)
@@ -259,7 +259,7 @@ class TopicConfigManager:
     ) -> TopicConfig | None:
         """The retry or dead-letter topic of a group, created if there is none; see `stage_topic`.
 
-        Returns: the topic; None: there are TOPIC_COUNT_MAX topics already.
+        Returns: the topic; None: there are topicsMax topics already.
         Raises:
           Postponed: the topic is being saved.
           RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
@@ -289,7 +289,7 @@ class TopicConfigManager:
           perm: PERM_ bits of a new topic.
           order: the topic's order flag.
           sys_flag: topicSysFlag of a new topic.
-        Returns: False: there are TOPIC_COUNT_MAX topics already, and it is not created.
+        Returns: False: there are topicsMax topics already, and it is not created.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
@@ -311,12 +311,9 @@ class TopicConfigManager:
 
     def _create(self, created: TopicConfig, remote_address: str) -> bool:
         if not self._has_room:
-            logger.error(
-                "topic %(topic)s is not created: there are %(limit)d topics, which is the "
-                "limit. Delete topics that are not used",
-                {"topic": created.topic_name, "limit": TOPIC_COUNT_MAX},
-            )
+            self._new_topics.note_full(created.topic_name, remote_address, self._count)
             return False
+        self._new_topics.take(created.topic_name, remote_address)
         logger.info(
             "create new topic for %(peer)s: %(settings)s",
             {"peer": remote_address or "the broker", "settings": created},
@@ -347,7 +344,7 @@ class TopicConfigManager:
           may_be_empty: a topic may have no queue: a static one whose queues are on other brokers.
         Returns: the topics after the change.
         Raises: RequestRefused: an attribute, a count or a perm is not allowed, or there are
-          TOPIC_COUNT_MAX topics; none of the topics is changed then.
+          topicsMax topics; none of the topics is changed then.
         Source: TopicConfigManager.updateTopicConfigList.
         """
         table = {**self.topic_config_table, **self._staged}
@@ -363,11 +360,12 @@ class TopicConfigManager:
                 allowed=TOPIC_ATTRIBUTES,
             )
             changed[name] = msgspec.structs.replace(topic, attributes=attributes)
-        if len(table) + sum(name not in table for name in changed) > TOPIC_COUNT_MAX:
+        count_max = self._config.topics_max
+        if len(table) + sum(name not in table for name in changed) > count_max:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
-                f"no more than {TOPIC_COUNT_MAX} topics are allowed on a broker: "
-                f"{max(TOPIC_COUNT_MAX - len(table), 0)} more fit, and none of these was created",
+                f"no more than {count_max} topics are allowed on a broker (topicsMax): "
+                f"{max(count_max - len(table), 0)} more fit, and none of these was created",
             )
         different = [topic for name, topic in changed.items() if topic != table.get(name)]
         if different:
@@ -439,7 +437,7 @@ class TopicConfigManager:
         self.topic_config_table.update(saved)
         for name in saved:
             del staged[name]
-        warn_near_limit(count, len(self.topic_config_table), TOPIC_COUNT_MAX)
+        warn_near_limit(count, len(self.topic_config_table), self._config.topics_max)
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.on_change(list(saved.values()))
 

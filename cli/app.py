@@ -18,6 +18,7 @@ from .. import __version__
 from ..common.config import KnownKey
 from . import servers
 from .servers import SERVERS
+from .tls_flags import with_tls_flags
 
 
 class _Command(NamedTuple):
@@ -49,6 +50,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "cluster": _Command("app"),
     "doctor": _Command("doctor", "Example: trocket doctor rocketmq://127.0.0.1:9876"),
     "profile": _Command("app"),
+    "tls": _Command("app"),
     "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
     "store": _Command("app"),
     "interop": _Command("app"),
@@ -94,27 +96,34 @@ def make_app(names: Collection[str] = ALL) -> typer.Typer:
         if name in names:
             family = servers.add(app, name)
             if family is not None:
-                unwrap_helps(family)
+                complete_family(family)
     app.command("keys")(_keys)
     for name, command in COMMANDS.items():
         if name not in names:
             continue
         found = getattr(import_module(f".{name}", __package__), command.attribute)
         if isinstance(found, typer.Typer):
-            unwrap_helps(found)
+            complete_family(found)
             app.add_typer(found, name=name)
         else:
-            app.command(name, help=_unwrapped(found), epilog=command.epilog)(found)
+            text = _unwrapped(found)
+            app.command(name, help=text, epilog=command.epilog)(with_tls_flags(found))
     return app
 
 
-def unwrap_helps(family: typer.Typer) -> None:
-    """Have the help of each command of a family wrapped to the terminal's width."""
+def complete_family(family: typer.Typer) -> None:
+    """Add the flags of TLS to a family's commands, and wrap their help to the terminal's width."""
     for info in family.registered_commands:
         info.help = info.help or _unwrapped(info.callback)
+        if info.callback is not None:
+            info.callback = with_tls_flags(info.callback)
+    alone = family.registered_callback
+    if alone is not None and alone.callback is not None:
+        alone.help = alone.help or _unwrapped(alone.callback)
+        alone.callback = with_tls_flags(alone.callback)
     for group in family.registered_groups:
         if group.typer_instance is not None:
-            unwrap_helps(group.typer_instance)
+            complete_family(group.typer_instance)
 
 
 def _unwrapped(function: object) -> str:

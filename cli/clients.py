@@ -6,25 +6,32 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..client import Client
+    from ..client import Client, ClientOptions
 
 
 def new_client(url: str, timeout_s: float) -> Client:
     """A client for the flags and the environment, not open yet.
 
     Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; an account in
-    the URL takes precedence.
+    the URL takes precedence. For TLS, a flag takes precedence over the URL, and that over the
+    variables of `tls_options.VARIABLES`.
 
     Raises: ConfigurationError: the URL or the environment is not valid.
     """
     from ..client import Client, ConfigurationError
+    from ..client.core.tls_options import TlsSettings, settings_of, tls_settings_of
     from ..client.core.url import parse_url
     from ..remoting.signature import credentials_of
+    from .tls_flags import tls_flags
 
+    more: ClientOptions = {"timeout_s": timeout_s}
     try:
-        credentials = parse_url(url).credentials or credentials_of(os.environ)
+        parsed = parse_url(url)
+        credentials = parsed.credentials or credentials_of(os.environ)
+        of_url, of_environment = settings_of(parsed.tls), tls_settings_of(os.environ)
+        more["tls"] = TlsSettings(**tls_flags()).over(of_url).over(of_environment).tls
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-    if credentials is None:
-        return Client(url, timeout_s=timeout_s)
-    return Client(url, timeout_s=timeout_s, credentials=credentials)
+    if credentials is not None:
+        more["credentials"] = credentials
+    return Client(url, **more)

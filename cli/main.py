@@ -17,6 +17,9 @@ _PACKAGES = ("trio", "lark", "lz4", "zstandard", "typer", "rich")
 _INTEROP_PACKAGES = ("pytest", "xdist", "pytest_html", "pytest_metadata", "psutil")
 """What the extra `interop` installs."""
 
+_TLS_PACKAGES = ("cryptography",)
+"""What the extra `tls` installs."""
+
 _POSIX_MODULES = ("fcntl", "resource")
 """Modules of Python that Windows does not have."""
 
@@ -36,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = "The trocket command needs more packages: pip install 'trocket[cli]'"
         elif missing in _INTEROP_PACKAGES:
             text = "trocket interop needs more packages: pip install 'trocket[cli,interop]'"
+        elif missing in _TLS_PACKAGES:
+            text = "trocket tls needs one more package: pip install 'trocket[cli,tls]'"
         elif missing in _POSIX_MODULES:
             text = "The trocket command needs Linux or macOS; here only trocket's client runs"
         else:

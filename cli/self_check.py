@@ -25,6 +25,7 @@ from ..remoting.pull_sys_flag import SUBSCRIPTION
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import Credentials
+from ..remoting.tls_client import ClientTls
 
 TOPIC = "BenchmarkTest"
 PRODUCER_GROUP = "SELF_TEST_P_GROUP"
@@ -57,6 +58,7 @@ async def check(
     advertised: str,
     *,
     takes_sends: bool = True,
+    tls: ClientTls | None = None,
     accounts: tuple[Credentials | None, Credentials | None] = (None, None),
 ) -> tuple[float, str]:
     """Ask for a route, send, and pull; no message is stored.
@@ -66,6 +68,7 @@ async def check(
       broker: `host:port` at which the broker answers on this machine.
       advertised: `host:port` of the broker in the routes that clients get.
       takes_sends: false: only ask for the route.
+      tls: of servers that only serve TLS; None: the requests are plain.
       accounts: with the name server and with the broker; None: requests are not signed.
 
     Returns: milliseconds that send and pull took; and a warning if clients may not reach the
@@ -74,7 +77,7 @@ async def check(
     """
     failure: RemotingError | None = None
     async with trio.open_nursery() as nursery:
-        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S)
+        client = RemotingClient(connect_timeout_s=CONNECT_TIMEOUT_S, tls=tls)
         await nursery.start(client.run)
         try:
             client.credentials = accounts[0]

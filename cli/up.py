@@ -22,15 +22,18 @@ from .. import __version__
 from ..broker.config import (
     BrokerConfig,
     MetricsExporterType,
+    check_metrics_tls,
     read_broker_config,
     with_machine,
 )
 from ..common import process
-from ..common.config import ConfigError
+from ..common.config import ConfigError, Entry
 from ..common.terminal import red
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..native import choice
 from ..remoting.hosts import join_address
+from ..remoting.tls_config import TlsConfig, TlsMode, split_tls, with_changes
+from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from . import up_exposure
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
     from ..auth.server_access import ServerAccess
     from ..broker.controller import BrokerController
+    from ..remoting.tls_client import ClientTls
+    from ..remoting.tls_settings import Tls
 
 EVERYWHERE = ("0.0.0.0", "::")
 MEMORY_HOME = "/trocket"
@@ -65,15 +70,16 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigError("--broker-config needs several brokers: add --masters 2")
         if options.memory and options.home:
             raise ConfigError("--memory keeps no files: give it without --home")
-        namesrv, broker, store, warnings = _configured(options, "store")
+        configured = _configured(options, "store")
+        tls = _Tls.of(configured)
     except up_exposure.ExposedError as error:
         print(red(f"{PROGRAM.name}: {error}", sys.stderr), file=sys.stderr, flush=True)
         return process.EXIT_USAGE
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
-    process.log_to_stderr(options.log_level, options.log_format, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, configured.warnings)
     up = Up(
-        namesrv, broker, store,
+        configured.namesrv, configured.broker, configured.store, tls,
         as_json=options.json, home=options.home, in_memory=options.memory,
     )  # fmt: skip
     return process.serve(up.run, program=PROGRAM.name, expected=(StoreError, SelfCheckError))
@@ -87,8 +93,13 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
         )
     if options.memory:
         raise ConfigError("--memory is for one broker: leave out --masters, --slaves, --brokers")
-    namesrv, broker, store, warnings = _configured(options, "")
-    common = ConfigFile(options.config_file or "", process.read_entries(options.config_file))
+    configured = _configured(options, "")
+    namesrv, broker, store = configured.namesrv, configured.broker, configured.store
+    tls = _Tls.of(configured)
+    entries = process.read_entries(options.config_file)
+    if configured.broker_tls.enable:
+        entries.append(Entry("tls.enable", "true", 0))
+    common = ConfigFile(options.config_file or "", entries)
     own = {}
     for text in options.own_files:
         name, _, path = text.partition("=")
@@ -96,7 +107,9 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
             raise ConfigError(f"--broker-config {text}: write NAME=FILE, such as broker-a=a.conf")
         own[name] = ConfigFile(path, process.read_entries(path))
     members, own_warnings = plan(shape, broker, store, common, own)
-    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *own_warnings])
+    process.log_to_stderr(
+        options.log_level, options.log_format, [*configured.warnings, *own_warnings]
+    )
     from .up_cluster import ClusterError, UpCluster
 
     async def run(stop: trio.CancelScope) -> None:
@@ -109,6 +122,8 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
             log_level=options.log_level,
             as_json=options.json,
             home=store.store_path_root_dir,
+            tls=tls.namesrv,
+            check_tls=tls.check,
         )
         await cluster.run(stop)
 
@@ -139,6 +154,7 @@ class Up:
 
     Args:
       namesrv, broker, store: whole configurations; a port 0 takes any free one.
+      tls: of both servers.
       as_json: when ready, print one JSON object, and nothing else on standard output.
       home: the data folder, to be printed.
       in_memory: keep all files in this process's memory.
@@ -149,6 +165,7 @@ class Up:
         namesrv: NamesrvConfig,
         broker: BrokerConfig,
         store: MessageStoreConfig,
+        tls: _Tls,
         *,
         as_json: bool,
         home: str,
@@ -157,6 +174,7 @@ class Up:
         self._namesrv = namesrv
         self._broker = broker
         self._store = store
+        self._tls = tls
         self._as_json = as_json
         self._home = home
         self._in_memory = in_memory
@@ -183,7 +201,9 @@ class Up:
         # `stop` cancels only the inner nursery: the broker unregisters at the name server.
         async with trio.open_nursery() as outer:
             disk = MemoryDisk() if self._in_memory else OsDisk()
-            namesrv = NamesrvController(self._namesrv, clock=clock, disk=disk, turn=turn)
+            namesrv = NamesrvController(
+                self._namesrv, clock=clock, disk=disk, turn=turn, tls=self._tls.namesrv
+            )
             self._namesrv_access = namesrv.access
             await outer.start(namesrv.run)
             namesrv_port = split_address(namesrv.listen_addresses[0])[1]
@@ -192,7 +212,8 @@ class Up:
             metrics = _metrics_listener(self._broker)
             if metrics is not None:
                 bound = metrics.getsockname()
-                self._metrics = f"http://{join_address(bound[0], bound[1])}/metrics"
+                scheme = "https" if self._broker.metrics_tls_enable else "http"
+                self._metrics = f"{scheme}://{join_address(bound[0], bound[1])}/metrics"
             broker = BrokerController(
                 self._broker,
                 self._store,
@@ -200,6 +221,7 @@ class Up:
                 disk=disk,
                 turn=turn,
                 metrics_listener=metrics,
+                tls=self._tls.broker,
             )
             with stop:
                 async with trio.open_nursery() as inner:
@@ -261,6 +283,7 @@ class Up:
                     self._namesrv_access.super_account if self._namesrv_access else None,
                     broker.super_account,
                 ),
+                tls=self._tls.check,
             )
         except RemotingError as error:
             raise SelfCheckError(f"the self-check failed: {error}") from error
@@ -309,7 +332,34 @@ class _Configured(NamedTuple):
     namesrv: NamesrvConfig
     broker: BrokerConfig
     store: MessageStoreConfig
+    namesrv_tls: TlsConfig
+    broker_tls: TlsConfig
     warnings: list[str]
+
+
+class _Tls(NamedTuple):
+    """TLS of the servers.
+
+    Attributes:
+      check: of the self-check, if a server only serves TLS; it trusts any certificate, because both
+        servers are in this process.
+    """
+
+    namesrv: Tls
+    broker: Tls
+    check: ClientTls | None
+
+    @classmethod
+    def of(cls, configured: _Configured) -> _Tls:
+        """Read the certificates. Raises: ConfigError: a file cannot be used."""
+        from ..remoting.tls_client import ClientTls
+        from ..remoting.tls_settings import new_tls
+
+        of_namesrv, of_broker = configured.namesrv_tls, configured.broker_tls
+        check = None
+        if TlsMode.enforcing in (of_namesrv.mode, of_broker.mode):
+            check = ClientTls(with_changes(of_broker, auth_server=False, check_hostname=False))
+        return cls(new_tls(of_namesrv), new_tls(of_broker), check)
 
 
 def _configured(options: argparse.Namespace, folder: str) -> _Configured:
@@ -329,8 +379,10 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     home = home.absolute()
     options.home = str(home)
     loopback = "127.0.0.1"
+    of_namesrv = process.read_entries(options.namesrv_config)
+    of_broker = process.read_entries(options.config_file)
     namesrv, namesrv_warnings = read_namesrv_config(
-        process.read_entries(options.namesrv_config),
+        of_namesrv,
         NamesrvConfig(
             bind_address=loopback,
             kv_config_path=str(home / "namesrv" / "kvConfig.json"),
@@ -339,7 +391,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         path=options.namesrv_config or "",
     )
     broker, store, broker_warnings = read_broker_config(
-        process.read_entries(options.config_file),
+        of_broker,
         BrokerConfig(
             bind_address=loopback,
             metrics_exporter_type=MetricsExporterType.PROM,
@@ -364,8 +416,17 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     )
     if not options.insecure:
         up_exposure.check(namesrv, broker)
-    warnings = [*namesrv_warnings, *broker_warnings, *up_exposure.warnings(namesrv, broker)]
-    return _Configured(namesrv, broker, store, warnings)
+    broker_tls, tls_warnings = read_tls_config(of_broker, path=options.config_file or "")
+    namesrv_tls = broker_tls
+    if split_tls(of_namesrv)[0]:
+        namesrv_tls, more = read_tls_config(of_namesrv, path=options.namesrv_config or "")
+        tls_warnings += more
+    if namesrv_tls.mode is TlsMode.enforcing:  # the broker has to reach it
+        broker_tls = with_changes(broker_tls, enable=True)
+    check_metrics_tls(broker, broker_tls)
+    warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
+    warnings += up_exposure.warnings(namesrv, broker)
+    return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)
 
 
 def _store_defaults(options: argparse.Namespace, folder: str) -> MessageStoreConfig:

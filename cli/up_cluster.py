@@ -37,6 +37,8 @@ from ..remoting.hosts import join_address
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import Credentials
+from ..remoting.tls_client import ClientTls
+from ..remoting.tls_settings import Tls
 from ..store.clock import SystemClock
 from ..store.disk.os_disk import OsDisk
 from .self_check import check
@@ -71,6 +73,8 @@ class UpCluster:
       log_level: the children's log level.
       as_json: when ready, print one JSON object, and nothing else on standard output.
       home: the data folder, to be printed.
+      tls: of the name server.
+      check_tls: of our own requests, to servers that only serve TLS; None: they are plain.
     """
 
     def __init__(
@@ -84,7 +88,10 @@ class UpCluster:
         log_level: str,
         as_json: bool,
         home: str,
+        tls: Tls,
+        check_tls: ClientTls | None,
     ) -> None:
+        self._tls, self._check_tls = tls, check_tls
         self._namesrv = namesrv
         self._shape = shape
         self._cluster = cluster
@@ -99,7 +106,7 @@ class UpCluster:
         self._slaves = [child for child in self._children if child.member.is_slave]
         own = read_access(namesrv).own
         self._account = _account_of(members[0].keys) or own
-        self._client = RemotingClient(credentials=self._account)
+        self._client = RemotingClient(tls=check_tls, credentials=self._account)
         self._is_ready = self._is_stopping = False
         self._lost: list[Child] = []
         self._loss = trio.Event()
@@ -112,7 +119,9 @@ class UpCluster:
         """
         # `readers` outlives the stop: a child whose full pipe is not read would not exit.
         async with trio.open_nursery() as readers, trio.open_nursery() as outer:
-            controller = NamesrvController(self._namesrv, clock=SystemClock(), disk=OsDisk())
+            controller = NamesrvController(
+                self._namesrv, clock=SystemClock(), disk=OsDisk(), tls=self._tls
+            )
             await outer.start(controller.run)
             await outer.start(self._client.run)
             port = split_address(controller.listen_addresses[0])[1]
@@ -216,6 +225,7 @@ class UpCluster:
                 namesrv,
                 _local_address(master, advertised),
                 advertised[master.name],
+                tls=self._check_tls,
                 accounts=(self._account, self._account),
             )
         except RemotingError as error:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ..broker.config import MASTER_ID, BrokerConfig, read_broker_config
 from ..common.config import ConfigError, Entry, key_of, property_line
+from ..remoting.tls_config import TlsConfig
 from ..store.config import BrokerRole, MessageStoreConfig
 
 MASTERS_MAX = len(ascii_lowercase)
@@ -42,7 +43,7 @@ _ALLOWED_VALUES = {("brokerName", "broker-a"), ("brokerId", "0"), ("haListenPort
 
 _SUPPORTED = frozenset(
     key_of(field)
-    for config in (BrokerConfig, MessageStoreConfig)
+    for config in (BrokerConfig, MessageStoreConfig, TlsConfig)
     for field in dataclasses.fields(config)
 )
 

@@ -70,6 +70,7 @@ from .core.allocation import (
 )
 from .core.queue_requests import PullStatus
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
+from .core.tls_options import TlsOptions
 from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (
@@ -201,6 +202,7 @@ __all__ = [
     "StatsSnapshot",
     "SubscriptionInfo",
     "Tag",
+    "TlsOptions",
     "TopicInfo",
     "TopicOnBroker",
     "TopicStats",

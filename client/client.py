@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
@@ -53,6 +52,7 @@ from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
 from .task_host import Openable, TaskHost
+from .tls import STREAM_ERRORS, client_tls, failure_reason, silence_hint
 from .transport import StreamTransport, Transport, connect_tcp
 
 __all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
@@ -105,7 +105,8 @@ class Client(Openable):
         self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
         self._connect_timeout_s = options.get("connect_timeout_s", CONNECT_TIMEOUT_S)
         self.credentials: Credentials | None = options.get("credentials") or self.url.credentials
-        self._dial: Dial | None = options.get("dial") or _tls_dial(options.get("tls", self.url.tls))
+        self._dial: Dial | None = options.get("dial")
+        self._tls = client_tls(options.get("tls", self.url.tls))
         self._pid = os.getpid()
         self._generation = process.generation()
         self._ip = local_ip(self.url.name_servers[0])
@@ -426,13 +427,11 @@ class Client(Openable):
         except TimeoutError:
             why = f"no connection within {self._connect_timeout_s:g} s"
             raise ConnectError(address, why) from None
-        except anyio.EndOfStream as error:
-            raise ConnectError(
-                address, "closed while TLS was set up: does it speak TLS?"
-            ) from error
-        except (OSError, anyio.BrokenResourceError, anyio.ConnectionFailed) as error:
-            raise ConnectError(address, f"cannot connect: {error}") from error
-        connection = Connection(transport, address, self._members.on_request)
+        except (OSError, *STREAM_ERRORS) as error:
+            raise ConnectError(address, failure_reason(error, self._tls, host)) from error
+        connection = Connection(
+            transport, address, self._members.on_request, silence_hint(self._tls)
+        )
         self._connections[address] = connection
         self._connection_log.connected(address)
         self.start_soon(self._run_connection, connection)
@@ -443,7 +442,7 @@ class Client(Openable):
 
     async def _open(self, host: str, port: int) -> Transport:
         if self._dial is None:
-            return await connect_tcp(host, port)
+            return await connect_tcp(host, port, None if self._tls is None else self._tls.context())
         return StreamTransport(await self._dial(host, port))
 
     async def _run_connection(self, connection: Connection) -> None:
@@ -584,17 +583,3 @@ def _parsed(url: str) -> ClientUrl:
         return parse_url(url)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-
-
-def _tls_dial(tls: ssl.SSLContext | bool) -> Dial | None:
-    context = ssl.create_default_context() if tls is True else tls
-    if not context:
-        return None
-
-    async def dial(host: str, port: int) -> anyio.abc.ByteStream:
-        # Netty closes connections without TLS's close_notify.
-        return await anyio.connect_tcp(
-            host, port, ssl_context=context, tls_hostname=host, tls_standard_compatible=False
-        )
-
-    return dial

@@ -25,6 +25,7 @@ from ..remoting.session import Answered, Session, State, Unanswered
 from .clock import loop_clock
 from .errors import ClientError, ConnectError, RequestTimeoutError
 from .task_group import TaskGroup
+from .tls import tls_text
 from .transport import Transport
 
 logger = logging.getLogger(__name__)
@@ -52,10 +53,12 @@ class Connection:
       transport: open.
       address: `host:port`, for error messages.
       on_request: called with the requests that the peer sends.
+      silence_hint: what is probable if the peer ends the connection before it sends anything.
     """
 
     __slots__ = (
         "_due_s",
+        "_has_received",
         "_is_quiet",
         "_is_writing",
         "_now_s",
@@ -64,6 +67,7 @@ class Connection:
         "_outbox_size",
         "_scope",
         "_session",
+        "_silence_hint",
         "_sweep",
         "_transport",
         "_wake",
@@ -72,7 +76,9 @@ class Connection:
         "closed",
     )
 
-    def __init__(self, transport: Transport, address: str, on_request: OnRequest) -> None:
+    def __init__(
+        self, transport: Transport, address: str, on_request: OnRequest, silence_hint: str = ""
+    ) -> None:
         self.address: str = address
         self.closed: bool = False
         self._transport = transport
@@ -82,6 +88,8 @@ class Connection:
         self._outbox: list[bytes] = []
         self._outbox_size = 0
         self._is_writing = False  # the writer task waits for the peer
+        self._silence_hint = silence_hint
+        self._has_received = False
         self._is_quiet = True  # no request was sent in its own call since bytes were received
         self._wake = anyio.Event()
         self._writable: anyio.Event | None = None
@@ -92,6 +100,7 @@ class Connection:
     async def run(self) -> None:
         """Read and write until either side closes the connection."""
         reason = "the connection ended"
+        hint = self._silence_hint
         try:
             with self._scope:
                 async with TaskGroup() as group:
@@ -103,8 +112,13 @@ class Connection:
                         reason = f"the peer broke the protocol: {self._session.error}"
                     group.cancel_scope.cancel()
         except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as errors:
-            reason = f"the connection was lost: {_first_text(errors)}"
+            error = _first(errors)
+            explained = tls_text(error)
+            hint = "" if explained else hint
+            reason = f"the connection was lost: {explained or str(error) or type(error).__name__}"
         finally:
+            if hint and not self._has_received:
+                reason += f"; {hint}"
             self._end(reason)
             await self._transport.aclose()
 
@@ -234,7 +248,7 @@ class Connection:
 
     def _take(self, data: bytes) -> bool:
         """Process received data; returns False if the peer broke the protocol."""
-        self._is_quiet = True
+        self._is_quiet = self._has_received = True
         session = self._session
         for event in session.receive_data(data):
             if isinstance(event, Answered):
@@ -302,8 +316,8 @@ def request_name(code: int) -> str:
         return f"request {code}"
 
 
-def _first_text(errors: BaseExceptionGroup[BaseException]) -> str:
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error) or type(error).__name__
+    return error

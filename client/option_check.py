@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from ..remoting.bodies import ConsumeFromWhere, MessageModel
 from ..remoting.compression import CompressionType
 from ..remoting.signature import Credentials
+from .core.tls_options import TlsOptions
 from .errors import ConfigurationError
 
 
@@ -74,8 +75,8 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "tls": _optional(
         _Kind(
-            "give an ssl.SSLContext, True or False",
-            lambda value: isinstance(value, bool | ssl.SSLContext),
+            "give TlsOptions(...), an ssl.SSLContext, True or False",
+            lambda value: isinstance(value, bool | ssl.SSLContext | TlsOptions),
         )
     ),
     "timeout_s": _SECONDS,

@@ -14,6 +14,7 @@ import msgspec
 
 from ..remoting.signature import Credentials
 from .connection_log import OnConnection
+from .core.tls_options import TlsOptions
 from .option_check import check_options
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class ClientOptions(TypedDict, total=False):
         number.
       namespace: prefix of the names of topics and groups; default: that of the URL, or none.
       credentials: sign all requests; default: those of the URL, or none.
-      tls: an SSLContext; True for the system's default context; False for no TLS. Default: as the
-        URL says.
+      tls: TlsOptions, the files to use; an SSLContext; True, to trust the system's authorities;
+        False, for no TLS. Default: as the URL says.
       timeout_s: time limit of a request, in seconds, > 0; default 3.
       connect_timeout_s: time limit of connecting, in seconds, > 0; default 3.
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
@@ -47,7 +48,7 @@ class ClientOptions(TypedDict, total=False):
     instance_name: str
     namespace: str
     credentials: Credentials
-    tls: ssl.SSLContext | bool
+    tls: TlsOptions | ssl.SSLContext | bool
     timeout_s: float
     connect_timeout_s: float
     route_refresh_s: float

@@ -1,4 +1,4 @@
-"""Transports of a client's connections: TCP on asyncio and on trio, and any byte stream of anyio.
+"""Transports of a client's connections: TCP and TLS on asyncio and trio, any byte stream of anyio.
 
 TCP is used without anyio's streams. Their `send` and `receive` let other tasks run each time, and
 pass received bytes from task to task, which costs a request more than all that the client does for
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -55,17 +56,34 @@ class Transport(Protocol):
         """Close the connection at once; bytes that were not sent are dropped."""
 
 
-async def connect_tcp(host: str, port: int) -> Transport:
+async def connect_tcp(host: str, port: int, tls: ssl.SSLContext | None = None) -> Transport:
     """Connect, on the event loop that runs.
 
-    Raises: OSError: no connection could be made.
+    Args:
+      tls: use TLS with this context; None: use none.
+
+    Raises:
+      OSError: no connection could be made; an SSLError: TLS could not be set up.
+      anyio.EndOfStream, anyio.BrokenResourceError: the peer ended it while TLS was set up.
     """
-    if _is_in_trio():
+    if not _is_in_trio():
+        _, protocol = await asyncio.get_running_loop().create_connection(
+            AsyncioTransport,
+            host,
+            port,
+            ssl=tls,
+            server_hostname=host if tls is not None else None,
+            happy_eyeballs_delay=HAPPY_EYEBALLS_S,
+        )
+        return protocol
+    if tls is None:
         return TrioSocketTransport(await anyio.connect_tcp(host, port))
-    _, protocol = await asyncio.get_running_loop().create_connection(
-        AsyncioTransport, host, port, happy_eyeballs_delay=HAPPY_EYEBALLS_S
+    # Netty closes connections without TLS's close_notify.
+    return StreamTransport(
+        await anyio.connect_tcp(
+            host, port, ssl_context=tls, tls_hostname=host, tls_standard_compatible=False
+        )
     )
-    return protocol
 
 
 def _receive_buffer() -> memoryview:
@@ -167,7 +185,7 @@ class TrioSocketTransport:
 
 
 class AsyncioTransport(asyncio.BufferedProtocol):
-    """A TCP connection of an asyncio loop: received bytes are processed in the loop's callback.
+    """A connection of an asyncio loop, TCP or TLS: received bytes are processed in its callback.
 
     Nothing is received before `receive` is called.
     """

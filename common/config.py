@@ -100,6 +100,7 @@ def setting(
     live: bool | Bounds = False,
     guarded: str = "",
     secret: bool = False,
+    key: str = "",
 ) -> Any:
     """A dataclass field with the rules of its key.
 
@@ -112,6 +113,7 @@ def setting(
         once; a range that is narrower than the file's is allowed to requests.
       guarded: why no request may ever change it, in words that follow "it".
       secret: whether the value is hidden from requests, logs and `repr`.
+      key: RocketMQ's key, where it does not follow from the field's name.
     """
     bounds = {"minimum": minimum, "maximum": maximum}
     metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -121,11 +123,19 @@ def setting(
         metadata["guarded"] = guarded
     if secret:
         metadata["secret"] = secret
+    if key:
+        metadata["key"] = key
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:
-    """RocketMQ's key of a dataclass field: the name in camel case, but `brokerIP1`, `checkCRC…`."""
+    """RocketMQ's key of a dataclass field: the name in camel case, but `brokerIP1`, `checkCRC…`.
+
+    A field may have another key, see `setting`.
+    """
+    own: str = field.metadata.get("key", "")
+    if own:
+        return own
     first, *rest = field.name.split("_")
     return first + "".join(_CAPITALS.get(word, word[:1].upper() + word[1:]) for word in rest)
 

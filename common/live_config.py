@@ -48,6 +48,10 @@ BLACK_LIST: Final = frozenset(
 Source: AdminBrokerProcessor.initConfigBlackList, NamesrvConfig.configBlackList of 5.5.0."""
 
 
+CONNECTIONS: Final = ("tls.", "tlsConfigFile")
+"""The beginnings of the keys that say who may connect and how; see `remoting/tls_config.py`."""
+
+
 class KeyRefusedError(ConfigError):
     """A change of a key that requests may not change.
 
@@ -121,6 +125,9 @@ class LiveConfig:
         for entry in entries:
             if entry.key in BLACK_LIST:
                 reason = f"{entry.key}: RocketMQ forbids it, too"
+                raise KeyRefusedError(reason, is_guarded=True)
+            if entry.key.startswith(CONNECTIONS):
+                reason = f"{entry.key}: it protects connections, so no request may change it"
                 raise KeyRefusedError(reason, is_guarded=True)
             if entry.key in fields:
                 _refuse_fixed(entry.key, fields[entry.key], self.server)

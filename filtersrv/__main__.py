@@ -16,6 +16,7 @@ from ..auth.open_ports import open_warning
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
 from ..common.config import ConfigError
+from ..remoting.tls_files import read_tls_config
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..remoting.tls_settings import Tls
     from .filters import Filter
 
 PROGRAM = Program(
@@ -50,10 +52,14 @@ def run(options: Namespace) -> int:
     try:
         entries, path = process.given_entries(options)
         config, warnings = read_filtersrv_config(entries, path=path)
+        tls_config, tls_warnings = read_tls_config(entries, path=path)
         if options.print_all:
-            process.print_configuration([config])
+            process.print_configuration([config, tls_config])
             return process.EXIT_OK
         configured = _configured(config)
+        from ..remoting.tls_settings import new_tls
+
+        tls = new_tls(tls_config)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     is_open = open_warning(
@@ -61,8 +67,8 @@ def run(options: Namespace) -> int:
     )
     if is_open is not None:
         warnings.append(is_open)
-    process.log_to_stderr(options.log_level, options.log_format, warnings)
-    return _serve(config, configured, from_stdin=options.from_stdin)
+    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
+    return _serve(config, configured, tls, from_stdin=options.from_stdin)
 
 
 def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
@@ -78,13 +84,15 @@ def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
     return read_filter_classes(process.read_text(path), installed_functions(), path=path)
 
 
-def _serve(config: FiltersrvConfig, configured: Mapping[str, Filter], *, from_stdin: bool) -> int:
+def _serve(
+    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, *, from_stdin: bool
+) -> int:
     from .controller import FiltersrvController, UnknownToBrokerError
 
     async def run(stop: trio.CancelScope) -> None:
         import trio
 
-        controller = FiltersrvController(config, configured)
+        controller = FiltersrvController(config, configured, tls=tls)
         with stop:
             async with trio.open_nursery() as nursery:
                 await nursery.start(controller.run)

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.connection_policy import ConnectionPolicy
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
+from ..remoting.tls_config import split_tls
 
 REGISTER_INTERVAL_S = 10.0
 """Interval of registrations (301) at the broker, where they expire after 30 s.
@@ -22,8 +24,8 @@ Source: 4.2.0 FiltersrvController.initialize.
 
 
 @dataclass(slots=True)
-class FiltersrvConfig(FilterPolicy):
-    """The configuration of a filter server, in addition to `FilterPolicy`.
+class FiltersrvConfig(FilterPolicy, ConnectionPolicy):
+    """The configuration of a filter server, in addition to `FilterPolicy` and `ConnectionPolicy`.
 
     Attributes:
       connect_which_broker: address of the broker that it pulls from, `host:port`.
@@ -68,18 +70,24 @@ def read_filtersrv_config(
     filter server connects to that port on this machine.
 
     Args:
-      entries: entries of the file, from `parse_properties`.
+      entries: entries of the file, from `parse_properties`. `tls.*` is left to
+        `remoting/tls_settings.py`.
       path: path of the file, for error messages.
 
     Returns: the configuration, and warnings of one line each.
     Raises: ConfigError: a key is unknown, a value is invalid, or there is no broker.
     Source: FiltersrvStartup.createController of 4.2.0.
     """
+    entries = split_tls(entries)[1]
     configs, warnings = configure(entries, (FiltersrvConfig(),), known_keys, path=path)
     config: FiltersrvConfig = configs[0]
     if not config.connect_which_broker and config.listen_port:
         config.connect_which_broker = f"127.0.0.1:{config.listen_port}"
         config.listen_port = 0
+    try:
+        config.check_exempt_addresses()
+    except ConfigError as error:
+        raise ConfigError(error.reason, path=path) from error
     from ..remoting.client import split_address  # not for the help: it brings trio
 
     try:

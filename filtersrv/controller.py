@@ -29,6 +29,7 @@ from ..remoting.headers import (
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.server import RemotingServer, open_listener
+from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from .config import REGISTER_INTERVAL_S, FiltersrvConfig
@@ -59,6 +60,7 @@ class FiltersrvController:
       configured: filters that the operator configured, by class name.
       open_stream: connects to a broker in the same loop, see `RemotingClient`; None: over TCP.
       listeners: sockets to serve on, from `open_listener`; None: according to `config`.
+      tls: of the listeners and of the connection to the broker; None: RocketMQ's defaults.
     """
 
     def __init__(
@@ -68,14 +70,19 @@ class FiltersrvController:
         *,
         open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
         listeners: Sequence[socket.socket] | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.config = config
+        tls = tls or new_tls()
         self._listeners = listeners
         self._addresses: tuple[str, ...] = ()
         self._turn = Turn()
         self._lost = trio.Event()
         self._client = RemotingClient(
-            turn=self._turn, on_channel_closed=self._on_lost, open_stream=open_stream
+            turn=self._turn,
+            on_channel_closed=self._on_lost,
+            open_stream=open_stream,
+            tls=tls.client,
         )
         languages = [FilterLanguage.JAVA] * config.java_filter_enable
         languages += [FilterLanguage.PYTHON] * config.python_filter_enable
@@ -99,8 +106,10 @@ class FiltersrvController:
             turn=self._turn,
             limits=ConnectionLimits(
                 idle_s=config.server_channel_max_idle_time_seconds,
+                policy=config,
                 memory_max=config.remoting_bytes_max,
             ),
+            tls=tls.server,
         )
 
     @property

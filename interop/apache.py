@@ -18,6 +18,7 @@ from . import class_archive
 from .maven import JAVA_BROKER, JAVA_OPENS, JAVA_SMALL, fetch_jars
 from .peer import LocalCluster
 from .process import LineProcess, PeerError
+from .tls_files import ServerTls
 from .wire import GET_ROUTEINFO_BY_TOPIC, SUCCESS, WireClient, wait_for_route
 
 START_TIMEOUT_S = 180.0
@@ -49,7 +50,7 @@ UPDATE_BROKER_CONFIG = 25
 DEFAULT_TOPIC = "TBW102"
 
 NO_TLS = "-Dtls.server.mode=disabled"
-"""No peer here speaks TLS, and each server makes an RSA key at its start: half of its CPU time."""
+"""Without files for TLS, each server makes an RSA key at its start: half of its CPU time."""
 QUICK_KEYS: Mapping[str, object] = {
     # 5.x: a thread spins for the first of these intervals, which is 3 s by default.
     "transactionMetricFlushInterval": 250,
@@ -103,6 +104,7 @@ class ApacheCluster(LocalCluster):
       broker_keys: added to broker.conf, over what is set here; None removes a key. A broker
         without `namesrvAddr` runs alone: `start_broker`, never `start`.
       is_measured: for benches: keep Apache's defaults where they only cost CPU time.
+      tls: TLS of both servers; None: none, unless it is measured.
       filter_server: start a filter server beside the broker; up to 4.2.0 only. It ends with the
         broker, as it does by itself some seconds later.
     Raises: PeerError: the jars cannot be fetched, or this version has no filter server.
@@ -118,8 +120,15 @@ class ApacheCluster(LocalCluster):
         broker_keys: Mapping[str, object] | None = None,
         is_measured: bool = False,
         filter_server: bool = False,
+        tls: ServerTls | None = None,
     ) -> None:
-        super().__init__(f"apache-{version}", folder, stop_timeout_s=STOP_TIMEOUT_S)
+        super().__init__(
+            f"apache-{version}",
+            folder,
+            stop_timeout_s=STOP_TIMEOUT_S,
+            context=None if tls is None else tls.context,
+        )
+        self._tls = tls
         self._is_measured = is_measured
         server_jars = fetch_jars(version, "server")
         self._jars = {"namesrv": server_jars, "broker": server_jars}
@@ -168,7 +177,10 @@ class ApacheCluster(LocalCluster):
 
     def _launch(self, name: str) -> None:
         command = ["java", *self._java[name], *JAVA_OPENS, f"-Duser.home={self.folder}"]
-        command += [] if self._is_measured else [NO_TLS]
+        if self._tls is not None:
+            command += self._tls.java_options
+        elif not self._is_measured:
+            command.append(NO_TLS)
         command += ["-cp", f"{self._jars[name]}/*", STARTUP[name]]
         command += ["-c", str(self.folder / "conf" / f"{name}.conf")]
         if not self._is_measured:

@@ -57,10 +57,11 @@ class JavaPeer:
     Args:
       version: of rocketmq-client, such as "4.9.7"; missing jars and classes are fetched and built.
       folder: for its logs.
+      options: of the JVM.
     Raises: PeerError: it could not be built or started.
     """
 
-    def __init__(self, version: str, folder: Path) -> None:
+    def __init__(self, version: str, folder: Path, *, options: tuple[str, ...] = ()) -> None:
         self.acknowledged: list[MessageSeen] = []
         self.sent_oneway: list[MessageSeen] = []
         self.received: dict[str, list[MessageSeen]] = {}
@@ -71,11 +72,16 @@ class JavaPeer:
         self._errors: list[str] = []
         class_path = compile_java(version)
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={folder}"]
-        command += [f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_INTERVAL_MS}"]
+        command += [f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_INTERVAL_MS}", *options]
         self._command = class_archive.with_archive([*command, "-cp", class_path, "Peer"])
         name = f"client-{version}"
         self._process = LineProcess(self._command, folder=folder, name=name, on_line=self._on_line)
         self._wait_state("", "hello", START_TIMEOUT_S)
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._process.pid
 
     def __enter__(self) -> JavaPeer:
         return self

@@ -333,10 +333,14 @@ class AdminJvm:
 
     `has_ended`: the last command ended the JVM, as wrong arguments do.
 
+    Args:
+      folder: for its files.
+      options: of the JVM.
+
     Raises: PeerError: it did not start.
     """
 
-    def __init__(self, version: str, folder: Path) -> None:
+    def __init__(self, version: str, folder: Path, *, options: Sequence[str] = ()) -> None:
         home = folder / "home"
         (home / "conf").mkdir(parents=True, exist_ok=True)
         for name in ("logback_tools.xml", "rmq.tools.logback.xml"):
@@ -344,7 +348,7 @@ class AdminJvm:
         classes = compile_java(version).partition(os.pathsep)[0]
         jars = fetch_jars(version, "tools")
         command = ["java", *JAVA_SMALL, *JAVA_OPENS, f"-Duser.home={home}"]
-        command += [f"-Drocketmq.home.dir={home}", "-Drocketmq.client.logUseSlf4j=true"]
+        command += [f"-Drocketmq.home.dir={home}", "-Drocketmq.client.logUseSlf4j=true", *options]
         command += ["-cp", f"{classes}{os.pathsep}{jars}/*", "Admin"]
         self._command = class_archive.with_archive(command)
         self.has_ended = False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import ssl
 from pathlib import Path
 from typing import Protocol
 
 from .ports import free_broker_port, free_port
+from .wire import TlsAddress
 
 
 class Cluster(Protocol):
@@ -68,15 +70,24 @@ class LocalCluster(abc.ABC):
       label: its name in reports.
       folder: holds all files of this run.
       stop_timeout_s: how long a part may take to end after SIGTERM.
+      context: the servers take TLS only: of connections of the harness to them; None: plain ones.
     """
 
     PARTS = ("broker", "namesrv", "filtersrv")
     """The names of the parts, the broker's first."""
 
-    def __init__(self, label: str, folder: Path, *, stop_timeout_s: float) -> None:
+    def __init__(
+        self,
+        label: str,
+        folder: Path,
+        *,
+        stop_timeout_s: float,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         self.label = label
         self.folder = folder
         self._stop_timeout_s = stop_timeout_s
+        self._context = context
         self._namesrv_port = free_port()
         self._broker_port = free_broker_port()
         self._running: dict[str, Part] = {}
@@ -84,12 +95,16 @@ class LocalCluster(abc.ABC):
     @property
     def namesrv_address(self) -> str:
         """HOST:PORT of the name server."""
-        return f"127.0.0.1:{self._namesrv_port}"
+        return self._address(self._namesrv_port)
 
     @property
     def broker_address(self) -> str:
         """HOST:PORT of the broker."""
-        return f"127.0.0.1:{self._broker_port}"
+        return self._address(self._broker_port)
+
+    def _address(self, port: int) -> str:
+        address = f"127.0.0.1:{port}"
+        return address if self._context is None else TlsAddress.of(address, self._context)
 
     @property
     def pids(self) -> list[int]:

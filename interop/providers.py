@@ -88,6 +88,12 @@ def _oracle(wanted: Wanted) -> list[Job]:
     return jobs(TOOLS_VERSIONS)
 
 
+def _tls(wanted: Wanted) -> list[Job]:
+    from .tls_jobs import jobs
+
+    return jobs(wanted.brokers, TOOLS_VERSIONS, clients=wanted.clients)
+
+
 PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
     {
         Kind.SCENARIO: _scenarios,
@@ -96,6 +102,7 @@ PROVIDERS: Mapping[Kind, Callable[[Wanted], list[Job]]] = MappingProxyType(
         Kind.STORE: _store,
         Kind.MQADMIN: _mqadmin,
         Kind.ORACLE: _oracle,
+        Kind.TLS: _tls,
     }
 )
 

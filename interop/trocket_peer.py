@@ -6,6 +6,7 @@ key `filterServerNums`.
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,6 +84,7 @@ class TrocketBroker(LocalCluster):
       store: the data folder.
       broker_keys: added to broker.conf, over what is set here; None removes a key.
       command: the words before `broker -c FILE`, such as a program that limits memory.
+      context: see LocalCluster.
     """
 
     def __init__(
@@ -92,8 +94,9 @@ class TrocketBroker(LocalCluster):
         store: Path,
         broker_keys: Mapping[str, object] | None = None,
         command: tuple[str, ...] = COMMAND,
+        context: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__("trocket", folder, stop_timeout_s=STOP_TIMEOUT_S)
+        super().__init__("trocket", folder, stop_timeout_s=STOP_TIMEOUT_S, context=context)
         self._command = command
         folder.mkdir(parents=True, exist_ok=True)
         keys: dict[str, object] = {
@@ -133,11 +136,24 @@ class TrocketPair(TrocketBroker):
     Args:
       folder: holds all files of this run.
       broker_keys: added to broker.conf; None removes a key.
+      namesrv_keys: added to namesrv.conf.
+      context: see LocalCluster.
     """
 
-    def __init__(self, folder: Path, *, broker_keys: Mapping[str, object] | None = None) -> None:
-        super().__init__(folder, store=folder / "store", broker_keys=broker_keys)
-        listen = {"listenPort": self._namesrv_port, "bindAddress": "127.0.0.1"}
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        broker_keys: Mapping[str, object] | None = None,
+        namesrv_keys: Mapping[str, object] | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(folder, store=folder / "store", broker_keys=broker_keys, context=context)
+        listen = {
+            "listenPort": self._namesrv_port,
+            "bindAddress": "127.0.0.1",
+            **(namesrv_keys or {}),
+        }
         (folder / "namesrv.conf").write_text(broker_conf_text(listen))
 
     def _more_keys(self) -> dict[str, object]:

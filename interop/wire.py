@@ -13,6 +13,7 @@ import base64
 import hmac
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -107,11 +108,30 @@ class Keys:
     secret_key: str = field(repr=False)
 
 
+class TlsAddress(str):
+    """HOST:PORT of a server to which the harness itself connects by TLS.
+
+    Attributes:
+      context: of these connections.
+    """
+
+    __slots__ = ("context",)
+
+    context: ssl.SSLContext
+
+    @classmethod
+    def of(cls, address: str, context: ssl.SSLContext) -> TlsAddress:
+        """An address with a context."""
+        made = cls(address)
+        made.context = context
+        return made
+
+
 class WireClient:
     """One connection to one broker. Use it as a context manager; not thread-safe.
 
     Args:
-      address: HOST:PORT.
+      address: HOST:PORT; a TlsAddress: connect by TLS.
       timeout_s: of each socket operation.
       keys: of the account that signs all requests; None: they are not signed.
     Raises: PeerError: the connection is refused; from the methods: no answer, or an unexpected one.
@@ -126,6 +146,8 @@ class WireClient:
         self._opaque = 0
         try:
             self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+            if isinstance(address, TlsAddress):
+                self._socket = address.context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise PeerError(f"cannot connect to {address}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

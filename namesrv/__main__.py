@@ -14,6 +14,7 @@ from ..common import process
 from ..common.command_line import APACHE_FLAGS, Program, parse
 from ..common.config import ConfigError
 from ..common.log_levels import apply_levels, parse_levels
+from ..remoting.tls_files import read_tls_config
 from ..store.errors import StoreError
 from .config import NamesrvConfig, read_namesrv_config
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import trio
+
+    from ..remoting.tls_settings import Tls
 
 PROGRAM = Program(
     "trocket namesrv",
@@ -46,11 +49,18 @@ def run(options: Namespace) -> int:
         entries = process.read_entries(options.config_file)
         path = options.config_file or ""
         config, warnings = read_namesrv_config(entries, NamesrvConfig(), path=path)
+        tls_config, tls_warnings = read_tls_config(entries, path=path)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     if options.print_all:
-        process.print_configuration([config])
+        process.print_configuration([config, tls_config])
         return process.EXIT_OK
+    from ..remoting.tls_settings import new_tls
+
+    try:
+        tls = new_tls(tls_config)
+    except ConfigError as error:
+        return process.refuse(PROGRAM.name, error)
     is_open = open_warning(
         NAME_SERVER,
         config.bind_address,
@@ -59,21 +69,21 @@ def run(options: Namespace) -> int:
     )
     if is_open is not None:
         warnings.append(is_open)
-    process.log_to_stderr(options.log_level, options.log_format, warnings)
+    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
     apply_levels(config.log_level, parse_levels(config.log_levels))
     return process.serve(
-        lambda stop: _run(config, stop), program=PROGRAM.name, expected=(StoreError,)
+        lambda stop: _run(config, tls, stop), program=PROGRAM.name, expected=(StoreError,)
     )
 
 
-async def _run(config: NamesrvConfig, stop: trio.CancelScope) -> None:
+async def _run(config: NamesrvConfig, tls: Tls, stop: trio.CancelScope) -> None:
     import trio
 
     from ..store.clock import SystemClock
     from ..store.disk.os_disk import OsDisk
     from .controller import NamesrvController
 
-    controller = NamesrvController(config, clock=SystemClock(), disk=OsDisk())
+    controller = NamesrvController(config, clock=SystemClock(), disk=OsDisk(), tls=tls)
     with stop:
         async with trio.open_nursery() as nursery:
             await nursery.start(controller.run)

@@ -14,16 +14,19 @@ from pathlib import Path
 
 from ..auth.config import AccessConfig, read_access
 from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
+from ..common.connection_policy import ConnectionPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.memory_budget import BUDGET_MIN
+from ..remoting.tls_config import split_tls
 
 
 @dataclass(slots=True)
-class NamesrvConfig(AccessConfig):
+class NamesrvConfig(AccessConfig, ConnectionPolicy):
     """The name server's configuration. Times are milliseconds unless the name says otherwise.
 
-    The keys of `AccessConfig`, which RocketMQ's name server does not have, are for its accounts.
+    The keys of `AccessConfig`, which RocketMQ's name server does not have, are for its accounts,
+    those of `ConnectionPolicy` limit its connections.
 
     Attributes:
       listen_port: port to listen on; 0 = a free one.
@@ -104,6 +107,7 @@ def check_values(config: NamesrvConfig) -> None:
     Raises: ConfigError: at the start, or at a change while the name server runs.
     """
     parse_levels(config.log_levels)
+    config.check_exempt_addresses()
     read_access(config)
     for address in config.product_namesrv_addresses:
         if not is_address(address):
@@ -121,12 +125,13 @@ def read_namesrv_config(
     """The configuration of a namesrv.conf, and its warnings, one line each.
 
     Args:
-      entries: the file's, from `parse_properties`.
+      entries: the file's, from `parse_properties`. `tls.*` is left to `remoting/tls_settings.py`.
       defaults: used for keys that the file does not set.
       path: for messages; changed settings are written back to it, as with RocketMQ.
     Raises: ConfigError: unknown key or bad value.
     Source: RocketMQ 5.5.0 namesrv/NamesrvStartup.java.
     """
+    entries = split_tls(entries)[1]
     configs, warnings = configure(entries, (defaults,), known_keys, path=path)
     config: NamesrvConfig = configs[0]
     if path:

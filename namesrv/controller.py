@@ -34,6 +34,7 @@ from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_head
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
 from ..remoting.steps import one_step
+from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
 from ..store.clock import Clock
@@ -67,6 +68,14 @@ NOTIFY_TIMEOUT_S = 3.0
 """For connecting to one broker to notify it. RocketMQ waits 300 ms."""
 
 
+def _connection_limits(config: NamesrvConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        idle_s=config.server_channel_max_idle_time_seconds,
+        policy=config,
+        memory_max=config.remoting_bytes_max,
+    )
+
+
 class NamesrvController:
     """One name server.
 
@@ -78,6 +87,7 @@ class NamesrvController:
       disk: stores the KV table and changed settings.
       turn: shared with a broker of the same process; None: a new one.
       listeners: sockets to serve on, from `open_listener`; None: opened as `config` says.
+      tls: of the listeners and of the connections to brokers; None: RocketMQ's defaults.
     """
 
     def __init__(
@@ -88,8 +98,10 @@ class NamesrvController:
         disk: Disk,
         turn: Turn | None = None,
         listeners: Sequence[socket.socket] | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.config = config
+        tls = tls or new_tls()
         self.routes = RouteInfoManager()
         self.kv = KVConfigManager()
         self._clock = clock
@@ -114,7 +126,8 @@ class NamesrvController:
         )
         live = LiveConfig((config,), known_keys, check=check_values, server="the name server")
         live.subscribe(self._set_log_levels, "logLevel", "logLevels")
-        self._client = RemotingClient(turn=turn, credentials=self.access.credentials)
+        account = self.access.credentials
+        self._client = RemotingClient(turn=turn, tls=tls.client, credentials=account)
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
         )
@@ -142,10 +155,8 @@ class NamesrvController:
             ),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
-            limits=ConnectionLimits(
-                idle_s=config.server_channel_max_idle_time_seconds,
-                memory_max=config.remoting_bytes_max,
-            ),
+            limits=_connection_limits(config),
+            tls=tls.server,
         )
 
     @property

@@ -9,12 +9,13 @@ Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 import trio
 
+from ..common.connection_policy import ConnectionPolicy
 from ..common.supervision import FailureLog
 from .codec import FRAME_SIZE_MAX, RemotingCommand
 from .errors import RemotingError
@@ -34,9 +35,9 @@ OUTBOX_HIGH_WATER = 4 * 1024 * 1024
 write buffer mark (64 KiB by default) but keeps reading, so a peer that never reads its answers
 grows the heap. 4 MiB is a few pull answers of the largest size."""
 
-OUTBOX_SIZE_MAX = 64 * 1024 * 1024
-"""Unsent bytes of one connection above which it is closed: held pulls that are woken can exceed the
-high water mark, because they were accepted before."""
+BACKLOG_PIECE_SIZE = 64 * 1024
+"""Bytes of a backlog after which `taken` counts: a peer that takes none of them makes no
+progress."""
 
 OUTBOX_TIGHT_HIGH_WATER = 64 * 1024
 """The high water mark while more than half of the server's share for unread answers is used, so
@@ -138,6 +139,31 @@ def _ignore() -> None:
     pass  # no callback is set yet
 
 
+_DEFAULT_POLICY = ConnectionPolicy()
+
+
+def _pieces(buffers: list[Buffer]) -> Iterator[list[Buffer]]:
+    """Divide a backlog into parts of about BACKLOG_PIECE_SIZE."""
+    piece: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        if len(buffer) <= BACKLOG_PIECE_SIZE:
+            piece.append(buffer)
+            size += len(buffer)
+        else:
+            if piece:
+                yield piece
+                piece, size = [], 0
+            view = memoryview(buffer)
+            for start in range(0, len(view), BACKLOG_PIECE_SIZE):
+                yield [view[start : start + BACKLOG_PIECE_SIZE]]
+        if size >= BACKLOG_PIECE_SIZE:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
 def _memory_of(buffer: Buffer) -> int:
     """Bytes of anonymous memory that a buffer keeps. A view of a mapped file keeps none, because
     the kernel can drop the file's pages and read them again."""
@@ -163,12 +189,14 @@ class Channel:
       turn: shared by all connections of the process.
       memory: shared by all connections of the server; None: there is no limit.
       frame_size_max: bytes of the largest frame that the peer may send.
+      policy: the limits; None: their defaults.
 
     Attributes:
       remote_address: "ip:port" of the peer.
       remote_host: the same in the form of records, 8 or 20 bytes.
       local_address: "ip:port" of our end.
       closed: nothing more can be written.
+      taken: parts of backlogs that the peer has taken (BACKLOG_PIECE_SIZE).
       heard: number of times that bytes were received from the peer.
       on_backlog: called when the socket is full, so that `drain` must be run.
       on_attention: called when the channel was closed, or its backlog is above the high water mark.
@@ -185,6 +213,7 @@ class Channel:
         "_outbox",
         "_outbox_memory",
         "_outbox_size",
+        "_policy",
         "_sending_memory",
         "_transport",
         "_turn",
@@ -201,6 +230,7 @@ class Channel:
         "remote_address",
         "remote_host",
         "session",
+        "taken",
         "version",
     )
 
@@ -211,7 +241,10 @@ class Channel:
         memory: MemoryBudget | None = None,
         *,
         frame_size_max: int = FRAME_SIZE_MAX,
+        policy: ConnectionPolicy | None = None,
     ) -> None:
+        self._policy = policy or _DEFAULT_POLICY
+        self.taken = 0
         self.remote_address = transport.remote_address
         self.remote_host = _host_of(transport.remote_address)
         self.local_address = transport.local_address
@@ -314,8 +347,10 @@ class Channel:
         self._check_size()
 
     def _check_size(self) -> None:
-        if self._outbox_size > OUTBOX_SIZE_MAX:
-            self.close(f"the peer does not read: {self._outbox_size} bytes of answers are unsent")
+        if self._outbox_size > self._policy.unread_answers_max:
+            reason = f"the peer does not read: {self._outbox_size} bytes of answers are unsent"
+            self.memory.refusals.note("unreadAnswersMax", self.remote_address, f"closed: {reason}")
+            self.close(reason)
             return
         if self._drained is not None and not self.closed:
             self._count_backlog()
@@ -340,7 +375,9 @@ class Channel:
                 sending, self._outbox = self._outbox, []
                 self._sending_memory = sum(map(_memory_of, sending))
                 self._counted = self._outbox_memory = 0
-                await self._transport.send_all(sending)
+                for piece in _pieces(sending):
+                    await self._transport.send_all(piece)
+                    self.taken += 1
                 self._outbox_size = sum(map(len, self._outbox))
                 self._sending_memory = 0
                 if not self.closed:
@@ -353,6 +390,11 @@ class Channel:
             drained, self._drained = self._drained, None
             if drained is not None:
                 drained.set()
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether the peer has not taken all that was written to it."""
+        return self._drained is not None
 
     @property
     def is_backlogged(self) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
+from ..common.config import ConfigError
 from ..common.supervision import FailureLog, contained
 from .channel import Channel, Processor
 from .codec import RemotingCommand
@@ -23,6 +24,7 @@ from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
 from .signature import Credentials
+from .tls_client import ClientTls
 from .transport import SocketTransport, StreamTransport
 from .turn import Turn
 
@@ -57,6 +59,7 @@ class RemotingClient:
       credentials: the account that signs every request; None: they are not signed.
       open_stream: connects to a host and port by other means than TCP, for peers in the same loop;
         raises OSError.
+      tls: encrypts the connections over TCP; None: they are plain.
 
     Attributes:
       credentials: see the argument; a change counts for later connections.
@@ -71,6 +74,7 @@ class RemotingClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         credentials: Credentials | None = None,
         open_stream: Callable[[str, int], Awaitable[trio.abc.Stream]] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self._processors = {int(code): process for code, process in (processors or {}).items()}
         self._turn = turn or Turn()
@@ -79,6 +83,7 @@ class RemotingClient:
         self._connect_timeout_s = connect_timeout_s
         self.credentials = credentials
         self._open_stream = open_stream
+        self._tls = tls
         self._limits = ConnectionLimits()
         self._memory = MemoryBudget(default_budget())
         self._channels: dict[str, Channel] = {}
@@ -154,7 +159,7 @@ class RemotingClient:
         try:
             with trio.fail_after(self._connect_timeout_s):
                 transport = await self._open_transport(address, host, port)
-        except (OSError, trio.TooSlowError) as error:
+        except (OSError, ConfigError, trio.TooSlowError) as error:
             why = str(error) or f"no answer within {self._connect_timeout_s:g} s"
             raise RemotingConnectError(f"cannot connect to {address}: {why}") from error
         connection = Connection(
@@ -179,9 +184,16 @@ class RemotingClient:
         # Without trio's wrapper, because SocketTransport waits and sends itself.
         sock = socket.socket(fileno=trio_socket.detach())
         try:
-            return SocketTransport(sock, self._poller)
+            transport = SocketTransport(sock, self._poller)
         except OSError:  # the peer has closed it already
             sock.close()
+            raise
+        if self._tls is None:
+            return transport
+        try:
+            return await self._tls.connect(transport, host)
+        except BaseException:
+            transport.abort()
             raise
 
     async def _run_connection(self, address: str, connection: Connection) -> None:

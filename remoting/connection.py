@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Final
 
 import trio
 
+from ..common.connection_policy import ConnectionPolicy
 from ..common.supervision import FailureLog, contained
+from .address_limits import PeerAddress
 from .channel import (
     Answer,
     CallWaiter,
@@ -32,7 +34,8 @@ from .channel import (
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
-from .memory_budget import MemoryBudget, request_size
+from .memory_budget import BUDGET_KEY, MemoryBudget, request_size
+from .poller import RECEIVE_SIZE
 from .response_codes import ResponseCode
 from .session import Answered, Event, State, Unsolicited
 from .transport import SocketTransport, StreamTransport
@@ -45,6 +48,15 @@ SWEEP_INTERVAL_S = 1.0
 """Seconds between two checks of all connections' time limits."""
 
 _BUSY: Final = "[OVERLOAD]system busy, start flow control for a while"
+"""Source: NettyRemotingAbstract.processRequestCommand."""
+
+CROWDED_FIRST_FRAME_S: Final = 2.0
+"""Seconds in which a new connection must complete its first frame while nine tenths of all places
+are taken: clients send a request as soon as they are connected, and silent connections must not
+keep them out."""
+
+READ_SIZE_MIN: Final = 4 * 1024
+"""Bytes that are read at a time of a connection whose requests are slow: some 16 of them."""
 
 _FAILED: Final = State.FAILED
 
@@ -64,8 +76,7 @@ class ConnectionLimits:
         byte. RocketMQ has no limit, so peers that send single bytes can occupy connections for
         ever.
       frame_s: a later frame must be complete this long after its first byte.
-      deferred_max: deferred answers and postponed requests of one connection; more are refused with
-        SYSTEM_BUSY. RocketMQ bounds them by its executors' queues (10,000 for admin).
+      policy: the limits with keys of their own; they may change.
       memory_max: bytes that all connections of a server may hold together (`MemoryBudget`), at
         least BUDGET_MIN; None: `memory_limit.default_budget`.
     """
@@ -74,7 +85,7 @@ class ConnectionLimits:
     idle_s: float = 120.0
     first_frame_s: float = 10.0
     frame_s: float = 120.0
-    deferred_max: int = 10_000
+    policy: ConnectionPolicy = field(default_factory=ConnectionPolicy)
     memory_max: int | None = None
 
 
@@ -91,6 +102,7 @@ class Connection:
       on_closed: called once, after the connection is closed.
       memory: shared by all connections of the server; None: there is no limit.
       runs: serves runs of usual requests before they are decoded; None: there are none.
+      address: counted together with the other connections of its address; None: alone.
     """
 
     def __init__(
@@ -102,8 +114,13 @@ class Connection:
         on_closed: Callable[[Channel], None] | None = None,
         memory: MemoryBudget | None = None,
         runs: RunProcessor | None = None,
+        *,
+        address: PeerAddress | None = None,
     ) -> None:
-        self.channel = Channel(transport, turn, memory, frame_size_max=limits.frame_size_max)
+        self.channel = Channel(
+            transport, turn, memory, frame_size_max=limits.frame_size_max, policy=limits.policy
+        )
+        self._address = address or PeerAddress(self.channel.remote_address)
         self.channel.on_backlog = self._start_writer
         self.channel.on_attention = self._wake
         self._transport = transport
@@ -128,6 +145,10 @@ class Connection:
         self._received_at_s = 0.0
         self._frame_began_at_s: float | None = None
         self._frames_seen = False
+        self._read_size = 0  # bytes of a burst at most; 0: as many as fit
+        self._began_at_s: float | None = None
+        self._unread_since_s: float | None = None  # no part of the backlog was taken since
+        self._taken = 0
 
     async def run(self) -> None:
         """Serve until either side closes, a limit is exceeded, or the task is cancelled."""
@@ -245,11 +266,30 @@ class Connection:
         took_s = perf_counter() - began_s
         if self._turn.request_times is not None:
             self._turn.request_times.note(events, self._run_count, took_s)
+        if took_s > SLOW_BURST_S or self._read_size:
+            self._adapt_read_size(len(data), took_s)
         if took_s > SLOW_BURST_S:
             requests = [each for each in events if isinstance(each, RemotingCommand)]
             self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
         if session.state is _FAILED:
             self._wake()
+
+    def _adapt_read_size(self, size: int, took_s: float) -> None:
+        """Read as much at a time as is served within SLOW_BURST_S: less after a slow burst, twice
+        as much after another one.
+
+        Args:
+          size: bytes of the last burst.
+          took_s: seconds that it took.
+        """
+        if took_s > SLOW_BURST_S:
+            self._read_size = max(int(size * SLOW_BURST_S / took_s), READ_SIZE_MIN)
+        else:
+            self._read_size *= 2
+            if self._read_size > RECEIVE_SIZE:
+                self._read_size = 0
+        if isinstance(self._transport, SocketTransport):
+            self._transport.receive_size = self._read_size
 
     def _resume(
         self, first: Sequence[Event[CallWaiter]], answers: list[bytes]
@@ -361,14 +401,12 @@ class Connection:
 
     def _start_deferred(self, request: RemotingCommand, deferred: Deferred) -> None:
         size = request_size(request)
-        if (
-            self._deferred_count >= self._limits.deferred_max
-            or self._nursery is None
-            or not self.channel.memory.held_requests.take(self.channel, size)
-        ):
-            self.channel.write(encode(_busy(request)))
+        refusal = self._take_in_flight(request, size)
+        if refusal is not None or self._nursery is None:
+            if refusal is None:  # the connection ends
+                self._end_in_flight(size)
+            self.channel.write(encode(refusal or _busy(request)))
             return
-        self._deferred_count += 1
         self._nursery.start_soon(self._run_deferred, request, deferred, size)
 
     async def _run_deferred(self, request: RemotingCommand, deferred: Deferred, size: int) -> None:
@@ -384,23 +422,20 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - our bug: other requests are served
             answer = _system_error(request, self.channel, error)
         finally:
-            self._deferred_count -= 1
-            self.channel.memory.held_requests.give_back(self.channel, size)
+            self._end_in_flight(size)
         if answer is not None and not request.is_oneway:
             self.channel.write(_encoded(answer, request, self.channel))
 
     def _postpone(self, request: RemotingCommand, postponed: Postponed) -> RemotingCommand | None:
         """Serve a request again later, or refuse it if too many are waiting."""
         channel, turn = self.channel, self._turn
-        held = channel.memory.held_requests
         size = request_size(request)
-        if self._deferred_count >= self._limits.deferred_max or not held.take(channel, size):
-            return _busy(request)
-        self._deferred_count += 1
+        refusal = self._take_in_flight(request, size)
+        if refusal is not None:
+            return refusal
 
         def serve_again() -> None:
-            held.give_back(channel, size)
-            self._deferred_count -= 1
+            self._end_in_flight(size)
             turn.active = True
             try:
                 channel.write_all(self._process([request]))
@@ -410,17 +445,55 @@ class Connection:
         postponed.when(serve_again)
         return None
 
+    def _take_in_flight(self, request: RemotingCommand, size: int) -> RemotingCommand | None:
+        """Count a request that will be answered later; returns the refusal at a limit.
+
+        Args:
+          size: bytes that it holds; see `request_size`.
+        """
+        policy, address, channel = self._limits.policy, self._address, self.channel
+        own, together = self._deferred_count, address.in_flight
+        limit = what = ""
+        if own >= policy.requests_in_flight_max:
+            limit, what = "requestsInFlightMax", f"{own} requests of this connection"
+        elif together >= policy.requests_in_flight_per_address_max and not address.is_exempt:
+            limit = "requestsInFlightPerAddressMax"
+            what = f"{together} requests of this address"
+        if limit:
+            reason = f"{what} wait for their answers"
+            channel.memory.refusals.note(
+                limit,
+                channel.remote_address,
+                f"request {request.code} is refused, because {reason}",
+            )
+            return _busy(request, f"{reason}, which is the limit {limit}")
+        if not channel.memory.held_requests.take(channel, size):
+            return _busy(request, f"the memory for waiting requests is used up ({BUDGET_KEY})")
+        self._deferred_count += 1
+        address.in_flight += 1
+        return None
+
+    def _end_in_flight(self, size: int) -> None:
+        """Stop counting a request that `_take_in_flight` counted."""
+        self._deferred_count -= 1
+        self._address.in_flight -= 1
+        self.channel.memory.held_requests.give_back(self.channel, size)
+
     def _start_writer(self) -> None:
         if self._nursery is not None:
             self._nursery.start_soon(self.channel.drain)
 
-    def enforce_limits(self, now_s: float) -> None:
+    def enforce_limits(self, now_s: float, *, is_crowded: bool = False) -> None:
         """Close the connection if it has exceeded a time limit.
 
         Args:
           now_s: trio.current_time().
+          is_crowded: there are few places left for other connections.
         """
         limits = self._limits
+        if self._exceeds_policy(now_s, is_crowded=is_crowded):
+            self._scope.cancel()
+            return
         if self._has_received:
             self._has_received = False
             self._received_at_s = now_s
@@ -450,13 +523,43 @@ class Connection:
             self.channel.close(reason)
             self._scope.cancel()
 
+    def _exceeds_policy(self, now_s: float, *, is_crowded: bool) -> bool:
+        """Close the connection if it leaves its answers unread, or says nothing in a crowd."""
+        channel = self.channel
+        if self._began_at_s is None:
+            self._began_at_s = now_s
+        limit = reason = ""
+        if not channel.has_backlog:
+            self._unread_since_s = None
+        elif self._unread_since_s is None or channel.taken != self._taken:
+            self._unread_since_s, self._taken = now_s, channel.taken
+        elif now_s - self._unread_since_s > self._limits.policy.unread_answers_timeout_seconds:
+            limit = "unreadAnswersTimeoutSeconds"
+            waited_s = now_s - self._unread_since_s
+            reason = (
+                f"the peer has not read its answers for {waited_s:.0f} s "
+                f"({channel.outbox_size} bytes)"
+            )
+        silent_s = now_s - self._began_at_s
+        has_spoken = self._frames_seen or self._has_frames
+        if is_crowded and not has_spoken and silent_s > CROWDED_FIRST_FRAME_S:
+            limit = "connectionsMax"
+            reason = (
+                f"it sent no request in {silent_s:.0f} s, and nine tenths of all connections are "
+                "taken"
+            )
+        if reason:
+            channel.memory.refusals.note(limit, channel.remote_address, f"closed: {reason}")
+            channel.close(reason)
+        return bool(reason)
+
 
 def _refused(request: RemotingCommand, refusal: RequestRefused) -> RemotingCommand:
     return request.answer(refusal.code, refusal.remark, refusal.fields or NO_EXT_FIELDS)
 
 
-def _busy(request: RemotingCommand) -> RemotingCommand:
-    return request.answer(ResponseCode.SYSTEM_BUSY, _BUSY)
+def _busy(request: RemotingCommand, reason: str = "the connection ends") -> RemotingCommand:
+    return request.answer(ResponseCode.SYSTEM_BUSY, f"{_BUSY}: {reason}")
 
 
 def _not_supported(request: RemotingCommand) -> RemotingCommand:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from .codec import RemotingCommand
+from .refusals import Refusals
 
 logger = logging.getLogger(__name__)
 
@@ -58,16 +59,27 @@ class MemoryShare:
     Args:
       name: plural noun for the log, such as "half frames".
       limit: bytes, of all connections together.
+      refusals: counts what is refused and closed.
 
     Attributes:
       used: bytes held now.
       used_max: the largest `used` in `hold` since `take_used_max`.
     """
 
-    __slots__ = ("_is_refusing", "_large_size", "_sizes", "limit", "name", "used", "used_max")
+    __slots__ = (
+        "_is_refusing",
+        "_large_size",
+        "_refusals",
+        "_sizes",
+        "limit",
+        "name",
+        "used",
+        "used_max",
+    )
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, refusals: Refusals | None = None) -> None:
         self.name = name
+        self._refusals = refusals or Refusals()
         self.limit = limit
         self.used = self.used_max = 0
         self._large_size = limit // LARGE_PARTS
@@ -162,6 +174,7 @@ class MemoryShare:
         )
 
     def _refuse(self, holder: Holder, size: int) -> None:
+        self._refusals.count(BUDGET_KEY)
         large = [one for one, held in self._sizes.items() if held > self._large_size]
         largest = max(large, key=self._sizes.__getitem__, default=None)
         if largest is not None and not largest.closed and largest is not holder:
@@ -185,6 +198,7 @@ class MemoryShare:
     def _close(self, holder: Holder, why: str) -> None:
         reason = f"it holds {self._sizes[holder]} bytes of {self.name}, more than any other; {why}"
         if not holder.closed:
+            self._refusals.count(BUDGET_KEY)
             logger.warning(
                 "%(peer)s: closed: %(reason)s", {"peer": holder.remote_address, "reason": reason}
             )
@@ -196,8 +210,10 @@ class MemoryBudget:
 
     Args:
       total: bytes, at least BUDGET_MIN; None: no limit.
+      refusals: of the server; None: new ones.
 
     Attributes:
+      refusals: counts what this and the other limits of the connections refuse.
       half_frames: received bytes of incomplete frames. 3/8 of the total, so that it holds a whole
         frame if the total is BUDGET_MIN.
       held_requests: requests that wait for their answers: held pulls, and requests that need
@@ -207,14 +223,15 @@ class MemoryBudget:
       subscriptions: clients and subscriptions of heartbeats. 1/8.
     """
 
-    __slots__ = ("half_frames", "held_requests", "subscriptions", "unread_answers")
+    __slots__ = ("half_frames", "held_requests", "refusals", "subscriptions", "unread_answers")
 
-    def __init__(self, total: int | None = None) -> None:
+    def __init__(self, total: int | None = None, refusals: Refusals | None = None) -> None:
         size = sys.maxsize if total is None else total
-        self.half_frames = MemoryShare("half frames", size * 3 // 8)
-        self.held_requests = MemoryShare("held requests", size // 4)
-        self.unread_answers = MemoryShare("unread answers", size // 4)
-        self.subscriptions = MemoryShare("subscriptions", size // 8)
+        self.refusals = refusals = refusals or Refusals()
+        self.half_frames = MemoryShare("half frames", size * 3 // 8, refusals)
+        self.held_requests = MemoryShare("held requests", size // 4, refusals)
+        self.unread_answers = MemoryShare("unread answers", size // 4, refusals)
+        self.subscriptions = MemoryShare("subscriptions", size // 8, refusals)
 
     @property
     def shares(self) -> tuple[MemoryShare, ...]:

@@ -19,6 +19,7 @@ import logging
 import select
 import selectors
 import socket
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +36,15 @@ RENEW_PAUSE_S: Final = 0.1
 RECEIVE_SIZE = 256 * 1024
 """Bytes read in one turn: a burst of a few hundred sends. All sockets of a poller share one buffer;
 pollers have separate ones, because each may run in another thread."""
+
+
+TURN_TIME_MAX_S: Final = 0.02
+"""Seconds after which a turn serves no further sockets: hundreds of connections that send requests
+at one moment must not delay the answers to the first of them, and other tasks, until all are
+served. The rest comes first in the next turn."""
+
+CLOCK_SOCKETS: Final = 32
+"""Sockets that are served between two readings of the clock."""
 
 
 class _Epoll:
@@ -82,12 +92,15 @@ class SocketPoller:
 
     Args:
       turn: begun before and ended after the callbacks of one moment.
+      elapsed_s: a clock that measures TURN_TIME_MAX_S.
 
     Attributes:
       buffer: the receive buffer for the callbacks; reused after a callback returns.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, *, elapsed_s: Callable[[], float] = time.perf_counter) -> None:
+        self._elapsed_s = elapsed_s
+        self._left: list[tuple[int, int]] = []  # readable sockets that the last turn did not serve
         self.buffer = memoryview(bytearray(RECEIVE_SIZE))
         self._turn = turn
         self._poll = _new_poll()
@@ -109,6 +122,14 @@ class SocketPoller:
         self._poll.register(descriptor)
         self._readers[descriptor] = on_readable
         self._sockets[descriptor] = sock
+
+    def serve(self, sock: socket.socket) -> None:
+        """Call a socket's `on_readable` now, in a separate turn; never call this inside a turn.
+
+        For bytes that were received before the socket was added.
+        """
+        if not self._is_closed:
+            self._serve([(sock.fileno(), 0)])
 
     def remove(self, sock: socket.socket) -> None:
         """Remove a socket, before it is closed; an unknown one is ignored."""
@@ -143,20 +164,36 @@ class SocketPoller:
             self._poll.close()
 
     def _serve(self, ready: list[tuple[int, int]]) -> None:
-        """Serve all readable sockets in one turn."""
-        turn, readers = self._turn, self._readers
+        """Serve the readable sockets in one turn, as many as there is time for."""
+        turn = self._turn
+        if self._left:
+            first = {descriptor for descriptor, _ in self._left}
+            ready = self._left + [each for each in ready if each[0] not in first]
+            self._left = []
         turn.active = True
         try:
-            for descriptor, _ in ready:
-                # A callback may have removed another's socket.
-                on_readable = readers.get(descriptor)
-                if on_readable is not None:
-                    try:
-                        on_readable()
-                    except Exception as error:  # noqa: BLE001 - our bug: others are served
-                        self._end(descriptor, error)
+            if len(ready) <= CLOCK_SOCKETS:
+                self._serve_some(ready)
+                return
+            end_s = self._elapsed_s() + TURN_TIME_MAX_S
+            for start in range(0, len(ready), CLOCK_SOCKETS):
+                self._serve_some(ready[start : start + CLOCK_SOCKETS])
+                if self._elapsed_s() > end_s:
+                    self._left = ready[start + CLOCK_SOCKETS :]
+                    return
         finally:
             turn.end()
+
+    def _serve_some(self, ready: list[tuple[int, int]]) -> None:
+        readers = self._readers
+        for descriptor, _ in ready:
+            # A callback may have removed another's socket.
+            on_readable = readers.get(descriptor)
+            if on_readable is not None:
+                try:
+                    on_readable()
+                except Exception as error:  # noqa: BLE001 - our bug: others are served
+                    self._end(descriptor, error)
 
     def _end(self, descriptor: int, error: Exception) -> None:
         """Shut down a connection whose callback raised."""

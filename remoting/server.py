@@ -9,18 +9,27 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import trio
 
 from ..common.allocator import Trimmer
 from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
+from .address_limits import AddressLimits, PeerAddress
 from .channel import Channel, Processor, RunProcessor
-from .connection import SWEEP_INTERVAL_S, Connection, ConnectionLimits
+from .connection import (
+    CROWDED_FIRST_FRAME_S,
+    SWEEP_INTERVAL_S,
+    Connection,
+    ConnectionLimits,
+)
 from .loop_monitor import LoopMonitor
 from .memory_budget import MemoryBudget
 from .memory_limit import default_budget
 from .poller import SocketPoller
+from .refusals import Refusals
+from .tls_server import ServerTls
 from .transport import SocketTransport, StreamTransport, format_address
 from .turn import Turn
 
@@ -28,9 +37,11 @@ __all__ = ["RemotingServer", "open_listener"]
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 10_000
-"""Connections served at a time; further ones are closed with a log line. RocketMQ has no limit, and
-fails when file descriptors run out, also for its files."""
+
+CONNECTION_SIZE: Final = 9 * 1024
+HANDSHAKE_SIZE: Final = 48 * 1024
+"""Bytes of a connection and of an unfinished TLS handshake, as measured with a thousand of them.
+They are in no share of the budget, but the heap is trimmed when they are gone."""
 
 
 class RemotingServer:
@@ -42,12 +53,15 @@ class RemotingServer:
       processors: request code → processor. Read at every request; may be filled later.
       turn: shared with other servers and clients of the process; None: a new one.
       on_channel_closed: called once for every connection that ended.
-      limits: of each connection, and the memory of all.
-      connections_max: see CONNECTIONS_MAX.
+      limits: of each connection, their number, and the memory of all.
       runs: serves runs of usual requests before they are decoded; None: there are none.
+      tls: decides which connections are encrypted; None: none is.
+      refusals: counts what the limits refuse; None: new ones.
 
     Attributes:
       memory: the memory budget of the connections.
+      refusals: see the argument.
+    Raises: ValueError: limitExemptAddresses is not a list of addresses and networks.
     """
 
     def __init__(
@@ -57,8 +71,9 @@ class RemotingServer:
         turn: Turn | None = None,
         on_channel_closed: Callable[[Channel], None] | None = None,
         limits: ConnectionLimits | None = None,
-        connections_max: int = CONNECTIONS_MAX,
         runs: RunProcessor | None = None,
+        refusals: Refusals | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         # Plain ints, because an IntEnum's hash is a Python call in some versions.
         self._processors = {int(code): process for code, process in processors.items()}
@@ -66,9 +81,13 @@ class RemotingServer:
         self._poller = SocketPoller(self._turn)
         self._on_channel_closed = on_channel_closed
         self._limits = limits or ConnectionLimits()
-        self.memory = MemoryBudget(self._limits.memory_max or default_budget())
+        self.refusals = refusals or Refusals()
+        self.memory = MemoryBudget(self._limits.memory_max or default_budget(), self.refusals)
+        self._addresses = AddressLimits(self._limits.policy, self.refusals)
         self._connections: set[Connection] = set()
-        self._connections_max = connections_max
+        # Connections without a first byte, or with an unfinished handshake: since when they are.
+        self._arriving: dict[trio.CancelScope, float] = {}
+        self._tls = tls
         self._runs = runs
         self._failures = FailureLog(logger)
         self._trimmer = Trimmer()
@@ -110,6 +129,8 @@ class RemotingServer:
                 services = Supervisor(nursery, logger)
                 services.every("the check of connection limits", SWEEP_INTERVAL_S, self._sweep)
                 services.start_soon("the monitor of the event loop", self._turn.monitor.run)
+                if self._tls is not None:
+                    services.start_soon("the check of certificates", self._tls.watch)
                 for listener in listeners:
                     acceptor = Acceptor(listener, partial(self._take, nursery))
                     services.start_soon("the acceptance of connections", acceptor.run)
@@ -129,27 +150,54 @@ class RemotingServer:
         Args:
           remote_address, local_address: for the server, `ip:port`; "": the same as the peer's.
         """
-        await self._serve_transport(StreamTransport(stream, remote_address, local_address))
+        place = self._addresses.admit(remote_address)
+        if place is None:
+            await trio.aclose_forcefully(stream)
+            return
+        transport = StreamTransport(stream, remote_address, local_address)
+        await self._serve_transport(transport, place)
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""
-        if len(self._connections) >= self._connections_max:
-            peer = format_address(address)
-            logger.warning(
-                "%(peer)s: the connection is refused, because %(limit)d are open, which is the "
-                "limit",
-                {"peer": peer, "limit": self._connections_max},
-            )
+        place = self._addresses.admit(format_address(address))
+        if place is None:
             sock.close()
             return
         try:
             transport = SocketTransport(sock, self._poller)
         except OSError:  # the peer has closed it already
+            self._addresses.leave(place)
             sock.close()
             return
-        nursery.start_soon(self._serve_transport, transport)
+        if self._tls is None:
+            nursery.start_soon(self._serve_transport, transport, place)
+        else:
+            nursery.start_soon(self._admit, self._tls, transport, place)
 
-    async def _serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
+    async def _admit(self, tls: ServerTls, transport: SocketTransport, place: PeerAddress) -> None:
+        """Serve an accepted connection, encrypted or not."""
+        admitted: SocketTransport | None = None
+        meaning = "That connection is closed; others are still served"
+        scope = trio.CancelScope()
+        self._arriving[scope] = trio.current_time()
+        try:
+            with contained(self._failures, "a new connection", meaning), scope:
+                admitted = await tls.admit(transport, self._limits.idle_s)
+        finally:
+            del self._arriving[scope]
+            if admitted is None:
+                transport.abort()
+                self._addresses.leave(place)
+        if scope.cancelled_caught:
+            reason = "it sent no request, and nine tenths of all connections are taken"
+            self.refusals.note("connectionsMax", transport.remote_address, f"closed: {reason}")
+        if admitted is not None:
+            await self._serve_transport(admitted, place)
+
+    async def _serve_transport(
+        self, transport: SocketTransport | StreamTransport, place: PeerAddress
+    ) -> None:
+        """Serve a connection that was admitted."""
         meaning = "That connection is closed; others are still served"
         with contained(self._failures, "a connection", meaning):
             try:
@@ -161,6 +209,7 @@ class RemotingServer:
                     self._on_channel_closed,
                     self.memory,
                     self._runs,
+                    address=place,
                 )
                 self._connections.add(connection)
                 try:
@@ -168,14 +217,25 @@ class RemotingServer:
                 finally:
                     self._connections.discard(connection)
             finally:
+                self._addresses.leave(place)
                 transport.abort()
 
     def _sweep(self) -> None:
         now_s = trio.current_time()
-        self._trimmer.note(self.memory.used, self.memory.take_used_max(), now_s)
+        objects = len(self._connections) * CONNECTION_SIZE
+        if self._tls is not None:
+            objects += self._tls.handshakes * HANDSHAKE_SIZE
+        used, used_max = self.memory.used, self.memory.take_used_max()
+        self._trimmer.note(used + objects, used_max + objects, now_s)
+        self._addresses.forget_finished()
+        is_crowded = self._addresses.is_crowded
+        if is_crowded:
+            for scope, began_s in self._arriving.items():
+                if now_s - began_s > CROWDED_FIRST_FRAME_S:
+                    scope.cancel()
         for connection in list(self._connections):
             try:
-                connection.enforce_limits(now_s)
+                connection.enforce_limits(now_s, is_crowded=is_crowded)
             except Exception as error:  # noqa: BLE001 - our bug: other connections are served
                 meaning = "That connection is closed"
                 self._failures.note("checking a connection's limits", meaning, error)

@@ -36,10 +36,13 @@ class SocketTransport:
       sock: connected.
       poller: waits until it is readable.
 
+    Attributes:
+      receive_size: bytes that `receive_nowait` returns at most; 0: RECEIVE_SIZE.
+
     Raises: OSError: it is no longer connected.
     """
 
-    __slots__ = ("_poller", "_socket", "local_address", "remote_address")
+    __slots__ = ("_poller", "_socket", "local_address", "receive_size", "remote_address")
 
     def __init__(self, sock: socket.socket, poller: SocketPoller) -> None:
         sock.setblocking(False)
@@ -47,6 +50,7 @@ class SocketTransport:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self._poller = poller
+        self.receive_size = 0
         self.remote_address = format_address(sock.getpeername())
         self.local_address = format_address(sock.getsockname())
 
@@ -58,13 +62,24 @@ class SocketTransport:
         """Stop calling it."""
         self._poller.remove(self._socket)
 
+    async def first_byte(self) -> bytes:
+        """Wait for the first byte, which is not received yet; empty at the end.
+
+        Raises: OSError: the connection is lost.
+        """
+        while True:
+            try:
+                return self._socket.recv(1, socket.MSG_PEEK)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_readable(self._socket)
+
     def receive_nowait(self) -> bytes:
         """Receive bytes; empty at the end.
 
         Raises: BlockingIOError: there are none. Other OSErrors: the connection is lost.
         """
         buffer = self._poller.buffer
-        return bytes(buffer[: self._socket.recv_into(buffer)])
+        return bytes(buffer[: self._socket.recv_into(buffer, self.receive_size)])
 
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
         """Send as much as the socket's buffer accepts; return the rest."""

@@ -12,7 +12,6 @@ import atexit
 import logging
 import os
 import re
-import ssl
 import threading
 import time
 from collections.abc import Iterable
@@ -24,6 +23,7 @@ from ..client.core import queue_requests as requests
 from ..client.core.queue_requests import PullAnswer, QueueRequest
 from ..client.core.routes import subscribe_queues
 from ..client.core.subscription import build_subscription
+from ..client.core.tls_options import TlsSettings
 from ..client.errors import (
     ConfigurationError,
     ConnectError,
@@ -319,7 +319,12 @@ def client_of(options: ConnectionOptions) -> Client:
                     **_more(options),
                 )
             except ConfigurationError as error:
-                raise OptionError(str(error)) from error
+                text = str(error)
+                for path, attribute, option in _files(options):
+                    if path and f"{attribute} {path}" in text:
+                        text = text.replace(f"{attribute} {path}", f"{option} {path}")
+                        text += "; every machine that runs tasks needs the file"
+                raise OptionError(text) from error
             _clients[key] = client.open()
             atexit.register(client.close)
         return client
@@ -332,6 +337,15 @@ def close_clients() -> None:
     for client in clients:
         atexit.unregister(client.close)
         client.close()
+
+
+def _files(options: ConnectionOptions) -> tuple[tuple[str | None, str, str], ...]:
+    """The files of TLS: path, name in the client's texts, option."""
+    return (
+        (options.tls_ca_file, "ca_file", "tlsCaFile"),
+        (options.tls_cert_file, "cert_file", "tlsCertFile"),
+        (options.tls_key_file, "key_file", "tlsKeyFile"),
+    )
 
 
 def _more(options: ConnectionOptions) -> dict[str, Any]:
@@ -347,18 +361,15 @@ def _more(options: ConnectionOptions) -> dict[str, Any]:
             options.secret_key.reveal(),
             token.reveal() if token is not None else None,
         )
-    if options.tls_ca_file is not None:
-        more["tls"] = _trusting(options.tls_ca_file)
-    elif options.tls:
-        more["tls"] = True
+    password = options.tls_key_password
+    settings = TlsSettings(
+        enabled=options.tls or None,
+        ca_file=options.tls_ca_file,
+        cert_file=options.tls_cert_file,
+        key_file=options.tls_key_file,
+        key_password=None if password is None else password.reveal(),
+        verify=None if options.tls_verify else False,
+    )
+    if settings.tls is not False:  # otherwise as the URL says
+        more["tls"] = settings.tls
     return more
-
-
-def _trusting(path: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=path)
-    except OSError as error:  # also SSLError: the file has no certificate
-        raise OptionError(
-            f"tlsCaFile {path} cannot be used on this machine: {error.strerror}; copy it to every"
-            " machine that runs tasks"
-        ) from None

@@ -44,6 +44,10 @@ class ConnectionOptions:
     secrets_file: str | None = None
     tls: bool = False
     tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    tls_key_password: Secret | None = None
+    tls_verify: bool = True
     pull_timeout_ms: int = field(default=3000, metadata={"minimum": 1})
     num_retries: int = field(default=3, metadata={"minimum": 0})
     retry_interval_ms: int = field(default=100, metadata={"minimum": 0})
@@ -54,6 +58,10 @@ class ConnectionOptions:
             raise OptionError("accessKey and secretKey go together: give both, or neither")
         if self.access_key is not None and self.secrets_file is not None:
             raise OptionError("give accessKey or secretsFile, not both")
+        if self.tls_key_file is not None and self.tls_cert_file is None:
+            raise OptionError("tlsKeyFile needs tlsCertFile: give both")
+        if self.tls_ca_file is not None and not self.tls_verify:
+            raise OptionError("tlsCaFile has no effect with tlsVerify=false: leave one of them out")
         if not self.name_server:
             raise OptionError("nameServer is empty: give host:port;host:port")
 

@@ -14,7 +14,7 @@ from ..remoting.hosts import URL_SCHEME
 from ..remoting.message import MessageExt
 from ..store.errors import StoreIOError
 from .clock import TravelClock
-from .configs import Config, broker_configs
+from .configs import Config, broker_configs, tls_config
 from .configs import namesrv_config as read_namesrv
 from .disks import EmbeddedDisk, EmbeddedFolderDisk, EmbeddedMemoryDisk
 from .errors import EmbeddedBrokerError
@@ -53,7 +53,8 @@ class Broker:
       config: values that differ from RocketMQ's defaults, by RocketMQ's keys: `{"flushDiskType":
         "SYNC_FLUSH"}`. The default file sizes (`mappedFileSizeCommitLog` and so on) are smaller
         than RocketMQ's, so that a broker needs about 10 MB, and timers are exact
-        (`timerPrecisionMs=1`; RocketMQ rounds them up to the next second).
+        (`timerPrecisionMs=1`; RocketMQ rounds them up to the next second). `tls.*` is for both
+        servers, and no tls.properties is read.
       namesrv_config: the same for the name server.
       namesrv_port: port of the name server; 0: a free one.
       broker_port: port of the broker; 0: a free one. The port two below is used too, as VIP port.
@@ -77,6 +78,7 @@ class Broker:
         self._broker_config, self._store_config = broker_configs(
             config or {}, f"{self._root}/store", HOST
         )
+        self._tls_config = tls_config(config or {})
         self._namesrv_config = read_namesrv(namesrv_config or {}, f"{self._root}/namesrv", HOST)
         self._loop: LoopThread | None = None
         self._ports: Ports | None = None
@@ -111,6 +113,7 @@ class Broker:
             disk=disk,
             clock=TravelClock(),
             run=self._run_in_loop,
+            tls=self._tls_config,
         )
         self._loop = loop
         try:

@@ -12,6 +12,7 @@ from enum import Enum
 from ..broker.config import BrokerConfig, read_broker_config
 from ..common.config import ConfigError, Entry
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
+from ..remoting.tls_config import TlsConfig, merge_tls, split_tls
 from ..store.config import MessageStoreConfig
 
 Config = Mapping[str, object]
@@ -81,6 +82,11 @@ def broker_configs(
         needed = store.max_message_size + LOG_FILE_ROOM
         store.mapped_file_size_commit_log = max(LOG_FILE_SIZE_MIN, needed)
     return broker, store
+
+
+def tls_config(config: Config) -> TlsConfig:
+    """The settings of TLS among a broker's; errors as `broker_configs`."""
+    return merge_tls([], split_tls(entries_of(config))[0])[0]
 
 
 def namesrv_config(config: Config, folder: str, host: str) -> NamesrvConfig:

@@ -30,6 +30,8 @@ from ..remoting.message_batch import iter_batch
 from ..remoting.message_codec import decode_messages
 from ..remoting.request_codes import RequestCode
 from ..remoting.sys_flag import INNER_BATCH
+from ..remoting.tls_config import TlsConfig
+from ..remoting.tls_settings import new_tls
 from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
 from ..store.retention.disk_space import decide, measure
@@ -67,7 +69,9 @@ class Servers:
         run: Callable[[Callable[[], None]], None],
         listeners: Sequence[socket] | None = None,
         client: Callable[[Turn], RemotingClient] | None = None,
+        tls: TlsConfig | None = None,
     ) -> None:
+        self._tls = new_tls(tls)
         self.clock = clock
         self.disk = disk
         self._broker_config = broker
@@ -160,6 +164,7 @@ class Servers:
             disk=self.disk,
             turn=self._turn,
             listeners=self._listeners,
+            tls=self._tls,
         )
         broker = BrokerController(
             self._broker_config,
@@ -170,6 +175,7 @@ class Servers:
             listeners=self._listeners,
             client=self._make_client(self._turn) if self._make_client else None,
             expects_slaves=False,
+            tls=self._tls,
         )
         try:
             async with trio.open_nursery() as outer:

@@ -466,9 +466,9 @@ def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
 
 
 READ_ELSEWHERE = {
-    "BrokerConfig": {"auth", "broker", "cli", "filtersrv"},
-    "FiltersrvConfig": {"filtersrv", "broker"},
-    "NamesrvConfig": {"auth", "namesrv", "cli"},
+    "BrokerConfig": {"auth", "broker", "cli", "filtersrv", "remoting"},
+    "FiltersrvConfig": {"filtersrv", "broker", "remoting"},
+    "NamesrvConfig": {"auth", "namesrv", "cli", "remoting"},
     "MessageStoreConfig": {"store", "broker"},
 }
 

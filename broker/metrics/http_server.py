@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from ...common.supervision import FailureLog, contained
+from ...remoting.refusals import Refusals
+from ...remoting.tls_server import ServerTls
 
 if TYPE_CHECKING:
     import h11
@@ -26,7 +28,11 @@ logger = logging.getLogger(__name__)
 _failures = FailureLog(logger)
 
 CONNECTIONS_MAX: Final = 50
-"""Connections at a time; further ones are closed. Prometheus keeps one open."""
+"""Connections at a time. For a further one, the oldest that waits for a request is closed, so that
+silent ones do not keep a Prometheus out, which keeps one open."""
+
+LIMIT: Final = "HTTP_CONNECTIONS_MAX"
+"""The name of that limit in the log and the metrics."""
 
 REQUEST_SIZE_MAX: Final = 16 * 1024
 """Bytes of a request's line and headers."""
@@ -70,11 +76,17 @@ class HttpServer:
 
     Args:
       handle: answers GET and HEAD.
+      refusals: counts closed connections; None: they are logged only.
+      tls: encrypts the connections; None: they are plain.
     """
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(
+        self, handle: Handle, *, refusals: Refusals | None = None, tls: ServerTls | None = None
+    ) -> None:
         self._handle = handle
-        self._count = 0
+        self._refusals = refusals or Refusals()
+        self._tls = tls
+        self._places: dict[_Place, None] = {}
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept connections until cancelled; the listener stays open."""
@@ -83,25 +95,50 @@ class HttpServer:
         trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(copy))
         await trio.serve_listeners(self.serve_stream, [trio_listener])
 
-    async def serve_stream(self, stream: trio.abc.HalfCloseableStream) -> None:
+    async def serve_stream(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until it ends."""
-        if self._count >= CONNECTIONS_MAX:
+        if len(self._places) >= CONNECTIONS_MAX and not self._make_room():
             await stream.aclose()
             return
-        self._count += 1
+        place = _Place()
+        self._places[place] = None
         try:
             with contained(_failures, "a request for metrics", "Its connection is closed"):
                 async with stream:
-                    await _Connection(stream, self._handle).run()
+                    with place.scope:
+                        secure = stream if self._tls is None else await self._tls.wrap(stream)
+                        if secure is not None:
+                            await _Connection(secure, self._handle, place).run()
         finally:
-            self._count -= 1
+            self._places.pop(place, None)
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that waits for a request; False: there is none."""
+        waiting = next((place for place in self._places if place.is_waiting), None)
+        what = f"a connection for metrics is closed, because {len(self._places)} are open"
+        self._refusals.note(LIMIT, "the port for metrics", what)
+        if waiting is None:
+            return False
+        del self._places[waiting]
+        waiting.scope.cancel()
+        return True
+
+
+class _Place:
+    """The place of one connection among CONNECTIONS_MAX."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.is_waiting = True  # for a request
 
 
 class _Connection:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream, handle: Handle) -> None:
+    def __init__(self, stream: trio.abc.Stream, handle: Handle, place: _Place) -> None:
         import h11
+
+        self._place = place
 
         self._stream = stream
         self._handle = handle
@@ -139,6 +176,7 @@ class _Connection:
             if not isinstance(request, h11.Request):
                 return False
             end = await self._next()
+        self._place.is_waiting = False
         if not isinstance(end, h11.EndOfMessage):
             await self._send(_text(413, "requests with a body are not served"))
             await self._linger()
@@ -149,11 +187,13 @@ class _Connection:
         else:
             answer = await self._handle(request.target.decode("ascii", "replace"))
             await self._send(answer, method, _accepts_gzip(request))
+        self._place.is_waiting = True
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _linger(self) -> None:
         """Read what was not read yet: a close before would destroy the answer on its way."""
-        await self._stream.send_eof()
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS has no half of a stream
+            await self._stream.send_eof()
         left = LINGER_SIZE_MAX
         with trio.move_on_after(LINGER_S):
             while left > 0 and (data := await self._stream.receive_some(_RECEIVED_SIZE)):

@@ -18,6 +18,7 @@ import trio
 from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
 from ...remoting.steps import Steps, in_steps
+from ...remoting.tls_server import ServerTls
 from ...store.errors import StoreError
 from ..assembly import BrokerParts
 from ..config import MetricsExporterType
@@ -79,9 +80,14 @@ class MetricsService:
         if config.enable_remoting_metrics and turn.request_times is None:
             turn.request_times = RequestTimes()
 
-    async def run(self, listener: socket.socket) -> None:
-        """Answer on a listening socket until cancelled; the socket stays open."""
-        await self._run(HttpServer(self.answer).serve, listener)
+    async def run(self, listener: socket.socket, tls: ServerTls | None = None) -> None:
+        """Answer on a listening socket until cancelled; the socket stays open.
+
+        Args:
+          tls: encrypts the connections; None: they are plain.
+        """
+        server = HttpServer(self.answer, refusals=self._parts.refusals, tls=tls)
+        await self._run(server.serve, listener)
 
     async def push(self) -> None:
         """Push metrics to where `metrics_exporter_type`, OTLP_GRPC or LOG, says, until cancelled.

@@ -43,6 +43,10 @@ MEMORY_USED: Final = _metric(
 MEMORY_MAX: Final = _metric(
     "connection_memory_max_bytes", Kind.GAUGE, "The limit of these bytes (remotingBytesMax)."
 )
+REFUSALS: Final = _metric(
+    "limit_refusals_total", Kind.COUNTER,
+    "Connections, requests and names that a limit refused or closed, by the limit's key.", "limit",
+)  # fmt: skip
 HELD_PULLS: Final = _metric("held_pulls", Kind.GAUGE, "Pulls that wait for messages.")
 LOG_FILES: Final = _metric(
     "commit_log_files", Kind.GAUGE, "Files of the commit log, and how many are mapped.", "state"
@@ -87,6 +91,8 @@ def collect(
         samples.add(CONNECTIONS, len(server.channels))
         samples.add(MEMORY_USED, server.memory.used)
         samples.add(MEMORY_MAX, sum(each.limit for each in server.memory.shares))
+    for limit, count in list(parts.refusals.counts.items()):
+        samples.add(REFUSALS, count, limit)
     samples.add(HELD_PULLS, parts.pulls.hold_service.count)
     samples.add(LOG_FILES, len(store.log.files), "all")
     samples.add(LOG_FILES, len(store.log.views), "mapped")

@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from ...remoting.tls_server import ServerTls
 from .health import LIVE, RECOVERING, answer_of
 from .http_server import Answer, HttpServer
 
@@ -22,14 +23,15 @@ PATIENCE_S: Final = 1.0
 
 
 @contextmanager
-def answered_while_opening(listener: socket.socket) -> Iterator[None]:
+def answered_while_opening(listener: socket.socket, tls: ServerTls | None = None) -> Iterator[None]:
     """Answer on a listening socket until the block ends.
 
     Args:
       listener: stays open.
+      tls: encrypts the connections; None: they are plain.
     """
     done = threading.Event()
-    thread = threading.Thread(target=_run, args=(listener, done), name="health", daemon=True)
+    thread = threading.Thread(target=_run, args=(listener, tls, done), name="health", daemon=True)
     thread.start()
     try:
         yield
@@ -38,15 +40,15 @@ def answered_while_opening(listener: socket.socket) -> Iterator[None]:
         thread.join()
 
 
-def _run(listener: socket.socket, done: threading.Event) -> None:
+def _run(listener: socket.socket, tls: ServerTls | None, done: threading.Event) -> None:
     if done.wait(PATIENCE_S):
         return
-    trio.run(_serve, listener, done)
+    trio.run(_serve, listener, tls, done)
 
 
-async def _serve(listener: socket.socket, done: threading.Event) -> None:
+async def _serve(listener: socket.socket, tls: ServerTls | None, done: threading.Event) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(HttpServer(_answer).serve, listener)
+        nursery.start_soon(HttpServer(_answer, tls=tls).serve, listener)
         await trio.to_thread.run_sync(done.wait)
         nursery.cancel_scope.cancel()
 

@@ -152,7 +152,7 @@ class ClientAdminProcessor:
     def _forward(self, request: RemotingCommand, _: Channel) -> Deferred:
         return self._call(request, dict(request.ext_fields), request.body)
 
-    def _consume_directly(self, request: RemotingCommand, _: Channel) -> Deferred:
+    def _consume_directly(self, request: RemotingCommand, channel: Channel) -> Deferred:
         """Have a client consume one message now; the request carries its record."""
         try:
             offset = decode_offset_id(request.ext_fields.get("msgId", "")).physical_offset
@@ -165,7 +165,7 @@ class ClientAdminProcessor:
         topic = self._topics.topic_config_table.get(fields.get("topic", ""))
         if topic is not None:
             fields["topicSysFlag"] = str(topic.topic_sys_flag)
-        group = self._groups.find(fields.get("consumerGroup", ""))
+        group = self._groups.find(fields.get("consumerGroup", ""), channel.remote_address)
         if group is not None:
             fields["groupSysFlag"] = str(group.group_sys_flag)
         return self._call(request, fields, bytes(record))

@@ -25,6 +25,7 @@ from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import UnregisterClientRequestHeader, decode
 from ...remoting.names import NAME_SIZE_MAX
+from ...remoting.refusals import Refusals
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import Steps, answer_of, in_parts
@@ -77,6 +78,7 @@ class ClientManageProcessor:
       register_topics: registers changed topics with the name servers; waits a short time for their
         answers, and does not raise.
       filters: the table of expressions; None: enablePropertyFilter is false.
+      refusals: counts refused clients.
     """
 
     def __init__(
@@ -90,8 +92,10 @@ class ClientManageProcessor:
         clock: Clock,
         register_topics: Callable[[], Awaitable[None]],
         filters: ConsumerFilterManager | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._config = config
+        self._refusals = refusals or Refusals()
         self._filters = filters
         self._consumers = consumers
         self._producers = producers
@@ -127,6 +131,7 @@ class ClientManageProcessor:
         version_before = self._topics.data_version
         groups = [consumer.group_name for consumer in data.consumer_data_set]
         is_sub_change = data.heartbeat_fingerprint == 0
+        refusal: RequestRefused | None = None
         is_large = len(request.body) > HEARTBEAT_STEP_SIZE
         for consumers in _parts_of(data.consumer_data_set):
             if is_large or consumers[0] is not data.consumer_data_set[0]:
@@ -134,8 +139,11 @@ class ClientManageProcessor:
             # Not around the steps, so that changes of other requests in between are not delayed.
             with self._topics.file.saving_once(), self._groups.file.saving_once():
                 for consumer in consumers:
-                    if self._register_consumer(consumer, client, data):
-                        is_sub_change = True
+                    try:
+                        if self._register_consumer(consumer, client, data):
+                            is_sub_change = True
+                    except RequestRefused as error:  # the other groups are registered
+                        refusal = error
         if is_large:
             yield
         if self._filters is not None:
@@ -150,6 +158,8 @@ class ClientManageProcessor:
                 if producer.group_name:
                     self._producers.register(producer.group_name, client)
         self._count(channel)
+        if refusal is not None:
+            raise refusal
         answer = request.answer(
             ext_fields={
                 "IS_SUPPORT_HEART_BEAT_V2": "true",
@@ -182,6 +192,7 @@ class ClientManageProcessor:
 
         Returns: whether the client must send its subscriptions again, because its fingerprint
           differs from that of the group's last heartbeat, or they are unknown.
+        Raises: RequestRefused: the group may not be created now, or has enough clients.
         """
         group = consumer.group_name
         if (
@@ -189,13 +200,14 @@ class ClientManageProcessor:
             and consumer.consume_type is ConsumeType.CONSUME_ACTIVELY
         ):
             return False
-        group_config = self._groups.find(group)
+        group_config = self._groups.find(group, client.channel.remote_address)
         if group_config is None:
             logger.warning(
                 "%(client)s: group %(group)r does not exist and is not created",
                 {"client": client, "group": group},
             )
             return False
+        self._refuse_one_more(group, client)
         topic = retry_topic(group)
         if refuse_topic(topic) is None:
             self._topics.stage_topic(
@@ -223,6 +235,18 @@ class ClientManageProcessor:
             # stay without subscriptions for ever.
             return data.is_without_sub
         return before != data.heartbeat_fingerprint
+
+    def _refuse_one_more(self, group: str, client: ClientChannelInfo) -> None:
+        """Raises: RequestRefused: the client is new in a group that has clientsPerGroupMax."""
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None or len(info.channel_info_table) < self._config.clients_per_group_max:
+            return
+        if client.channel not in info.channel_info_table:
+            reason = f"group[{group}] has {len(info.channel_info_table)} clients"
+            self._refusals.note("clientsPerGroupMax", client.channel.remote_address, reason)
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{reason}, which is the limit clientsPerGroupMax"
+            )
 
     def _register_filters(self, filters: ConsumerFilterManager, data: HeartbeatData) -> Steps[None]:
         left = HEARTBEAT_CHARACTERS_MAX

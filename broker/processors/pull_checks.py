@@ -102,8 +102,12 @@ class PullChecks:
         self._readable = bool(self._config.broker_permission & PERM_READ)
         self._token = object()
 
-    def check(self, header: PullMessageRequestHeader) -> CheckedPulls:
+    def check(self, header: PullMessageRequestHeader, remote_address: str) -> CheckedPulls:
         """Check whether the group may pull from the topic.
+
+        Args:
+          header: of one of the pulls.
+          remote_address: of the client.
 
         Raises: RequestRefused: it may not.
         """
@@ -115,7 +119,7 @@ class PullChecks:
                 f"the broker[{self._config.broker_ip1}] pulling message is forbidden",
                 {"forbiddenType": _BROKER_FORBIDDEN},
             )
-        group_config = self._group_table.get(group) or self._groups.find(group)
+        group_config = self._group_table.get(group) or self._groups.find(group, remote_address)
         if group_config is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,

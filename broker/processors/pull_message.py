@@ -158,6 +158,7 @@ class PullMessageProcessor:
         self._found = _TEMPLATES[_FOUND, ResponseCode.SUCCESS]
         self.hold_service = PullRequestHoldService(
             self._resume,
+            config=config,
             tags_codes_since=lambda key, offset: tags_codes_since(
                 store.queue_store.queues.get(key), offset
             ),
@@ -197,6 +198,7 @@ class PullMessageProcessor:
     def settings_changed(self) -> None:
         """Use brokerPermission and the keys of pulls as they are now."""
         self._checks.settings_changed()
+        self.hold_service.settings_changed()
         if self.runs is not None:
             self.runs.settings_changed()
         # Pulls that are answered directly are never sent to a slave.
@@ -227,7 +229,7 @@ class PullMessageProcessor:
             pulls = fields.series.derived
             if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
                 header = decode(PullMessageRequestHeader, fields.as_dict())
-                pulls = self._checks.check(header)
+                pulls = self._checks.check(header, channel.remote_address)
                 if header.topic in self._static.topics and header.logical is not False:
                     request.ext_fields = fields.as_dict()
                     return self._static.pull(request, header, channel, self.pull_message)
@@ -236,7 +238,7 @@ class PullMessageProcessor:
             committed = fields.commit_offset
         else:
             header = decode(PullMessageRequestHeader, fields)
-            pulls = self._checks.check(header)
+            pulls = self._checks.check(header, channel.remote_address)
             if header.topic in self._static.topics and header.logical is not False:
                 return self._static.pull(request, header, channel, self.pull_message)
             queue_id, queue_offset = header.queue_id, header.queue_offset

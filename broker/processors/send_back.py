@@ -112,7 +112,7 @@ class SendBackProcessor:
           Postponed: the group or a topic of it is new and being saved.
         """
         header = decode(ConsumerSendMsgBackRequestHeader, request.ext_fields)
-        group = self._groups.find(header.group)
+        group = self._groups.find(header.group, channel.remote_address)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,

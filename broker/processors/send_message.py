@@ -165,7 +165,7 @@ class SendMessageProcessor:
                 topic, queue_id, request.body, properties, born_ms, channel.remote_host,
                 self._store_host, flag, sys_flag, reconsume,
             )  # fmt: skip
-            self._send_special(request, message)
+            self._send_special(request, message, channel)
             return
         tags = _tags_of(properties) if TAGS_HEAD in properties else 0
         waits = WAIT_OFF not in properties
@@ -203,7 +203,9 @@ class SendMessageProcessor:
         self._static.send(request, fields[names.topic], names.queue_id, self._turn, send)
         return True
 
-    def _send_special(self, request: RemotingCommand, message: InnerMessage) -> None:
+    def _send_special(
+        self, request: RemotingCommand, message: InnerMessage, channel: Channel
+    ) -> None:
         """Store a send that may be delayed, of a transaction, or for a group's retry topic.
 
         As in Apache's broker the answer has the queue that was requested, but the offsets at which
@@ -221,7 +223,9 @@ class SendMessageProcessor:
             return
         # Clients before 4.6.1 keep the bits in a retried message; they would hide it.
         message.sys_flag = reset_transaction_value(message.sys_flag, TRANSACTION_NOT_TYPE)
-        if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(request, message):
+        if message.topic.startswith(RETRY_TOPIC_PREFIX) and self._is_dead(
+            request, message, channel
+        ):
             message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
             message.queue_id = 0
             self._topics.of_group(message.topic, DLQ_QUEUE_COUNT)
@@ -261,7 +265,7 @@ class SendMessageProcessor:
             "queueOffset": str(place.queue_offset),
         }
 
-    def _is_dead(self, request: RemotingCommand, message: InnerMessage) -> bool:
+    def _is_dead(self, request: RemotingCommand, message: InnerMessage, channel: Channel) -> bool:
         """Whether a message that a client sends to a retry topic becomes a dead letter.
 
         A client sends there if sending back failed. An orderly consumer, which holds locks, sends
@@ -271,7 +275,7 @@ class SendMessageProcessor:
         Source: SendMessageProcessor.handleRetryAndDLQ.
         """
         group_name = message.topic.removeprefix(RETRY_TOPIC_PREFIX)
-        group = self._groups.find(group_name)
+        group = self._groups.find(group_name, channel.remote_address)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,

@@ -3,9 +3,10 @@
 ::
 
     rocketmq://access:secret@host:9876;[::1]:9876?namespace=ns&instance=name&tls=true
+    rocketmq://host:9876?tls_ca=/etc/rocketmq/ca.crt&tls_cert=client.crt&tls_key=client.key
     host:9876;host2
 
-The second form is RocketMQ's namesrvAddr. In the first form, the parts before the `@` and after the
+The last form is RocketMQ's namesrvAddr. In the others, the parts before the `@` and after the
 `?` may be percent-encoded; a secret that contains `@`, `?` or `%` must be. Error messages never
 show a secret: they do not quote the part before an `@`.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 from urllib.parse import unquote
@@ -24,6 +26,7 @@ from urllib.parse import unquote
 from ...remoting.hosts import URL_SCHEME
 from ...remoting.signature import Credentials
 from .client_id import DEFAULT_INSTANCE_NAME
+from .tls_options import TlsOptions, TlsSettings, read_truth
 
 DEFAULT_PORT: Final = 9876
 """Default port of a name server. Source: NamesrvStartup."""
@@ -45,7 +48,8 @@ class ClientUrl:
         once.
       namespace: namespace of topics and groups; None: none.
       instance_name: instance name for the client id; None (also for "DEFAULT"): a unique one.
-      tls: whether connections use TLS.
+      tls: False: connections use no TLS; True: they do, and servers are trusted that the system's
+        authorities have signed; or TlsOptions.
       access_key, secret_key: keys of the account, both or neither. The secret is never shown.
       security_token: token of a temporary account, or None; never shown.
     """
@@ -53,7 +57,7 @@ class ClientUrl:
     name_servers: tuple[str, ...]
     namespace: str | None = None
     instance_name: str | None = None
-    tls: bool = False
+    tls: TlsOptions | bool = False
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     security_token: str | None = field(default=None, repr=False)
@@ -92,6 +96,7 @@ def parse_url(text: str) -> ClientUrl:
     if has_account:
         access_key, secret_key = _account(userinfo)
     values = _query(query) if has_query else {}
+    tls = _tls({name: values.pop(name) for name in list(values) if name in _TLS})
     if "security_token" in values and access_key is None:
         raise ValueError(
             "security_token without an account: write access:secret@ before the name servers"
@@ -100,8 +105,23 @@ def parse_url(text: str) -> ClientUrl:
         parse_name_servers(hosts.removesuffix("/")),
         access_key=access_key,
         secret_key=secret_key,
+        tls=tls,
         **values,
     )
+
+
+def _tls(given: dict[str, Any]) -> TlsOptions | bool:
+    """The value of ClientUrl.tls from the attributes of TlsSettings."""
+    settings = TlsSettings(**given)
+    if settings.enabled is False and len(given) > 1:
+        raise ValueError("tls=false, and more settings of TLS: leave one of them out")
+    try:
+        return settings.tls
+    except ValueError as error:
+        text = str(error)
+        for attribute, key in (("cert_file", "tls_cert"), ("ca_file", "tls_ca")):
+            text = text.replace(attribute, key)
+        raise ValueError(text.replace("verify=False", "tls_verify=false")) from None
 
 
 def _account(userinfo: str) -> tuple[str, str]:
@@ -181,10 +201,13 @@ def _read_instance(value: str) -> str | None:
     return None if value == DEFAULT_INSTANCE_NAME else value
 
 
-def _read_tls(value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise ValueError(f"tls={value[:_SHOWN_CHARS_MAX]!r} is neither true nor false")
-    return value.lower() == "true"
+def _read_path(key: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if not value:
+            raise ValueError(f"{key}= is empty: give a file, or leave it out")
+        return value
+
+    return read
 
 
 def _read_token(value: str) -> str:
@@ -196,10 +219,17 @@ def _read_token(value: str) -> str:
 _KEYS: Final[dict[str, tuple[str, Callable[[str], str | bool | None]]]] = {
     "namespace": ("namespace", _read_namespace),
     "instance": ("instance_name", _read_instance),
-    "tls": ("tls", _read_tls),
+    "tls": ("enabled", partial(read_truth, "tls")),
+    "tls_ca": ("ca_file", _read_path("tls_ca")),
+    "tls_cert": ("cert_file", _read_path("tls_cert")),
+    "tls_key": ("key_file", _read_path("tls_key")),
+    "tls_verify": ("verify", partial(read_truth, "tls_verify")),
+    "tls_check_hostname": ("check_hostname", partial(read_truth, "tls_check_hostname")),
     "security_token": ("security_token", _read_token),
 }
-"""Keys of the query, with their attribute of ClientUrl and the function that reads the value."""
+"""Keys of the query, with their attribute of ClientUrl, or of TlsSettings, and the function that
+reads the value."""
+_TLS: Final = tuple(attribute for key, (attribute, _) in _KEYS.items() if key.startswith("tls"))
 
 
 def _query(query: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     STORE = "store"
     MQADMIN = "mqadmin"
     ORACLE = "oracle"
+    TLS = "tls"
 
 
 class Verdict(StrEnum):

@@ -13,6 +13,7 @@ KIND_TITLES: Mapping[Kind, str] = {
     Kind.STORE: "Store",
     Kind.MQADMIN: "mqadmin",
     Kind.ORACLE: "Oracle",
+    Kind.TLS: "TLS",
 }
 
 KIND_ABOUT: Mapping[Kind, str] = {
@@ -23,6 +24,7 @@ KIND_ABOUT: Mapping[Kind, str] = {
     Kind.STORE: "Files written by one broker, opened and served by another.",
     Kind.MQADMIN: "The output of Apache's mqadmin, compared with its output for Apache's broker.",
     Kind.ORACLE: "Data that we encode, decoded by Apache's classes, and the reverse.",
+    Kind.TLS: "Clients and brokers by TLS, with the files that `trocket tls init` made for all.",
 }
 
 

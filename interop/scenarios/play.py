@@ -17,6 +17,7 @@ from typing import Any
 
 from ..peer import Cluster
 from ..process import PeerError
+from ..tls_files import ClientTls
 from ..wire import Keys, WireClient
 from .broker_view import left_behind, stored_bodies
 from .fault_injector import FaultInjector
@@ -47,6 +48,7 @@ def play(
     injector: FaultInjector | None = None,
     on_outcome: OnOutcome | None = None,
     mark: str = "",
+    tls: ClientTls | None = None,
     keys: Keys | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[Key, Outcome]:
@@ -58,12 +60,13 @@ def play(
       injector: injects the fault; None: there is none.
       on_outcome: called with each outcome as soon as it is known, in this thread.
       mark: prefix of the names of all topics and groups.
+      tls: of the clients; None: they use none.
       keys: of an account that may create topics; None: the broker has no accounts.
       environment: further variables of the programs, such as their account.
     Raises: PeerError: the broker refuses to create the topics.
     """
     injector = injector or FaultInjector(Fault.NONE, cluster)
-    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark)
+    coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark, tls)
     with contextlib.ExitStack() as stack:
         coordinator.start(folder, stack, keys, environment)
         coordinator.run()
@@ -80,7 +83,9 @@ class _Coordinator:
         injector: FaultInjector,
         on_outcome: OnOutcome | None,
         mark: str,
+        tls: ClientTls | None,
     ) -> None:
+        self._tls = tls
         self.outcomes: dict[Key, Outcome] = {}
         self._scenarios: dict[Key, Playable] = {
             (client, scenario.name): scenario
@@ -130,6 +135,7 @@ class _Coordinator:
                     namesrv=namesrv,
                     folder=folder / client,
                     on_report=lambda *report: self._reports.put(report),
+                    tls=self._tls,
                     environment=environment,
                 )
             except PeerError as error:

@@ -16,6 +16,7 @@ from ..go_program import build_go
 from ..java_program import java_command
 from ..peer import Cluster
 from ..process import LineProcess
+from ..tls_files import ClientTls
 from ..wire import Keys, WireClient, wait_for_route
 from .table import CPP, GO, PYTHON
 
@@ -105,8 +106,13 @@ def create_topics(
         wait_for_route(cluster.namesrv_address, topic, timeout_s=ROUTE_TIMEOUT_S)
 
 
-def command_of(client: str, arguments: Sequence[str], folder: Path) -> list[str]:
+def command_of(
+    client: str, arguments: Sequence[str], folder: Path, tls: ClientTls | None = None
+) -> list[str]:
     """The command of a client's program, built if its sources changed.
+
+    Args:
+      tls: of a client in Java or of ours; None: none.
 
     Raises: PeerError: the build failed, or a tool is missing.
     """
@@ -116,9 +122,12 @@ def command_of(client: str, arguments: Sequence[str], folder: Path) -> list[str]
         return [str(cpp_python()), str(CPP_PROGRAM), *arguments]
     if client in PYTHON:
         api = client.removeprefix("python-")
+        if tls is not None:
+            arguments = [tls.url(arguments[0]), *arguments[1:]]
         return [sys.executable, "-m", "trocket.interop.clients.python", api, *arguments]
     version = client.removeprefix("java-")
-    return java_command(version, "Scenarios", *arguments, folder=folder, options=JAVA_OPTIONS)
+    options = JAVA_OPTIONS if tls is None else (*JAVA_OPTIONS, *tls.java_options)
+    return java_command(version, "Scenarios", *arguments, folder=folder, options=options)
 
 
 class Program:
@@ -129,6 +138,7 @@ class Program:
       namesrv: HOST:PORT of the cluster's name server, or of a relay to it.
       folder: for its logs, and the home folder of the client.
       on_report: see `OnReport`.
+      tls: see `command_of`.
       environment: further variables, such as its account.
     Raises: PeerError: it could not be built or started.
     """
@@ -142,12 +152,13 @@ class Program:
         namesrv: str,
         folder: Path,
         on_report: OnReport,
+        tls: ClientTls | None = None,
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.client = client
         self._on_report = on_report
         arguments = [namesrv, before, *(scenario.argument for scenario in scenarios)]
-        self._command = command_of(client, arguments, folder)
+        self._command = command_of(client, arguments, folder, tls)
         self._process = LineProcess(
             self._command,
             folder=folder,

@@ -10,7 +10,7 @@ from trocket.remoting.hosts import URL_SCHEME
 from trocket.remoting.signature import credentials_of
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError
-from trocket.spark.jobs.flags import JobFlags, names_of
+from trocket.spark.jobs.flags import KEYS, JobFlags, names_of
 from trocket.spark.options import read_options
 from trocket.spark.sink_options import SinkOptions, sink_options
 from trocket.spark.source_options import FORMAT, ConnectionOptions, SourceOptions, source_options
@@ -26,6 +26,10 @@ def connection(given: JobFlags) -> dict[str, str]:
         "namespace": given.namespace,
         "tls": "true" if given.tls else None,
         "tlsCaFile": given.tls_ca_file,
+        "tlsCertFile": given.tls_cert_file,
+        "tlsKeyFile": given.tls_key_file,
+        "tlsKeyPassword": os.environ.get(KEYS["tlsKeyPassword"]) if given.tls_cert_file else None,
+        "tlsVerify": "false" if given.tls_no_verify else None,
         **_account(given),
     }
     return {name: text for name, text in found.items() if text}

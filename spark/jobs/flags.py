@@ -20,8 +20,12 @@ KEYS: Final = {
     "accessKey": "ROCKETMQ_ACCESS_KEY",
     "secretKey": "ROCKETMQ_SECRET_KEY",
     "securityToken": "ROCKETMQ_SECURITY_TOKEN",
+    "tlsKeyPassword": "ROCKETMQ_TLS_KEY_PASSWORD",
 }
-"""Options of an account, and the environment variables that set them."""
+"""Options with secrets, and the environment variables that set them."""
+
+ACCOUNT: Final = tuple(KEYS.values())[:3]
+"""The variables of an account."""
 
 _CLUSTER: Final = "The cluster"
 
@@ -73,7 +77,7 @@ class JobFlags:
         typer.Option(
             metavar="PATH",
             help="Read accessKey and secretKey from this file, as RocketMQ's conf/tools.yml, which"
-            f" every machine needs. Default: {', '.join(KEYS.values())}.",
+            f" every machine needs. Default: {', '.join(ACCOUNT)}.",
             rich_help_panel=_CLUSTER,
         ),
     ] = ""
@@ -91,6 +95,30 @@ class JobFlags:
             rich_help_panel=_CLUSTER,
         ),
     ] = ""
+    tls_cert_file: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Show the certificate in this file to servers; implies TLS.",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = ""
+    tls_key_file: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="The certificate's private key. Default: it is in the same file.",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = ""
+    tls_no_verify: Annotated[
+        bool,
+        typer.Option(
+            "--tls-no-verify",
+            help="Trust any server, as RocketMQ's clients do; implies TLS.",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = False
     option: Annotated[
         list[str],
         typer.Option(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ...common.networks import Network, is_in, parse_networks
 from ...common.supervision import FailureLog, Supervisor, contained
 from ...remoting.acceptor import Acceptor, open_listener
 from ...remoting.hosts import join_address
@@ -33,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
 """Slaves served at once; a group usually has up to three. Apache has no limit."""
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class SlaveState(NamedTuple):
@@ -226,18 +225,12 @@ def parse_allowed(text: str) -> tuple[Network, ...]:
     Raises:
       ValueError: a part is neither.
     """
-    parts = [part.strip() for part in text.split(";")]
-    return tuple(ipaddress.ip_network(part, strict=False) for part in parts if part)
+    return parse_networks(text)
 
 
 def is_allowed(host: str, allowed: tuple[Network, ...]) -> bool:
     """Whether a slave may come from an address."""
-    if not allowed:
-        return True
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address in network for network in allowed)
+    return not allowed or is_in(host, allowed)
 
 
 def _is_loopback(address: str) -> bool:

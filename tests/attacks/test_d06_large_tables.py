@@ -12,7 +12,6 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker import topic_config_manager
 from trocket.broker.config import BrokerConfig
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager, parse_offsets
 from trocket.broker.master_api import MasterApi
@@ -211,22 +210,23 @@ async def test_an_answer_larger_than_a_frame_is_refused_and_the_connection_stays
 
 
 async def test_near_the_limit_the_log_warns_and_at_it_new_topics_are_refused(
-    autojump_clock, caplog, monkeypatch
+    autojump_clock, caplog
 ):
     """The other topics keep their routes, and go on."""
-    monkeypatch.setattr(topic_config_manager, "TOPIC_COUNT_MAX", 40)
     async with trio.open_nursery() as nursery:
         servers = NameServers(nursery)
         namesrv = await servers.start(NAMESRV)
         async with embedded_broker(
-            client=servers.client(), namesrv_addr=f"{NAMESRV}:9876"
+            client=servers.client(), namesrv_addr=f"{NAMESRV}:9876", topics_max=40
         ) as broker:
             client = await broker.connect()
             created = 0
             while (await client.ask(CREATE_TOPIC, topic_fields(f"T{created}"))).code == 0:
                 created += 1
             remark = (await client.ask(CREATE_TOPIC, topic_fields("More"))).remark
-            assert "no more than 40 topics are allowed on a broker: 0 more fit" in remark
+            assert (
+                "no more than 40 topics are allowed on a broker (topicsMax): 0 more fit" in remark
+            )
             sent = await client.ask(SEND, send_fields("More"), b"x")
             assert sent.code == TOPIC_NOT_EXIST
             assert "this broker has 40 topics, which is its limit" in sent.remark

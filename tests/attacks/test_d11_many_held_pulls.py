@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
 import trio
 import trio.testing
 
 from tests.broker.harness import FakeChannel, held_pull
-from trocket.broker import pull_request_hold
+from trocket.broker.config import BrokerConfig
 from trocket.broker.pull_request_hold import (
-    CHANNEL_PULLS_SHARE,
     CHANNEL_QUEUE_PULLS_MAX,
-    GROUP_PULLS_SHARE,
     QUEUE_PULLS_MAX,
     TRIES_PER_TURN,
     HeldPull,
@@ -25,6 +22,8 @@ from trocket.broker.pull_request_hold import (
 )
 
 TAG_A, TAG_B = 65, 66
+CHANNEL_PULLS_SHARE = BrokerConfig().held_pulls_per_connection_max
+GROUP_PULLS_SHARE = BrokerConfig().held_pulls_per_group_max
 
 
 def pull(
@@ -41,11 +40,12 @@ def pull(
 class Broker:
     """A queue of tags codes, and a service that answers pulls which one of them is for."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: BrokerConfig | None = None) -> None:
         self.codes: list[int] = []
         self.tried: list[HeldPull] = []
         self.service = PullRequestHoldService(
             self._resume,
+            config=config,
             tags_codes_since=lambda key, offset: (set(self.codes[offset:]), len(self.codes)),
             elapsed_s=lambda: 0.0,
         )
@@ -159,11 +159,8 @@ def test_one_go_ends_after_its_time() -> None:
     assert len(tried) == 1
 
 
-def test_one_connection_cannot_take_the_places_of_all_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 4 * CHANNEL_PULLS_SHARE)
-    service = Broker().service
+def test_one_connection_cannot_take_the_places_of_all_others() -> None:
+    service = Broker(BrokerConfig(held_pulls_max=4 * CHANNEL_PULLS_SHARE)).service
     hostile = FakeChannel()
 
     def hold(channel: FakeChannel, **options: object) -> int:
@@ -180,15 +177,17 @@ def test_one_connection_cannot_take_the_places_of_all_others(
     assert service.hold(pull(FakeChannel()))
 
 
-def test_one_queue_and_one_group_have_their_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = Broker()
+def test_one_queue_and_one_group_have_their_shares() -> None:
+    config = BrokerConfig()
+    broker = Broker(config)
     hostile = FakeChannel()
     held = [broker.service.hold(pull(hostile)) for _ in range(CHANNEL_QUEUE_PULLS_MAX + 1)]
     assert held.count(True) == CHANNEL_QUEUE_PULLS_MAX
     broker.hold(QUEUE_PULLS_MAX - CHANNEL_QUEUE_PULLS_MAX)
     assert not broker.service.hold(pull(FakeChannel()))
     assert broker.service.hold(pull(FakeChannel(), queue_id=1))
-    monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", QUEUE_PULLS_MAX * 2)
+    config.held_pulls_max = QUEUE_PULLS_MAX * 2
+    broker.service.settings_changed()
     assert broker.service.count > GROUP_PULLS_SHARE
     assert not broker.service.hold(pull(FakeChannel(), queue_id=1))
     assert broker.service.hold(pull(FakeChannel(), queue_id=1, group="another"))
@@ -211,12 +210,9 @@ def test_what_is_answered_leaves_nothing_behind() -> None:
     broker.hold(QUEUE_PULLS_MAX)
 
 
-def test_the_shares_are_kept_again_after_few_pulls_were_held(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_shares_are_kept_again_after_few_pulls_were_held() -> None:
     """They are counted only while many pulls are held."""
-    monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 4 * CHANNEL_PULLS_SHARE)
-    broker = Broker()
+    broker = Broker(BrokerConfig(held_pulls_max=4 * CHANNEL_PULLS_SHARE))
     first, second = FakeChannel(), FakeChannel()
     for _ in range(2):
         first.closed = second.closed = False

@@ -67,11 +67,11 @@ class Broker:
         self.controller = controller
         self._nursery = nursery
 
-    async def connect(self, *, lockstep: bool = False) -> Client:
+    async def connect(self, *, lockstep: bool = False, address: str = "127.0.0.1:0") -> Client:
         make = trio.testing.lockstep_stream_pair if lockstep else trio.testing.memory_stream_pair
         near, far = make()
         assert self.controller.server is not None
-        self._nursery.start_soon(self.controller.server.serve_stream, near)
+        self._nursery.start_soon(self.controller.server.serve_stream, near, address)
         await trio.testing.wait_all_tasks_blocked()
         return Client(far)
 

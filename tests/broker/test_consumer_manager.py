@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trocket.broker import consumer_group_info, consumer_manager
-from trocket.broker.consumer_manager import ConsumerManager, skip_notification
+from trocket.broker.consumer_manager import ConsumerManager
 from trocket.remoting.bodies import ConsumerData, ConsumeType, MessageModel
 from trocket.remoting.request_codes import RequestCode
 
@@ -138,7 +138,7 @@ def test_a_group_that_broadcasts_or_does_not_want_it_is_not_notified():
 
 
 def test_no_group_is_notified_if_the_broker_does_not_want_it():
-    table = ConsumerManager(notify=skip_notification)
+    table = ConsumerManager(notify=lambda group, channels: None)
     channel = FakeChannel()
     table.register(consumer("g", subscription("T")), client(channel))
     assert channel.notified == []

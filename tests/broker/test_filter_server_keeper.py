@@ -34,6 +34,7 @@ from trocket.broker.filter_server_keeper import (
 )
 from trocket.broker.filter_server_manager import FilterServerManager
 from trocket.common.config import parse_properties
+from trocket.remoting.tls_config import TlsConfig, TlsMode, merge_tls, split_tls, with_changes
 
 from .embedded import embedded_broker
 from .harness import FakeChannel
@@ -374,6 +375,20 @@ def keys_of(config: BrokerConfig, port: int = 10911) -> dict[str, str]:
     entries = parse_properties(child_properties(config, port))
     assert len({entry.key for entry in entries}) == len(entries)
     return {entry.key: entry.value for entry in entries}
+
+
+def test_a_child_has_the_brokers_settings_of_tls_and_can_reach_it() -> None:
+    tls = TlsConfig(
+        mode=TlsMode.enforcing,
+        server_cert_path="/c.pem",
+        server_key_path="/k.pem",
+        server_key_password="a=b\nc",
+    )
+    entries = parse_properties(child_properties(config_of(1), PORT, tls))
+    config, warnings = merge_tls([], split_tls(entries)[0])
+    assert config == with_changes(tls, enable=True)
+    assert warnings == []
+    assert not [key for key in keys_of(config_of(1)) if key.startswith("tls")]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,23 @@ FIELDS = {
     for field in dataclasses.fields(config)
 }
 GOOD = {
+    "autoCreateGroupsPerMinute": "10",
+    "autoCreateGroupsPerMinuteAndAddress": "1",
     "autoCreateSubscriptionGroup": "false",
     "autoCreateTopicEnable": "false",
+    "autoCreateTopicsPerMinute": "10",
+    "autoCreateTopicsPerMinuteAndAddress": "1",
     "brokerPermission": "4",
     "brokerTopicEnable": "false",
     "channelExpiredTimeout": "60000",
     "cleanFileForciblyEnable": "false",
     "cleanResourceInterval": "5000",
     "clearRetryTopicWhenDeleteTopic": "false",
+    "clientsPerGroupMax": "10",
     "clusterTopicEnable": "false",
     "compressedRegister": "true",
+    "connectionsMax": "500",
+    "connectionsPerAddressMax": "100",
     "defaultTopicQueueNums": "3",
     "deleteCommitLogFilesInterval": "50",
     "deleteConsumeQueueFilesInterval": "50",
@@ -75,8 +83,12 @@ GOOD = {
     "flushIntervalConsumeQueue": "100",
     "forceRegister": "false",
     "forwardTimeout": "1000",
+    "groupsMax": "1000",
     "haMaxGapNotInSync": "1024",
     "haTransferBatchSize": "65536",
+    "heldPullsMax": "10",
+    "heldPullsPerConnectionMax": "10",
+    "heldPullsPerGroupMax": "10",
     "litePullMessageEnable": "false",
     "logLevel": "WARNING",
     "logLevels": "broker.processors:DEBUG,store:ERROR",
@@ -95,6 +107,8 @@ GOOD = {
     "registerNameServerPeriod": "20000",
     "rejectPullConsumerEnable": "true",
     "rejectTransactionMessage": "true",
+    "requestsInFlightMax": "100",
+    "requestsInFlightPerAddressMax": "1000",
     "sendThreadPoolQueueCapacity": "5",
     "shortPollingTimeMills": "500",
     "slaveReadEnable": "true",
@@ -105,11 +119,14 @@ GOOD = {
     "syncFromLastFile": "true",
     "timerFlushIntervalMs": "500",
     "timerMaxDelaySec": "60",
+    "topicsMax": "1000",
     "traceOn": "false",
     "traceTopicEnable": "true",
     "transactionCheckInterval": "10000",
     "transactionCheckMax": "5",
     "transactionTimeOut": "3000",
+    "unreadAnswersMax": "1048576",
+    "unreadAnswersTimeoutSeconds": "5",
     "useServerSideResetOffset": "false",
     "verifyOldRecords": "false",
 }
@@ -183,6 +200,7 @@ def test_no_path_and_nothing_that_runs_code_or_opens_the_log_may_ever_change() -
     suspicious = {key for key in FIELDS if any(word in key.lower() for word in words)}
     harmless = {"cleanFileForciblyEnable", "deleteCommitLogFilesInterval", "deleteFileBatchMax"}
     harmless |= {"deleteConsumeQueueFilesInterval", "fileReservedTime", "syncFromLastFile"}
+    harmless |= {key for key in GOOD if re.search("PerAddressMax|PerMinuteAndAddress", key)}
     assert suspicious & GOOD.keys() <= harmless
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 import trio.testing
 
-from trocket.broker import pull_request_hold
+from trocket.broker.config import BrokerConfig
 from trocket.broker.pull_request_hold import (
     CHECK_INTERVAL_S,
     TRIES_PER_TURN,
@@ -71,9 +70,9 @@ def test_the_pulls_of_a_closed_connection_go_without_an_answer() -> None:
     assert service.count == 0
 
 
-def test_one_pull_too_many_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_request_hold, "HELD_PULLS_MAX", 1)
-    service = PullRequestHoldService(Resumed(), elapsed_s=lambda: 0.0)
+def test_one_pull_too_many_is_not_kept() -> None:
+    config = BrokerConfig(held_pulls_max=1)
+    service = PullRequestHoldService(Resumed(), config=config, elapsed_s=lambda: 0.0)
     assert service.hold(held_pull())
     assert not service.hold(held_pull())
     assert service.count == 1

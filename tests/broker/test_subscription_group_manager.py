@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker import subscription_group_manager
 from trocket.broker.config import BrokerConfig
 from trocket.broker.config_text import SUBSCRIPTION_GROUPS
 from trocket.broker.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
@@ -61,11 +60,11 @@ def test_a_group_with_a_bad_name_is_not_created(group):
     assert table.files == []
 
 
-def test_the_number_of_groups_is_bounded(monkeypatch):
-    table = Table()
-    monkeypatch.setattr(subscription_group_manager, "GROUP_COUNT_MAX", len(SYSTEM_GROUPS) + 1)
+def test_the_number_of_groups_is_bounded():
+    table = Table(groups_max=len(SYSTEM_GROUPS) + 1)
     assert table.find("g1") is not None
-    assert table.find("g2") is None
+    with pytest.raises(RequestRefused, match="there are 9 groups, which is the limit groupsMax"):
+        table.find("g2", "192.0.2.7:1")
     with pytest.raises(RequestRefused, match="no more than"):
         table.update([SubscriptionGroupConfig(group_name="g2")])
     table.update([SubscriptionGroupConfig(group_name="g1", retry_max_times=3)])

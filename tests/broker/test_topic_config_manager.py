@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from trocket.broker import topic_config_manager
 from trocket.broker.config import BrokerConfig
 from trocket.broker.config_text import TOPICS
 from trocket.broker.topic_config_manager import TopicConfigManager
@@ -123,11 +122,12 @@ def test_a_retry_topic_is_made_once_and_its_order_flag_follows():
     assert table.data_version.counter == 2
 
 
-def test_the_number_of_topics_is_bounded(monkeypatch):
-    table = Table()
-    monkeypatch.setattr(topic_config_manager, "TOPIC_COUNT_MAX", len(table.topic_config_table) + 1)
+def test_the_number_of_topics_is_bounded(caplog):
+    table = Table(topics_max=len(Table().topic_config_table) + 1)
     assert table.first_send("T1") is not None
     assert table.first_send("T2") is None
+    assert "T2 is not created" in caplog.text
+    assert "which is the limit topicsMax" in caplog.text
     assert table.create_topic_in_send_message_back("%RETRY%g", queue_count=1) is None
     with pytest.raises(RequestRefused, match="no more than"):
         table.update([TopicConfig(topic_name="T3")])

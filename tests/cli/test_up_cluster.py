@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -212,6 +213,32 @@ def test_a_master_and_its_slave_speak_tls(up: Start, conf: Path, tmp_path: Path)
     assert status == 1
     assert f"haTlsKeyPath={tmp_path}/key.pem: No such file or directory" in error
     assert "Traceback" not in error
+
+
+def test_a_cluster_that_only_serves_tls(up: Start, conf: Path, tmp_path: Path) -> None:
+    """The brokers register, replicate, and pass the self-check by TLS, with certificates."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("broker-a", "127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
+    (tmp_path / "both.pem").chmod(0o600)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    keys = [
+        "tls.server.mode=enforcing",
+        "tls.server.need.client.auth=require",
+        "tls.server.authClient=true",
+        "tls.client.authServer=true",
+    ]
+    for side in ("server", "client"):
+        keys += [f"tls.{side}.{key}={tmp_path}/both.pem" for key in ("certPath", "keyPath")]
+        keys.append(f"tls.{side}.trustCertPath={tmp_path}/ca.pem")
+    conf.write_text(SMALL_FILES + "".join(f"{key}\n" for key in keys))
+    command = up("--slaves", "1")
+    facts = command.ready()
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    context.load_cert_chain(tmp_path / "both.pem")
+    with Producer(facts["namesrv"], tls=context) as producer:
+        assert producer.send(Message("T", b"by TLS")).message_id
+    assert command.end(signal.SIGTERM)[0] == 0
 
 
 def test_nothing_outlives_a_parent_that_is_killed(up: Start, home: Path) -> None:

@@ -73,6 +73,8 @@ def test_those_who_subscribed_to_a_changed_key_are_told_once():
         ("folderPath=/tmp", "folderPath: it is a path of files, so no request may change it", True),
         ("threads=5", "threads: it is read at the start only", False),
         ("rocketmqHome=/tmp", "rocketmqHome", True),
+        ("tls.server.mode=disabled", "tls.server.mode: it protects connections", True),
+        ("tlsConfigFile=/tmp/x", "tlsConfigFile: it protects connections", True),
     ],
 )
 def test_a_key_that_may_not_change_is_refused_by_name(line, reason, is_guarded):

@@ -17,6 +17,8 @@ from .harness import Harness
 
 DEFAULTS = NamesrvConfig()
 GOOD = {
+    "connectionsMax": "500",
+    "connectionsPerAddressMax": "100",
     "deleteTopicWithBrokerRegistration": "true",
     "enableAllTopicList": "false",
     "enableTopicList": "false",
@@ -25,9 +27,13 @@ GOOD = {
     "needWaitForService": "true",
     "notifyMinBrokerIdChanged": "true",
     "orderMessageEnable": "true",
+    "requestsInFlightMax": "100",
+    "requestsInFlightPerAddressMax": "1000",
     "returnOrderTopicConfigToBroker": "false",
     "scanNotActiveBrokerInterval": "60000",
     "supportActingMaster": "true",
+    "unreadAnswersMax": "1048576",
+    "unreadAnswersTimeoutSeconds": "5",
     "waitSecondsForService": "3600",
 }
 """A value that is not the default, for each key that may change."""

@@ -35,6 +35,11 @@ SHELL = {
     "poller",
     "server",
     "steps",
+    "tls_client",
+    "tls_files",
+    "tls_server",
+    "tls_settings",
+    "tls_transport",
     "transport",
     "turn",
 }

@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.remoting.channel import OUTBOX_HIGH_WATER, OUTBOX_SIZE_MAX, Channel, Deferred
+from trocket.common.connection_policy import ConnectionPolicy
+from trocket.remoting.channel import OUTBOX_HIGH_WATER, Channel, Deferred
 from trocket.remoting.client import RemotingClient, split_address
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode
 from trocket.remoting.connection import ConnectionLimits
@@ -242,7 +243,9 @@ async def test_a_deferred_answer_overtakes_nobody_and_is_overtaken(
 
 async def test_more_deferred_answers_than_allowed_are_refused_as_busy() -> None:
     service = Service()
-    async with serving(service, ConnectionLimits(deferred_max=1)) as (_, peer):
+    async with serving(
+        service, ConnectionLimits(policy=ConnectionPolicy(requests_in_flight_max=1))
+    ) as (_, peer):
         await peer.send(RemotingCommand(LATER, opaque=1), RemotingCommand(LATER, opaque=2))
         answer = await peer.receive()
     assert answer is not None
@@ -328,7 +331,7 @@ async def test_unasked_writes_to_a_peer_that_never_reads_end_in_a_close() -> Non
         await peer.send(RemotingCommand(SILENT))
         await trio.testing.wait_all_tasks_blocked()
         channel = service.channels[0]
-        for _ in range(OUTBOX_SIZE_MAX // 2**22 + 2):
+        for _ in range(ConnectionPolicy().unread_answers_max // 2**22 + 2):
             channel.write(bytes(2**22))
             await trio.testing.wait_all_tasks_blocked()
         assert channel.closed
@@ -424,7 +427,10 @@ async def test_the_client_says_why_it_cannot_connect() -> None:
 
 
 async def test_connections_past_the_limit_are_closed(caplog: pytest.LogCaptureFixture) -> None:
-    server = RemotingServer(Service().processors(), connections_max=1)
+    server = RemotingServer(
+        Service().processors(),
+        limits=ConnectionLimits(policy=ConnectionPolicy(connections_max=1)),
+    )
     client, second = RemotingClient(), RemotingClient()
     listeners, address = listening()
     with trio.fail_after(20):

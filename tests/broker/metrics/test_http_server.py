@@ -13,6 +13,7 @@ import trio.testing
 from trocket.broker.metrics.http_server import (
     CONNECTIONS_MAX,
     IDLE_S,
+    LIMIT,
     REQUEST_SIZE_MAX,
     SEND_S,
     Answer,
@@ -118,17 +119,46 @@ async def test_a_bug_costs_one_connection(caplog: pytest.LogCaptureFixture) -> N
         assert (await ask(port, get("/still")))[1] == b"/still"
 
 
-async def test_connections_beyond_the_limit_are_closed() -> None:
+async def test_silent_connections_give_way_at_the_limit(caplog: pytest.LogCaptureFixture) -> None:
     async with server() as port:
-        open_ones = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
         with trio.fail_after(10):
-            while await _is_served(port):
-                pass
-        for stream in open_ones:
+            for _ in range(CONNECTIONS_MAX):
+                assert await _is_served(port)
+            assert await silent[0].receive_some() == b""
+        for stream in silent:
             await stream.aclose()
-        with trio.fail_after(10):
-            while not await _is_served(port):
-                pass
+    assert f"because {CONNECTIONS_MAX} are open, which is the limit {LIMIT}" in caplog.text
+
+
+async def test_connections_whose_answers_are_being_made_stay_at_the_limit() -> None:
+    gate = trio.Event()
+    count = 0
+
+    async def wait(target: str) -> Answer:
+        nonlocal count
+        count += 1
+        await gate.wait()
+        return Answer(200, "text/plain", b"late")
+
+    http = HttpServer(wait)
+    async with trio.open_nursery() as nursery:
+        ends = []
+        for _ in range(CONNECTIONS_MAX):
+            near, far = trio.testing.memory_stream_pair()
+            nursery.start_soon(http.serve_stream, near)
+            ends.append(far)
+            await far.send_all(get("/"))
+            await trio.testing.wait_all_tasks_blocked()
+        near, far = trio.testing.memory_stream_pair()
+        await http.serve_stream(near)
+        with pytest.raises(trio.BrokenResourceError):
+            await far.send_all(get("/"))
+        assert count == CONNECTIONS_MAX
+        gate.set()
+        for far in ends:
+            assert (await far.receive_some()).endswith(b"late")
+            await far.aclose()
 
 
 async def _is_served(port: int) -> bool:

@@ -146,7 +146,7 @@ async def test_another_broker_of_the_process_makes_its_own_checks() -> None:
             for permission in (6, 2)
         )
         texts = {name: str(value) for name, value in pull_fields().items()}
-        pulls = ours.check(decode(PullMessageRequestHeader, texts))
+        pulls = ours.check(decode(PullMessageRequestHeader, texts), "127.0.0.1:1")
         assert ours.is_current(pulls)
         assert not theirs.is_current(pulls)
     async with embedded_broker(broker_permission=2) as broker:

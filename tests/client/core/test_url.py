@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from trocket.client.core.tls_options import TlsOptions
 from trocket.client.core.url import ClientUrl, parse_name_servers, parse_url
 from trocket.remoting.signature import Credentials
 
@@ -26,6 +27,13 @@ GOOD = {
     "rocketmq://host?": ClientUrl(("host:9876",)),
     "rocketmq://a;b:2?tls=TRUE": ClientUrl(("a:9876", "b:2"), tls=True),
     "rocketmq://a?tls=false&instance=DEFAULT": ClientUrl(("a:9876",)),
+    "rocketmq://a?tls_ca=/c%26a": ClientUrl(("a:9876",), tls=TlsOptions(ca_file="/c&a")),
+    "rocketmq://a?tls_cert=c&tls_key=k&tls_verify=false": ClientUrl(
+        ("a:9876",), tls=TlsOptions(cert_file="c", key_file="k", verify=False)
+    ),
+    "rocketmq://a?tls=true&tls_check_hostname=false": ClientUrl(
+        ("a:9876",), tls=TlsOptions(check_hostname=False)
+    ),
     "rocketmq://a?namespace=&": ClientUrl(("a:9876",)),
     "rocketmq://ak:sk@a;[::1]:2?namespace=n|s-1_&instance=i%201&security_token=t%26%40": ClientUrl(
         ("a:9876", "[::1]:2"), "n|s-1_", "i 1", False, "ak", "sk", "t&@"
@@ -71,6 +79,10 @@ BAD = {
     "rocketmq://a?tsl=true": "key 'tsl' after the '?' is unknown; did you mean tls?",
     "rocketmq://a?Instance=x": "did you mean instance? (known: namespace, instance,",
     "rocketmq://a?tls": "tls has no value after the '?': write tls=value",
+    "rocketmq://a?tls_ca=": "tls_ca= is empty: give a file",
+    "rocketmq://a?tls_key=k": "a key of TLS without a certificate: give tls_cert, too",
+    "rocketmq://a?tls_ca=c&tls_verify=false": "tls_ca has no effect with tls_verify=false",
+    "rocketmq://a?tls=false&tls_ca=c": "tls=false, and more settings of TLS",
     "rocketmq://a?tls=1": "tls='1' is neither true nor false",
     "rocketmq://a?tls=true&tls=true": "tls is given twice",
     "rocketmq://a?tls=true&&namespace=x": "the key '' after the '?' is unknown",

@@ -1,0 +1,113 @@
+"""The flags of TLS: those of each command that uses a cluster.
+
+They are added to every command with --url, so that no command has to name them; `new_client` asks
+for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Annotated, Any, Final, get_type_hints
+
+import typer
+
+_PANEL: Final = "TLS"
+
+_given: ContextVar[Mapping[str, Any]] = ContextVar("tls_flags")
+
+_FLAGS: Final[dict[str, Any]] = {
+    "tls": Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            help="Connect with TLS; the other flags of TLS imply it. ROCKETMQ_TLS=true.",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "tls_ca": Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Trust the authority with this certificate. ROCKETMQ_TLS_CA.",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "tls_cert": Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Show this client's certificate to servers. ROCKETMQ_TLS_CERT.",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "tls_key": Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Its private key; a password for it is in ROCKETMQ_TLS_KEY_PASSWORD. "
+            "ROCKETMQ_TLS_KEY.",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "tls_no_verify": Annotated[
+        bool,
+        typer.Option(
+            "--tls-no-verify",
+            help="Trust any server, as RocketMQ's clients do. ROCKETMQ_TLS_VERIFY=false.",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+}
+
+
+def tls_flags() -> Mapping[str, Any]:
+    """The flags of the command that runs, those that were given: attributes of TlsSettings."""
+    return _given.get({})
+
+
+def with_tls_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the flags of TLS in addition; itself, if it has them or asks no server."""
+    signature = inspect.signature(command)
+    if not {"url", "timeout_s"} <= signature.parameters.keys() or "tls" in signature.parameters:
+        return command
+    hints = get_type_hints(command, include_extras=True)
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **values: Any) -> Any:
+        flags = {name: values.pop(name) for name in _FLAGS}
+        token = _given.set(_settings(flags))
+        try:
+            return command(*args, **values)
+        finally:
+            _given.reset(token)
+
+    own = [
+        each.replace(annotation=hints.get(name, each.annotation))
+        for name, each in signature.parameters.items()
+    ]
+    more = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name in ("tls", "tls_no_verify") else "",
+            annotation=annotation,
+        )
+        for name, annotation in _FLAGS.items()
+    ]
+    vars(wrapper)["__signature__"] = inspect.Signature([*own, *more])
+    wrapper.__annotations__ = {**hints, **_FLAGS}
+    return wrapper
+
+
+def _settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = {
+        "enabled": flags["tls"] or None,
+        "ca_file": flags["tls_ca"] or None,
+        "cert_file": flags["tls_cert"] or None,
+        "key_file": flags["tls_key"] or None,
+        "verify": False if flags["tls_no_verify"] else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,107 @@
+"""AddressLimits: the connections of a server, and their waiting requests, by address.
+
+Pure: `ConnectionPolicy` has the limits; what exceeds them is noted in `Refusals`.
+
+Java counterpart: none.
+"""
+
+from __future__ import annotations
+
+from ..common.connection_policy import ConnectionPolicy
+from ..common.networks import is_in, owner_of, parse_networks
+from .refusals import Refusals
+
+
+class PeerAddress:
+    """What all connections of one address have together.
+
+    Attributes:
+      connections: open ones.
+      in_flight: requests that wait for their answers.
+      is_exempt: limits "per address" do not concern it.
+    """
+
+    __slots__ = ("connections", "in_flight", "is_exempt", "key")
+
+    def __init__(self, key: str, *, is_exempt: bool = True) -> None:
+        self.key = key
+        self.connections = 0
+        self.in_flight = 0
+        self.is_exempt = is_exempt
+
+
+class AddressLimits:
+    """The addresses that are connected to one server.
+
+    Args:
+      policy: the limits; read at each use, so changes take effect at once.
+      refusals: takes what is refused.
+    Raises: ValueError: limitExemptAddresses is not a list of addresses and networks.
+    """
+
+    def __init__(self, policy: ConnectionPolicy, refusals: Refusals) -> None:
+        self._policy = policy
+        self._refusals = refusals
+        self._exempt = parse_networks(policy.limit_exempt_addresses)
+        self._addresses: dict[str, PeerAddress] = {}
+        self._left: list[PeerAddress] = []  # without connections, but with waiting requests
+        self._count = 0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether nine tenths of all places are taken."""
+        return self._count * 10 > self._policy.connections_max * 9
+
+    def admit(self, remote_address: str) -> PeerAddress | None:
+        """Count a new connection; None: it must be closed.
+
+        Args:
+          remote_address: "ip:port", IPv6 in brackets.
+        """
+        policy = self._policy
+        if self._count >= policy.connections_max:
+            what = f"the connection is refused, because {self._count} are open"
+            self._refusals.note("connectionsMax", remote_address, what)
+            return None
+        host = remote_address.rpartition(":")[0].strip("[]")
+        key = owner_of(host)
+        address = self._addresses.get(key)
+        if address is None:
+            address = PeerAddress(key, is_exempt=self._is_exempt(host))
+        elif address.connections >= policy.connections_per_address_max and not address.is_exempt:
+            what = (
+                f"the connection is refused, because {address.connections} of this address are open"
+            )
+            self._refusals.note("connectionsPerAddressMax", remote_address, what)
+            return None
+        self._addresses[key] = address
+        address.connections += 1
+        self._count += 1
+        return address
+
+    def leave(self, address: PeerAddress) -> None:
+        """Stop counting a connection that `admit` counted."""
+        self._count -= 1
+        address.connections -= 1
+        if not address.connections:
+            if address.in_flight:
+                self._left.append(address)
+            else:
+                self._addresses.pop(address.key, None)
+
+    def forget_finished(self) -> None:
+        """Forget addresses whose connections closed before their requests ended."""
+        left, self._left = self._left, []
+        for address in left:
+            if address.connections:
+                continue  # it has connected again
+            if address.in_flight:
+                self._left.append(address)
+            else:
+                self._addresses.pop(address.key, None)
+
+    def _is_exempt(self, host: str) -> bool:
+        try:
+            return is_in(host, self._exempt)
+        except ValueError:  # not an address: a stream of a test, or of this process
+            return True

@@ -1,0 +1,299 @@
+"""ServerTls: the decision which connections of a listener are encrypted, and their certificates.
+
+The first byte of a connection decides: 22 begins a TLS handshake, and no frame of RocketMQ, whose
+first four bytes are its length. A file that changes is read again; open connections stay as they
+are.
+
+Java counterpart: NettyRemotingServer.TlsModeHandler with TlsHelper, and FileWatchService.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import ssl
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from ..common.config import ConfigError
+from .tls_config import TlsConfig, TlsMode
+from .tls_context import handshake_problem, new_server_context, server_context, server_paths
+from .tls_test_certificate import load_test_certificate
+from .tls_transport import TlsTransport
+from .transport import SocketTransport
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_BYTE: Final = b"\x16"
+"""The first byte of TLS: the type of a handshake's record. Source: RFC 8446, 5.1."""
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""How long a handshake may take after the first byte, as long as a first frame may. Netty: 10 s."""
+
+HANDSHAKES_MAX: Final = 1_000
+"""Unfinished handshakes of a server at a time; another one ends the oldest. A client needs less
+than a second, so a flood of peers that do not go on ends its own handshakes first. Each takes about
+100 KiB of memory."""
+
+CHECK_INTERVAL_S: Final = 1.0
+"""Between two looks at the files of certificates: a few microseconds. RocketMQ: 500 ms."""
+
+_TRUST_KEY: Final = "tls.server.trustCertPath"
+
+NO_LIBRARY: Final = (
+    "no certificate is configured, and the package cryptography, which would make one for tests, "
+    "is not installed: set tls.server.certPath and tls.server.keyPath, or pip install "
+    "'trocket[tls]'"
+)
+
+NO_CERTIFICATE: Final = (
+    "no certificate is configured: set tls.server.certPath and tls.server.keyPath"
+)
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+"""Path, inode, size and time of change of each file."""
+
+
+class ServerTls:
+    """TLS of the listeners of one process.
+
+    Lifecycle: `watch` as a task, if certificates are to be renewed; all else works without it.
+
+    Args:
+      config: the settings.
+
+    Raises: ConfigError: a file of it cannot be used.
+    """
+
+    def __init__(self, config: TlsConfig | None = None) -> None:
+        self._config = config = config or TlsConfig()
+        self._context: ssl.SSLContext | None = None
+        self._problem = ""
+        self._making = trio.Lock()
+        self._pace = trio.Lock()
+        self._shaking: dict[TlsTransport, trio.CancelScope] = {}
+        self._stamp: Stamp = ()
+        self._digest = b""
+        if config.mode is TlsMode.disabled:
+            self._problem = "tls.server.mode is disabled here"
+        elif config.is_server_test_mode:
+            new_server_context(config)  # its errors are reported at the start
+        elif config.server_cert_path:
+            self._stamp = _stamp_of(config)
+            self._digest, self._context = _read(config)
+        else:
+            self._problem = NO_CERTIFICATE
+
+    @property
+    def mode(self) -> TlsMode:
+        """What the listeners do."""
+        return self._config.mode
+
+    @property
+    def handshakes(self) -> int:
+        """The number of unfinished handshakes."""
+        return len(self._shaking)
+
+    async def context(self) -> ssl.SSLContext | None:
+        """The context for new connections; None: there is no certificate."""
+        if self._context is None and not self._problem:
+            async with self._making:
+                if self._context is None and not self._problem:
+                    await self._make_test_certificate()
+        return self._context
+
+    async def _make_test_certificate(self) -> None:
+        context = new_server_context(self._config)
+        try:
+            await trio.to_thread.run_sync(load_test_certificate, context)
+        except ImportError:
+            self._problem = NO_LIBRARY
+        else:
+            logger.warning(
+                "clients that connect by TLS get a self-signed certificate, so they cannot verify "
+                "this server: for more than tests, set tls.server.certPath and "
+                "tls.server.keyPath"
+            )
+            self._context = context
+
+    async def admit(self, transport: SocketTransport, idle_s: float) -> SocketTransport | None:
+        """Wait for the first byte of a connection, and complete the handshake if it begins one.
+
+        Args:
+          transport: accepted. It is closed by the caller if it is not admitted.
+          idle_s: seconds until the first byte.
+
+        Returns: the transport to serve; None: the connection is refused, which has been logged.
+        """
+        peer = transport.remote_address
+        try:
+            with trio.move_on_after(idle_s) as scope:
+                first = await transport.first_byte()
+        except OSError as error:
+            logger.debug("%(peer)s: connection lost: %(error)s", {"peer": peer, "error": error})
+            return None
+        if scope.cancelled_caught:
+            reason = f"nothing was received for {idle_s:g} s"
+            logger.warning("%(peer)s: closed: %(reason)s", {"peer": peer, "reason": reason})
+            return None
+        if first == HANDSHAKE_BYTE:
+            return await self._shake(transport)
+        if self.mode is TlsMode.enforcing and first:
+            logger.warning(
+                "%(peer)s: closed: it does not speak TLS, which tls.server.mode=enforcing "
+                "requires. Let it connect by TLS (RocketMQ's clients: -Dtls.enable=true or "
+                "setUseTLS(true)), or set tls.server.mode=permissive",
+                {"peer": peer},
+            )
+            return None
+        return transport
+
+    async def _shake(self, plain: SocketTransport) -> TlsTransport | None:
+        peer = plain.remote_address
+        context = await self.context()
+        if context is None:
+            logger.warning(
+                "%(peer)s: closed: it speaks TLS, and %(problem)s. Otherwise let it connect "
+                "without TLS",
+                {"peer": peer, "problem": self._problem},
+            )
+            return None
+        transport = TlsTransport(plain, context, server_side=True)
+        problem = ""
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S) as scope:
+            self._make_room()
+            self._shaking[transport] = scope
+            try:
+                await transport.handshake(self._pace)
+            except OSError as error:
+                problem = handshake_problem(error, _TRUST_KEY)
+            finally:
+                was_ended = self._shaking.pop(transport, None) is None
+        if scope.cancelled_caught:
+            problem = f"its handshake took more than {HANDSHAKE_TIMEOUT_S:g} s"
+            if was_ended:
+                problem = (
+                    f"{HANDSHAKES_MAX} handshakes are unfinished, which is the limit, and its was "
+                    "the oldest. Many of these lines mean a flood of connections"
+                )
+        if problem:
+            logger.warning(
+                "%(peer)s: closed before its TLS handshake was complete: %(problem)s",
+                {"peer": peer, "problem": problem},
+            )
+            return None
+        return transport
+
+    async def wrap(self, stream: trio.abc.Stream) -> trio.abc.Stream | None:
+        """The encrypted stream over an accepted one; None: refused, which has been logged.
+
+        For listeners that are not a `RemotingServer`'s, and speak TLS only.
+
+        Args:
+          stream: closed by the caller.
+        """
+        context = await self.context()
+        if context is None:
+            logger.warning(
+                "a connection is closed, because it has to be by TLS, and %(problem)s",
+                {"problem": self._problem},
+            )
+            return None
+        # `https_compatible`: either side closes without waiting for TLS's goodbye.
+        secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+        problem = f"its handshake took more than {HANDSHAKE_TIMEOUT_S:g} s"
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
+            try:
+                await secure.do_handshake()
+            except trio.BrokenResourceError as error:
+                cause = error.__cause__
+                problem = handshake_problem(
+                    cause if isinstance(cause, Exception) else error, _TRUST_KEY
+                )
+            else:
+                return secure
+        logger.warning(
+            "a connection is closed before its TLS handshake was complete: %(problem)s",
+            {"problem": problem},
+        )
+        return None
+
+    def _make_room(self) -> None:
+        """End the oldest unfinished handshake if there are too many."""
+        if len(self._shaking) >= HANDSHAKES_MAX:
+            self._shaking.pop(next(iter(self._shaking))).cancel()
+
+    # Renewed certificates
+
+    async def watch(self) -> None:
+        """Use renewed files for new connections, until cancelled.
+
+        Files that do not belong together, because one of them is not written yet, are tried again
+        until they do.
+        """
+        config = self._config
+        if not self._stamp:
+            await trio.sleep_forever()
+        tried: Stamp = ()
+        is_refused = False
+        while True:
+            await trio.sleep(CHECK_INTERVAL_S)
+            stamp = _stamp_of(config)
+            if stamp == self._stamp or (stamp == tried and is_refused):
+                continue
+            try:
+                digest, context = await trio.to_thread.run_sync(_read, config)
+            except ConfigError as error:
+                # At the first look, they may be half written.
+                is_refused = stamp == tried
+                tried = stamp
+                if is_refused:
+                    logger.error(
+                        "the changed files of TLS cannot be used, so new connections still get "
+                        "the former certificate: %(error)s",
+                        {"error": error},
+                    )
+                continue
+            if digest != self._digest:
+                self._digest, self._context = digest, context
+                logger.info(
+                    "new connections get the changed certificates of %(path)s; open ones stay as "
+                    "they are",
+                    {"path": config.server_cert_path},
+                )
+            self._stamp, tried, is_refused = stamp, (), False
+
+
+def _read(config: TlsConfig) -> tuple[bytes, ssl.SSLContext]:
+    """A digest of the files, and the context that they make.
+
+    Raises: ConfigError: they cannot be used.
+    """
+    context = server_context(config)
+    digest = hashlib.sha256()
+    for path in server_paths(config):
+        digest.update(path.encode(errors="surrogateescape"))
+        try:
+            digest.update(Path(path).read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+    return digest.digest(), context
+
+
+def _stamp_of(config: TlsConfig) -> Stamp:
+    """The stamp of the files as they are; whether they can be used, `_read` finds out."""
+    try:
+        paths = server_paths(config)
+    except ConfigError as error:
+        return ((str(error), 0, 0, 0),)
+    stamps = []
+    for path in paths:
+        try:
+            stat = Path(path).stat()
+        except OSError:
+            stamps.append((path, 0, 0, 0))
+        else:
+            stamps.append((path, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(stamps)
