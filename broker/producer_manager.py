@@ -5,7 +5,7 @@ or no heartbeat comes for CHANNEL_EXPIRED_S.
 
 The broker pushes replies to a client id, which each client chooses. So with accounts an id belongs
 to the user that registered it first, as long as that connection is open. (In RocketMQ the last
-connection that registers an id gets its replies, whoever it is.)
+connection that registers an id gets its replies.)
 
 Java counterpart: broker/client/ProducerManager.java of 5.3.3. Pure.
 """
