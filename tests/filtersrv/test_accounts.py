@@ -79,6 +79,20 @@ async def test_consumers_need_their_rights_at_the_filter_server(autojump_clock):
             assert (await ask(consumer, REMOVE, fields, ROOT)).code == 0
 
 
+async def test_copies_without_a_change_are_no_lines_of_the_audit_log(autojump_clock, caplog):
+    async with embedded_broker(**BROKER) as broker:
+        accounts = broker.controller.parts.tables.access.accounts
+        with caplog.at_level(logging.INFO, "trocket.auth.audit"):
+            async with filter_server(broker, FILTERS, **ON):
+                for _ in range(5):
+                    await one_round()
+                accounts.create_user(ALICE)
+                for _ in range(5):
+                    await one_round()
+    lines = [each.message for each in caplog.records if "AUTH_LIST_USER" in each.message]
+    assert len(lines) == 2
+
+
 async def test_a_change_at_the_broker_is_followed(autojump_clock):
     async with embedded_broker(**BROKER) as broker:
         accounts = broker.controller.parts.tables.access.accounts
