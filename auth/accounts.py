@@ -12,12 +12,12 @@ is given.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from ..common.supervision import FailureLog, call_each
-from ..remoting.bodies import AccountsInfo, Body
+from ..remoting.bodies import AccountsInfo, AclInfo, Body, UserInfo
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.steps import STEP_ITEMS, Steps, at_once, one_step
 from ..store.state.state_file import Save, StateFile
@@ -353,31 +353,34 @@ class Accounts:
             info = AccountsInfo.from_body(text)
         except RemoteProtocolError as error:
             raise ValueError(error.reason) from error
-        users, acls = at_once(self._read(info))
+        users, acls = at_once(self._read(info.users, info.acls))
         self._take(users, acls)
         self.version += 1
         return len(users)
 
-    def replace(self, info: AccountsInfo) -> Steps[bool]:
+    def replace(self, users: Iterable[UserInfo], acls: Iterable[AclInfo]) -> Steps[bool]:
         """Replace the table by a master's, but keep super users of this server's configuration.
 
         The change is made in the last step, of which requests see nothing or all. It includes
         changes that were made between the steps: the table is the master's then.
 
         Args:
-          info: the master's; with the passwords.
+          users: the master's, with their passwords.
+          acls: the master's.
         Returns: whether that changed anything.
-        Raises: ValueError: as `decode`.
+        Raises: ValueError: as `decode`; what the iterators raise. Nothing is changed then.
         """
-        users, acls = yield from self._read(info)
+        new_users, new_acls = yield from self._read(users, acls)
         yield
-        if not self._take(self._required | users, acls):
+        if not self._take(self._required | new_users, new_acls):
             return False
         self._changed()
         return True
 
-    def _read(self, info: AccountsInfo) -> Steps[tuple[dict[str, User], dict[str, Acl]]]:
-        """The users and access control lists of a body; those that the table has are the same
+    def _read(
+        self, user_infos: Iterable[UserInfo], acl_infos: Iterable[AclInfo]
+    ) -> Steps[tuple[dict[str, User], dict[str, Acl]]]:
+        """The users and access control lists of bodies; those that the table has are the same
         objects.
 
         Raises: ValueError: it is not one; the text names the fault, never a password.
@@ -386,16 +389,18 @@ class Accounts:
         acls: dict[str, Acl] = {}
         work = 0
         try:
-            for each in info.users:
+            for each in user_infos:
                 user = user_of(each)
                 check_user(user)
+                if user.username in users:
+                    raise ValueError("two users have one name")
                 known = self.users.get(user.username)
                 users[user.username] = known if known is not None and known == user else user
                 work += 1
                 if work >= STEP_ITEMS:
                     work = 0
                     yield
-            for listed in info.acls:
+            for listed in acl_infos:
                 acl = acl_of(listed)
                 old = self.acls.get(acl.subject)
                 acls[acl.subject] = old if old is not None and old == acl else acl
@@ -405,8 +410,6 @@ class Accounts:
                     yield
         except RequestRefused as refusal:
             raise ValueError(refusal.remark) from refusal
-        if len(users) != len(info.users):
-            raise ValueError("two users have one name")
         return users, acls
 
     def _take(self, users: Mapping[str, User], acls: Mapping[str, Acl]) -> bool:

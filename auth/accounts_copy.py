@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from ..remoting.bodies import AccountsInfo, acls_in_steps, users_in_steps
+from ..remoting.bodies import UserInfo, acls_one_by_one, users_in_steps
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import (
@@ -45,12 +45,14 @@ class _Found(NamedTuple):
     """Another server's users and access control lists.
 
     Attributes:
-      info: all of them; None: they are those of the version that was asked with.
       version: of them; "": the server does not tell, because it is Apache's.
+      users: all of them; None: the accounts are those of the version that was asked with.
+      acls: all of them, as an array.
     """
 
-    info: AccountsInfo | None
     version: str
+    users: list[UserInfo] | None = None
+    acls: bytes = b""
 
 
 class AccountsCopy:
@@ -82,12 +84,12 @@ class AccountsCopy:
         found = await self._read(ask, there if here == self._accounts.version else "")
         if found is None:
             return False
-        if found.info is None:
+        if found.users is None:
             return True
-        if await in_steps(self._accounts.replace(found.info)):
+        if await in_steps(self._accounts.replace(found.users, acls_one_by_one(found.acls))):
             logger.info(
                 "%(users)d users of %(source)s and their access control lists were copied",
-                {"source": self._source, "users": len(found.info.users)},
+                {"source": self._source, "users": len(found.users)},
             )
         self._copied = (self._accounts.version, found.version)
         return True
@@ -105,7 +107,7 @@ class AccountsCopy:
                 raise
             version = _version_of(answer)
             if version and version == known_version:
-                return _Found(None, version)
+                return _Found(version)
             users = await in_steps(users_in_steps(answer.body))
             if not users or not all(user.password for user in users):
                 raise RequestRefused(
@@ -117,8 +119,7 @@ class AccountsCopy:
             code = RequestCode.AUTH_LIST_ACL
             answer = await ask(RemotingCommand(code, encode_header(asked)))
             if _version_of(answer) == version:
-                acls = await in_steps(acls_in_steps(answer.body))
-                return _Found(AccountsInfo(users, acls), version)
+                return _Found(version, users, answer.body)
         raise RemoteProtocolError("the accounts change at every reading")
 
 

@@ -52,6 +52,7 @@ class FakeChannel:
         self.closed = False
         self.close_reason = ""
         self.memory = MemoryBudget()
+        self.attributes: dict[str, object] = {}
         self.sent: list[RemotingCommand] = []
 
     def send_oneway(self, command: RemotingCommand) -> None:
