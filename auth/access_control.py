@@ -93,7 +93,7 @@ class AccessControl:
             if refusal is not None:
                 raise denied(refusal)
         if code == _HEART_BEAT:
-            channel.attributes[_HEARTBEAT_OF] = user.username
+            note_heartbeat(channel, user.username)
         return user
 
     def may_publish(self, channel: object, topic: str) -> bool:
@@ -104,7 +104,7 @@ class AccessControl:
         """
         if not isinstance(channel, Channel):
             return False
-        user = self._accounts.users.get(str(channel.attributes.get(_HEARTBEAT_OF)))
+        user = self._accounts.users.get(heartbeat_user(channel) or "")
         if user is None or not user.is_enabled:
             return False
         if not self._authorizes or user.is_super:
@@ -131,7 +131,6 @@ class AccessControl:
         if self._version != self._accounts.version:
             self._version = self._accounts.version
             self._decisions.clear()
-            self._authorizer.forget()
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
         """Why a user's request is refused; None: it is not."""
@@ -186,6 +185,18 @@ def fields_of(need: Need) -> tuple[str, ...] | None:
             return None
         fields += part.fields
     return tuple(dict.fromkeys(fields))
+
+
+def note_heartbeat(channel: Channel, username: str | None) -> None:
+    """Remember whose heartbeat came last on a connection; None: it needs no user."""
+    channel.attributes[_HEARTBEAT_OF] = username
+
+
+def heartbeat_user(channel: Channel) -> str | None:
+    """The user whose heartbeat came last on a connection; None: unknown, or there are no
+    accounts."""
+    name = channel.attributes.get(_HEARTBEAT_OF)
+    return name if isinstance(name, str) else None
 
 
 def _host_of(channel: Channel) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
-from ..remoting import fastjson
 from ..remoting.bodies import AclInfo, Body, UserInfo
 from ..remoting.channel import Answer, Channel, Deferred, Processor
 from ..remoting.codec import RemotingCommand
@@ -32,10 +31,10 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import NOT_SET, ResponseCode
-from ..remoting.steps import Steps, answer_of, at_once, in_parts
+from ..remoting.steps import Steps, answer_of, at_once
 from ..store.state.until_saved import until_saved
 from .accounts import Accounts
-from .conversion import acl_info, acl_of, refuse, user_info, user_of
+from .conversion import acl_of, refuse, user_info, user_of
 from .model import PolicyType, Resource, User, UserStatus, UserType, parse_subject
 
 ACCOUNTS_OFF: Final = (
@@ -46,8 +45,8 @@ ACCOUNTS_OFF: Final = (
 
 _SHOWN_CHARS_MAX: Final = 64  # of a refused value
 
-_STEP_ITEMS: Final = 50
-"""Users or lists per step: together 2 ms, with some entries in each list."""
+_STEP_SIZE: Final = 16 * 1024
+"""Bytes of users or lists per step: 2 ms, unless their texts are kept."""
 
 _BodyT = TypeVar("_BodyT", bound=Body)
 _ItemT = TypeVar("_ItemT")
@@ -161,7 +160,7 @@ class AuthAdmin:
         if not (name or "").strip():
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The username is blank")
         user = self._table().get_user(name)
-        body = b"" if user is None else self._info_for(request)(user).to_body()
+        body = b"" if user is None else self._encode_for(request)(user)
         return request.answer(remark=NOT_SET, body=body)
 
     def _list_users(self, request: RemotingCommand, channel: Channel) -> Answer:
@@ -169,13 +168,13 @@ class AuthAdmin:
         table = self._table()
         version = self._version_for(request, header.accounts_version)
         if version is not None and version == header.accounts_version:
-            return at_once(_list_steps(request, (), user_info, version))  # the slave has them
+            return at_once(_list_steps(request, (), table.user_text, version))  # the slave has them
         users = table.list_users(header.filter or "")
-        return answer_of(_list_steps(request, users, self._info_for(request), version))
+        return answer_of(_list_steps(request, users, self._encode_for(request), version))
 
-    def _info_for(self, request: RemotingCommand) -> Callable[[User], UserInfo]:
-        """What the requester may know of a user."""
-        return user_info if self._is_super(request) else _without_password
+    def _encode_for(self, request: RemotingCommand) -> Callable[[User], bytes]:
+        """What the requester may know of a user, as JSON."""
+        return self._table().user_text if self._is_super(request) else _without_password
 
     # Access control lists
 
@@ -220,15 +219,17 @@ class AuthAdmin:
         subject = parse_subject(decode(AclRequestHeader, request.ext_fields).subject)
         if subject is None:
             refuse("The subject is null.")
-        acl = self._table().get_acl(subject)
-        body = b"" if acl is None else acl_info(acl).to_body()
+        table = self._table()
+        acl = table.get_acl(subject)
+        body = b"" if acl is None else table.acl_text(acl)
         return request.answer(remark=NOT_SET, body=body)
 
     def _list_acls(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(ListAclsRequestHeader, request.ext_fields)
-        acls = self._table().list_acls(header.subject_filter or "", header.resource_filter or "")
+        table = self._table()
+        acls = table.list_acls(header.subject_filter or "", header.resource_filter or "")
         version = self._version_for(request, header.accounts_version)
-        return answer_of(_list_steps(request, acls, acl_info, version))
+        return answer_of(_list_steps(request, acls, table.acl_text, version))
 
     def _version_for(self, request: RemotingCommand, known: str | None) -> str | None:
         """The accounts' version for a slave that asks; None: it does not, or is no super user."""
@@ -237,10 +238,10 @@ class AuthAdmin:
         return f"{self._start}-{self._table().version}"
 
 
-def _without_password(user: User) -> UserInfo:
+def _without_password(user: User) -> bytes:
     info = user_info(user)
     info.password = None
-    return info
+    return info.to_body()
 
 
 def _user_of_request(request: RemotingCommand) -> UserInfo:
@@ -289,15 +290,19 @@ def _shown(text: str | None) -> str:
 def _list_steps(
     request: RemotingCommand,
     items: Sequence[_ItemT],
-    info: Callable[[_ItemT], Body],
+    encode: Callable[[_ItemT], bytes],
     version: str | None,
 ) -> Steps[RemotingCommand]:
     """The answer with items as an array; without any there is no body, as RocketMQ does."""
     pieces: list[bytes] = []
-    for part in in_parts(items, _STEP_ITEMS):
-        if pieces:
+    size = 0
+    for item in items:
+        piece = encode(item)
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _STEP_SIZE:
+            size = 0
             yield
-        pieces.append(fastjson.dumps(list(map(info, part)))[1:-1])
     body = b"[" + b",".join(pieces) + b"]" if pieces else b""
     fields = encode_header(AccountsResponseHeader(accounts_version=version))
     return request.answer(remark=NOT_SET, ext_fields=fields, body=body)

@@ -156,6 +156,9 @@ _SENDS_WITH_LETTERS: Final = frozenset(
 )
 """Their header's `b` is the topic."""
 
+_VERSION: Final = "accountsVersion"
+"""The field of AUTH_LIST_USER and its answer; ours tells it to super users only."""
+
 _PLAIN: Final = re.compile(r"[\w.:%*@/+|-]+", re.ASCII)
 
 
@@ -186,10 +189,17 @@ def audited(code: int, process: Processor) -> Processor:
             raise
         if isinstance(answer, Deferred):
             return Deferred(_noted_later(request, channel, answer))
-        _note(request, channel)
+        if not (isinstance(answer, RemotingCommand) and _is_up_to_date(request, answer)):
+            _note(request, channel)
         return answer
 
     return noted
+
+
+def _is_up_to_date(request: RemotingCommand, answer: RemotingCommand) -> bool:
+    """Whether a copy of the accounts is up to date: slaves and filter servers ask every 10 s."""
+    version = answer.ext_fields.get(_VERSION)
+    return bool(version) and version == request.ext_fields.get(_VERSION)
 
 
 def _noted_later(

@@ -19,7 +19,6 @@ from .model import (
     Action,
     Address,
     Decision,
-    Policy,
     PolicyEntry,
     PolicyType,
     Resource,
@@ -29,6 +28,10 @@ from .model import (
 
 NO_MATCH: Final = "no matched policies."
 DENIED: Final = "the decision is deny."
+
+INDEXED_MAX: Final = 10_000
+"""Access control lists that are indexed: as many as there may be users. One of another list goes
+for one more, because lists of deleted users stay in the index."""
 
 
 class _Rules:
@@ -68,7 +71,7 @@ class _Rules:
 
 
 class Authorizer:
-    """Decides by access control lists, of which it keeps an index.
+    """Decides by access control lists, of each of which it keeps an index until it changes.
 
     Args:
       acls: access control list by subject; read at each decision.
@@ -76,11 +79,7 @@ class Authorizer:
 
     def __init__(self, acls: Mapping[str, Acl]) -> None:
         self._acls = acls
-        self._rules: dict[str, tuple[_Rules, ...]] = {}
-
-    def forget(self) -> None:
-        """Make the index again, after a change of the lists."""
-        self._rules.clear()
+        self._rules: dict[str, tuple[Acl, tuple[_Rules, ...]]] = {}
 
     def refusal(
         self, subject: str, asked: Resource, actions: tuple[Action, ...], address: Address | None
@@ -98,14 +97,18 @@ class Authorizer:
         return NO_MATCH
 
     def _rules_of(self, subject: str) -> tuple[_Rules, ...]:
-        found = self._rules.get(subject)
-        if found is None:
-            acl = self._acls.get(subject)
-            policies: tuple[Policy, ...] = () if acl is None else acl.policies
-            found = tuple(
-                _Rules(entry for each in policies if each.type is wanted for entry in each.entries)
-                for wanted in (PolicyType.CUSTOM, PolicyType.DEFAULT)
-            )
-            if acl is not None:
-                self._rules[subject] = found
+        acl = self._acls.get(subject)
+        if acl is None:
+            self._rules.pop(subject, None)
+            return ()
+        known = self._rules.get(subject)
+        if known is not None and known[0] is acl:
+            return known[1]
+        found = tuple(
+            _Rules(entry for each in acl.policies if each.type is wanted for entry in each.entries)
+            for wanted in (PolicyType.CUSTOM, PolicyType.DEFAULT)
+        )
+        if known is None and len(self._rules) >= INDEXED_MAX:
+            del self._rules[next(iter(self._rules))]
+        self._rules[subject] = (acl, found)
         return found

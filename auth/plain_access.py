@@ -34,7 +34,7 @@ from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRe
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import ACCESS_KEY
-from .access_control import DECISION_SIZE_MAX, DECISIONS_MAX, fields_of
+from .access_control import DECISION_SIZE_MAX, DECISIONS_MAX, fields_of, note_heartbeat
 from .authenticator import Authenticator
 from .model import Action, Resource, ResourcePattern, ResourceType
 from .needs import Context, Need, Places
@@ -126,6 +126,12 @@ class PlainAccess:
         Returns: the account that signed it; None: its address needs no signature.
         Raises: RequestRefused: SYSTEM_ERROR, with RocketMQ's text.
         """
+        account = self._check(request, channel)
+        if request.code == RequestCode.HEART_BEAT:
+            note_heartbeat(channel, None if account is None else account.access_key)
+        return account
+
+    def _check(self, request: RemotingCommand, channel: Channel) -> PlainAccount | None:
         acl = self._acl()
         host = _parts_of(channel.remote_address.rpartition(":")[0])
         if any(host in addresses for addresses in acl.white_addresses):

@@ -53,9 +53,10 @@ class ClientChannelInfo:
       language: LanguageCode of its frames.
       version: MQVersion of its frames.
       last_update_s: monotonic seconds of its last heartbeat.
+      user: whose heartbeat it was; None: unknown, for instance because there are no accounts.
     """
 
-    __slots__ = ("channel", "client_id", "language", "last_update_s", "version")
+    __slots__ = ("channel", "client_id", "language", "last_update_s", "user", "version")
 
     def __init__(
         self,
@@ -65,12 +66,14 @@ class ClientChannelInfo:
         language: int,
         version: int,
         last_update_s: float,
+        user: str | None = None,
     ) -> None:
         self.channel = channel
         self.client_id = client_id
         self.language = language
         self.version = version
         self.last_update_s = last_update_s
+        self.user = user
 
     def __repr__(self) -> str:
         return f"<client {self.client_id} {self.channel.remote_address}>"

@@ -381,11 +381,17 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     parse_levels(broker.log_levels)
     _check_metrics(broker)
     broker.check_exempt_addresses()
-    if (read_access(broker).is_enabled or broker.acl_enable) and broker.filter_server_nums:
+    access = read_access(broker)
+    if broker.filter_server_nums and broker.acl_enable:
         raise ConfigError(
-            "authenticationEnabled=true and aclEnable=true do not go together with "
-            "filterServerNums: filter servers do not check accounts, so their consumers would get "
-            "every message"
+            "aclEnable=true does not go together with filterServerNums: filter servers do not "
+            "check accounts of ACL 1.0, so their consumers would get every message"
+        )
+    if broker.filter_server_nums and access.is_enabled and access.inner is None:
+        raise ConfigError(
+            "filterServerNums with authenticationEnabled=true needs "
+            "innerClientAuthenticationCredentials: filter servers copy the accounts with it, and "
+            "sign their pulls"
         )
     _check_plain_acl(broker)
     region = broker.region_id

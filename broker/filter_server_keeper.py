@@ -83,6 +83,15 @@ write and time a log, and to fetch by https. The others often hold credentials."
 _ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 """The address to connect to, by the wildcard address that the broker listens on."""
 
+_ACCESS_KEYS: Final = frozenset(
+    {
+        *("authenticationEnabled", "authorizationEnabled"),
+        *("authenticationWhitelist", "authorizationWhitelist"),
+        *("innerClientAuthenticationCredentials", "brokerClusterName"),
+    }
+)
+"""Keys that filter servers of a broker with accounts get."""
+
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LEVEL: Final = re.compile(r"(?:\S+ ){0,2}(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
 """The start of a child's log line: `log_to_stderr` of common/process.py."""
@@ -189,6 +198,8 @@ def child_properties(config: BrokerConfig, port: int, tls: TlsConfig | None = No
     changed = [pair for pair in to_properties(policy) if pair not in defaults]
     if config.allow_remote_administration:
         changed.append((KEY, "true"))
+    if config.has_accounts:
+        changed += [pair for pair in to_properties(config) if pair[0] in _ACCESS_KEYS]
     pairs = (*to_properties(of_server), *changed, *_tls_pairs(tls or TlsConfig()))
     return "".join(f"{key}={value}\n" for key, value in pairs) + "\n"
 

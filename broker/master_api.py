@@ -9,31 +9,25 @@ getAllDelayOffset, getAllSubscriptionGroupConfig, getTimerCheckPoint of 5.3.3.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from ..remoting.bodies import (
-    AccountsInfo,
     DataVersion,
     HARuntimeInfo,
     KVTable,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
-    acls_of,
-    users_of,
 )
 from ..remoting.client import RemotingClient, split_address
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RemotingConnectError, RequestRefused
 from ..remoting.headers import (
-    AccountsResponseHeader,
     GetAllConsumerOffsetRequestHeader,
     GetAllConsumerOffsetResponseHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
     GetAllTopicConfigRequestHeader,
     GetAllTopicConfigResponseHeader,
-    ListAclsRequestHeader,
-    ListUsersRequestHeader,
     decode,
     encode_header,
 )
@@ -53,22 +47,7 @@ PAGES_MAX: Final = 200
 """Requests for one table: four times the pages of the largest table, because reading starts again
 whenever the table changes meanwhile."""
 
-ACCOUNTS_TRIES_MAX: Final = 3
-"""Readings of the accounts while they change; the next round tries again."""
-
 _TableT = TypeVar("_TableT", TopicConfigSerializeWrapper, SubscriptionGroupWrapper)
-
-
-class MasterAccounts(NamedTuple):
-    """A master's users and access control lists.
-
-    Attributes:
-      info: all of them; None: they are those of the version that was asked with.
-      version: of them; "": the master does not tell, because it is Apache's.
-    """
-
-    info: AccountsInfo | None
-    version: str
 
 
 class MasterApi:
@@ -108,7 +87,7 @@ class MasterApi:
                 group_seq=begin, data_version=version, max_group_num=PAGE_SIZE
             )
             code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-            answer = await self._ask(RemotingCommand(code, encode_header(header)))
+            answer = await self.ask(RemotingCommand(code, encode_header(header)))
             total = decode(GetAllSubscriptionGroupResponseHeader, answer.ext_fields).total_group_num
             return SubscriptionGroupWrapper.from_body(answer.body), total
 
@@ -126,7 +105,7 @@ class MasterApi:
                 after_topic_group=after, max_offset_num=OFFSETS_OF_A_PAGE
             )
             code = RequestCode.GET_ALL_CONSUMER_OFFSET
-            answer = await self._ask(RemotingCommand(code, encode_header(header)))
+            answer = await self.ask(RemotingCommand(code, encode_header(header)))
             pages.append(answer.body)
             last = decode(GetAllConsumerOffsetResponseHeader, answer.ext_fields).last_topic_group
             if last is None:
@@ -136,56 +115,19 @@ class MasterApi:
 
     async def delay_offsets(self) -> bytes:
         """The text of its delayOffset.json."""
-        return (await self._ask(RemotingCommand(RequestCode.GET_ALL_DELAY_OFFSET))).body
+        return (await self.ask(RemotingCommand(RequestCode.GET_ALL_DELAY_OFFSET))).body
 
     async def timer_checkpoint(self) -> bytes | None:
         """Its timercheck page, or the first part of that; None: it has no timers."""
         try:
-            return (await self._ask(RemotingCommand(RequestCode.GET_TIMER_CHECK_POINT))).body
+            return (await self.ask(RemotingCommand(RequestCode.GET_TIMER_CHECK_POINT))).body
         except RequestRefused:  # timers are off, or the master is 4.9
             return None
-
-    async def accounts(self, known_version: str) -> MasterAccounts | None:
-        """All users and access control lists.
-
-        Args:
-          known_version: of those that the slave has; "": unknown.
-        Returns: None: the master has no accounts, or is of a version without them.
-        Raises: RequestRefused: NO_PERMISSION: this broker's account is not a super user there.
-          RemoteProtocolError: as other methods, or they change at every reading.
-        """
-        for _ in range(ACCOUNTS_TRIES_MAX):
-            header = ListUsersRequestHeader(accounts_version=known_version)
-            code = RequestCode.AUTH_LIST_USER
-            try:
-                answer = await self._ask(RemotingCommand(code, encode_header(header)))
-            except RequestRefused as refusal:
-                if refusal.code in _NO_ACCOUNTS:
-                    return None
-                raise
-            version = decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
-            if version and version == known_version:
-                return MasterAccounts(None, version)
-            users = users_of(answer.body)
-            if not users or not all(user.password for user in users):
-                raise RequestRefused(
-                    ResponseCode.NO_PERMISSION,
-                    "the master does not tell its users' passwords: make the account of "
-                    "innerClientAuthenticationCredentials a super user of the master",
-                )
-            asked = ListAclsRequestHeader(accounts_version=version)
-            code = RequestCode.AUTH_LIST_ACL
-            answer = await self._ask(RemotingCommand(code, encode_header(asked)))
-            if (
-                decode(AccountsResponseHeader, answer.ext_fields).accounts_version or ""
-            ) == version:
-                return MasterAccounts(AccountsInfo(users, acls_of(answer.body)), version)
-        raise RemoteProtocolError("the accounts change at every reading")
 
     async def log_end(self) -> int:
         """The physical offset of its log's end."""
         try:
-            answer = await self._ask(RemotingCommand(RequestCode.GET_BROKER_HA_STATUS))
+            answer = await self.ask(RemotingCommand(RequestCode.GET_BROKER_HA_STATUS))
         except RequestRefused as refusal:  # 4.9 does not know it
             if refusal.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
@@ -194,13 +136,14 @@ class MasterApi:
             if not status.master:
                 raise RemoteProtocolError(f"{self._address} is not a master")
             return status.master_commit_log_max_offset
-        answer = await self._ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        answer = await self.ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
         text = KVTable.from_body(answer.body).table.get("commitLogMaxOffset", "")
         if not text.isdecimal():
             raise RemoteProtocolError(f"commitLogMaxOffset is {text[:40]!r}, not a number")
         return int(text)
 
-    async def _ask(self, command: RemotingCommand, address: str | None = None) -> RemotingCommand:
+    async def ask(self, command: RemotingCommand, address: str | None = None) -> RemotingCommand:
+        """Send a request to the master; its answer is a success."""
         answer = await self._client.call(address or self._address, command, TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:
             name = RequestCode(command.code).name
@@ -210,15 +153,11 @@ class MasterApi:
     async def _ask_vip(self, command: RemotingCommand) -> RemotingCommand:
         host, port = split_address(self._address)
         if port <= VIP_PORT_STEP:
-            return await self._ask(command)
+            return await self.ask(command)
         try:
-            return await self._ask(command, join_address(host, port - VIP_PORT_STEP))
+            return await self.ask(command, join_address(host, port - VIP_PORT_STEP))
         except RemotingConnectError:
-            return await self._ask(command)
-
-
-_NO_ACCOUNTS: Final = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR)
-"""The answers of servers without accounts: of 4.x, and of others where they are off."""
+            return await self.ask(command)
 
 
 async def _all_pages(

@@ -3,6 +3,10 @@
 A producer is registered from its first heartbeat until it unregisters (35), its connection closes,
 or no heartbeat comes for CHANNEL_EXPIRED_S.
 
+The broker pushes replies to a client id, which each client chooses. So with accounts an id belongs
+to the user that registered it first, as long as that connection is open. (In RocketMQ the last
+connection that registers an id gets its replies.)
+
 Java counterpart: broker/client/ProducerManager.java of 5.3.3. Pure.
 """
 
@@ -37,7 +41,8 @@ class ProducerManager:
         self.expired_s = expired_s
         self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
-        self._channel_of_client: dict[str, ClientChannel] = {}
+        self._holders: dict[str, ClientChannelInfo] = {}
+        self._ids_of: dict[ClientChannel, set[str]] = {}
 
     @property
     def group_table(self) -> Mapping[str, Mapping[ClientChannel, ClientChannelInfo]]:
@@ -69,7 +74,9 @@ class ProducerManager:
             return False
         clients[client.channel] = client
         groups.add(group)
-        self._channel_of_client[client.client_id] = client.channel
+        if self.may_have_id(client):
+            self._holders[client.client_id] = client
+            self._ids_of.setdefault(client.channel, set()).add(client.client_id)
         logger.info(
             "new producer connected, group: %(group)s %(client)s",
             {"group": group, "client": client},
@@ -100,8 +107,9 @@ class ProducerManager:
         groups.discard(group)
         if not groups:
             del self._groups_of[channel]
-            if self._channel_of_client.get(client.client_id) is channel:
-                del self._channel_of_client[client.client_id]
+            for client_id in self._ids_of.pop(channel, ()):
+                if self._holders[client_id].channel is channel:
+                    del self._holders[client_id]
         return client
 
     def channel_closed(self, channel: ClientChannel) -> bool:
@@ -152,4 +160,15 @@ class ProducerManager:
 
     def find_channel(self, client_id: str) -> ClientChannel | None:
         """The connection of a client's last registration; None: it is not connected."""
-        return self._channel_of_client.get(client_id)
+        holder = self._holders.get(client_id)
+        return None if holder is None else holder.channel
+
+    def may_have_id(self, client: ClientChannelInfo) -> bool:
+        """Whether no open connection of another user has a client's id."""
+        holder = self._holders.get(client.client_id)
+        return (
+            holder is None
+            or holder.channel is client.channel
+            or holder.user == client.user
+            or holder.channel.closed
+        )

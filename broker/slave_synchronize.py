@@ -11,10 +11,8 @@ Copying starts when the master is known, and repeats every `slaveSyncInterval`. 
 messages of an unknown topic, topics are requested at once. (Apache's slave serves such a topic only
 after its next round, up to 60 s later.)
 
-Users and access control lists are copied if this broker has accounts and signs its requests. They
-are asked for as administrators do, so the master may be Apache's, too; ours tells passwords to
-super users only. A user that the master no longer has is removed here. (Apache's slaves copy no
-accounts.)
+Users and access control lists are copied if this broker has accounts and signs its requests, see
+`auth/accounts_copy.py`. A user that the master no longer has is removed here.
 
 Java counterpart: broker/slave/SlaveSynchronize.java of 5.3.3, which copies without these checks.
 Not done: modes of message requests (402), which belong to pop.
@@ -29,6 +27,7 @@ from functools import partial
 import trio
 
 from ..auth.accounts import Accounts
+from ..auth.accounts_copy import AccountsCopy
 from ..common.supervision import FailureLog
 from ..remoting.client import RemotingClient
 from ..remoting.errors import RemotingError, RequestRefused
@@ -86,8 +85,7 @@ class SlaveSynchronize:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._timers = timers
-        self._accounts = accounts
-        self._copied_accounts = (-1, "")  # versions here and there after the last copy
+        self._accounts = None if accounts is None else AccountsCopy(accounts, "the master")
         self._says_no_accounts = True
         self._master = ""
         self._unknown: set[str] = set()
@@ -180,27 +178,14 @@ class SlaveSynchronize:
         )
         self._groups.take_over(await master.groups())
 
-    async def _copy_accounts(self, accounts: Accounts, master: MasterApi) -> None:
-        here, there = self._copied_accounts
-        # After a change here, such as mqadmin's, the master's are copied again.
-        found = await master.accounts(there if here == accounts.version else "")
-        if found is None:
-            if self._says_no_accounts:
-                logger.warning(
-                    "the master has no users and access control lists, so this slave keeps its "
-                    "own: switch authenticationEnabled on there, too"
-                )
-            self._says_no_accounts = False
-            return
-        self._says_no_accounts = True
-        if found.info is None:
-            return
-        if accounts.replace(found.info.to_body()):
-            logger.info(
-                "the master's %(users)d users and their access control lists were copied",
-                {"users": len(found.info.users)},
+    async def _copy_accounts(self, copy: AccountsCopy, master: MasterApi) -> None:
+        has_accounts = await copy.update(master.ask)
+        if not has_accounts and self._says_no_accounts:
+            logger.warning(
+                "the master has no users and access control lists, so this slave keeps its "
+                "own: switch authenticationEnabled on there, too"
             )
-        self._copied_accounts = (accounts.version, found.version)
+        self._says_no_accounts = has_accounts
 
     async def _copy_offsets(self, master: MasterApi) -> None:
         await self._ha.wait_following()

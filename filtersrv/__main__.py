@@ -63,7 +63,10 @@ def run(options: Namespace) -> int:
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     is_open = open_warning(
-        FILTER_SERVER, config.bind_address, allows_remote=config.allow_remote_administration
+        FILTER_SERVER,
+        config.bind_address,
+        has_accounts=config.has_accounts,
+        allows_remote=config.allow_remote_administration,
     )
     if is_open is not None:
         warnings.append(is_open)

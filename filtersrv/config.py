@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..auth.config import AccessConfig, read_access
 from ..common.config import ConfigError, Entry, KnownKey, configure, setting
 from ..common.connection_policy import ConnectionPolicy
 from ..common.filter_policy import FilterPolicy
@@ -24,8 +25,11 @@ Source: 4.2.0 FiltersrvController.initialize.
 
 
 @dataclass(slots=True)
-class FiltersrvConfig(FilterPolicy, ConnectionPolicy):
-    """The configuration of a filter server, in addition to `FilterPolicy` and `ConnectionPolicy`.
+class FiltersrvConfig(FilterPolicy, AccessConfig, ConnectionPolicy):
+    """The configuration of a filter server, in addition to `FilterPolicy`, `AccessConfig` and
+    `ConnectionPolicy`.
+
+    With authenticationEnabled the accounts are the broker's.
 
     Attributes:
       connect_which_broker: address of the broker that it pulls from, `host:port`.
@@ -40,7 +44,8 @@ class FiltersrvConfig(FilterPolicy, ConnectionPolicy):
         and unread answers of all connections together (`remoting/memory_budget.py`); None: a
         quarter of the memory, at most 1 GiB.
       allow_remote_administration: trocket's own key: whether other machines may upload and remove
-        filter classes.
+        filter classes. With accounts, rights decide instead.
+      broker_cluster_name: the broker's cluster, on which administrators have rights.
     """
 
     connect_which_broker: str = ""
@@ -50,10 +55,26 @@ class FiltersrvConfig(FilterPolicy, ConnectionPolicy):
     server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     allow_remote_administration: bool = setting(False, guarded="protects the server")
+    broker_cluster_name: str = "DefaultCluster"
 
     def address(self, port: int) -> str:
         """The address that is announced to consumers, `host:port`, for a local port."""
         return join_address(self.filter_server_ip, port)
+
+
+def check_access(config: FiltersrvConfig) -> None:
+    """Raises: ConfigError: the keys of accounts contradict each other, or one is missing."""
+    access = read_access(config)
+    if access.is_enabled and access.inner is None:
+        raise ConfigError(
+            "authenticationEnabled=true needs innerClientAuthenticationCredentials, a super user "
+            "of the broker: the filter server copies the broker's accounts, and signs its pulls"
+        )
+    if access.inner is not None and not access.is_enabled:
+        raise ConfigError(
+            "innerClientAuthenticationCredentials needs authenticationEnabled=true: without it the "
+            "filter server would give the broker's messages to everyone"
+        )
 
 
 def known_keys() -> Mapping[str, KnownKey]:
@@ -86,6 +107,7 @@ def read_filtersrv_config(
         config.listen_port = 0
     try:
         config.check_exempt_addresses()
+        check_access(config)
     except ConfigError as error:
         raise ConfigError(error.reason, path=path) from error
     from ..remoting.client import split_address  # not for the help: it brings trio

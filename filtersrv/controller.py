@@ -12,7 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import trio
 
+from ..auth.access_control import AccessControl
+from ..auth.accounts import Accounts
+from ..auth.accounts_copy import AccountsCopy
+from ..auth.config import read_access
 from ..auth.dangerous import FILTER_SERVER
+from ..auth.gate import guarded
+from ..auth.need_tables import NEEDS_OF_FILTERSRV
+from ..auth.needs import Places
 from ..auth.open_server import open_processors
 from ..common.supervision import Supervisor
 from ..remoting.bodies import ConsumerConnection
@@ -20,7 +27,7 @@ from ..remoting.channel import Channel
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
-from ..remoting.errors import RemoteProtocolError, RemotingError
+from ..remoting.errors import RemoteProtocolError, RemotingError, RequestRefused
 from ..remoting.headers import (
     GetConsumerConnectionListRequestHeader,
     RegisterFilterServerRequestHeader,
@@ -73,6 +80,7 @@ class FiltersrvController:
         tls: Tls | None = None,
     ) -> None:
         self.config = config
+        access = read_access(config)
         tls = tls or new_tls()
         self._listeners = listeners
         self._addresses: tuple[str, ...] = ()
@@ -83,6 +91,7 @@ class FiltersrvController:
             on_channel_closed=self._on_lost,
             open_stream=open_stream,
             tls=tls.client,
+            credentials=access.inner,
         )
         languages = [FilterLanguage.JAVA] * config.java_filter_enable
         languages += [FilterLanguage.PYTHON] * config.python_filter_enable
@@ -97,11 +106,20 @@ class FiltersrvController:
             ask_class_name=self._ask_class_name,
         )
         processors = FiltersrvProcessors(config, self.classes, self._ask_broker)
+        table = {int(code): process for code, process in processors.processors.items()}
+        self._accounts_copy: AccountsCopy | None = None
+        if access.is_enabled:
+            # In memory only: without its broker a filter server has nothing to serve.
+            accounts = Accounts()
+            self._accounts_copy = AccountsCopy(accounts, "the broker")
+            places = Places(config.broker_cluster_name)
+            control = AccessControl(accounts, NEEDS_OF_FILTERSRV, access.rules, places)
+            table = guarded(table, control.check)
         self.server = RemotingServer(
             open_processors(
-                {int(code): process for code, process in processors.processors.items()},
+                table,
                 FILTER_SERVER,
-                allows_remote=config.allow_remote_administration,
+                allows_remote=config.allow_remote_administration or config.has_accounts,
             ),
             turn=self._turn,
             limits=ConnectionLimits(
@@ -152,11 +170,14 @@ class FiltersrvController:
     async def _register(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Register every 10 s, and soon after a lost connection, which ends the registration."""
+        """Copy accounts and register every 10 s, and soon after a lost connection.
+
+        That ends the registration.
+        """
         was_reached: bool | None = None
         while True:
             self._lost = trio.Event()
-            problem = await self._send_registration()
+            problem = await self._copy_accounts() or await self._send_registration()
             is_reached = problem is None
             if is_reached != was_reached:
                 broker = self.config.connect_which_broker
@@ -181,6 +202,28 @@ class FiltersrvController:
             with trio.move_on_after(REGISTER_INTERVAL_S if is_reached else RETRY_INTERVAL_S):
                 await self._lost.wait()
                 await trio.sleep(RETRY_INTERVAL_S)
+
+    async def _copy_accounts(self) -> str | None:
+        """Copy the broker's accounts, if requests are checked by them.
+
+        Returns: why it failed; None: it succeeded. The accounts of the last copy stay in force, and
+        before the first one every request is refused.
+        """
+        if self._accounts_copy is None:
+            return None
+        try:
+            if await self._accounts_copy.update(self._ask_for_accounts):
+                return None
+        except (RemotingError, RequestRefused, ValueError) as error:
+            return f"its accounts cannot be copied: {error}"
+        return "it has no accounts; set authenticationEnabled=true there, or nowhere"
+
+    async def _ask_for_accounts(self, command: RemotingCommand) -> RemotingCommand:
+        answer = await self._ask_broker(command, BROKER_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            name = RequestCode(command.code).name
+            raise RequestRefused(answer.code, f"{name} is refused: {answer.remark}")
+        return answer
 
     async def _send_registration(self) -> str | None:
         """Send REGISTER_FILTER_SERVER (301). Returns: why it failed; None: it succeeded."""

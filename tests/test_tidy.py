@@ -467,7 +467,7 @@ def test_the_links_of_the_docs_lead_somewhere(page: Path) -> None:
 
 READ_ELSEWHERE = {
     "BrokerConfig": {"auth", "broker", "cli", "filtersrv", "remoting"},
-    "FiltersrvConfig": {"filtersrv", "broker", "remoting"},
+    "FiltersrvConfig": {"auth", "filtersrv", "broker", "remoting"},
     "NamesrvConfig": {"auth", "namesrv", "cli", "remoting"},
     "MessageStoreConfig": {"store", "broker"},
 }

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ...auth.access_control import heartbeat_user
 from ...common.topic_names import retry_topic
 from ...common.topic_validator import refuse_topic
 from ...remoting.bodies import CheckClientRequestBody, ConsumerData, ConsumeType, HeartbeatData
@@ -60,6 +61,12 @@ together some 5 ms."""
 HEARTBEAT_STEP_SUBSCRIPTIONS: Final = 2_500
 """Subscriptions that are updated per step, or those of one group: each takes up to 2 us."""
 
+_ID_TAKEN: Final = (
+    "the client id {id} is in use by the open connection of another user, so this client's "
+    "producers are not registered and its requests get no replies: give each client its own "
+    "instance name"
+)
+
 
 class ClientManageProcessor:
     """Registers producers and consumers, and checks their expressions.
@@ -103,10 +110,10 @@ class ClientManageProcessor:
         }
 
     def _heartbeat(self, request: RemotingCommand, channel: Channel) -> Answer:
-        return answer_of(self._register_client(request, channel))
+        return answer_of(self._register_client(request, channel, heartbeat_user(channel)))
 
     def _register_client(
-        self, request: RemotingCommand, channel: Channel
+        self, request: RemotingCommand, channel: Channel, user: str | None
     ) -> Steps[RemotingCommand | Deferred]:
         """Register a heartbeat's groups in steps, and answer."""
         data = yield from read_body_in_steps(
@@ -119,6 +126,7 @@ class ClientManageProcessor:
             language=request.language,
             version=request.version,
             last_update_s=self._clock.monotonic_s(),
+            user=user,
         )
         version_before = self._topics.data_version
         groups = [consumer.group_name for consumer in data.consumer_data_set]
@@ -140,6 +148,9 @@ class ClientManageProcessor:
             yield
         if self._filters is not None:
             yield from self._register_filters(self._filters, data)
+        if data.producer_data_set and not self._producers.may_have_id(client):
+            # Consumers do not depend on ids that are unique among groups, so they are registered.
+            raise RequestRefused(ResponseCode.NO_PERMISSION, _ID_TAKEN.format(id=data.client_id))
         for producers in in_parts(data.producer_data_set, HEARTBEAT_STEP_GROUPS):
             if producers[0] is not data.producer_data_set[0]:
                 yield

@@ -12,6 +12,8 @@ from .account import (
     PolicyInfo,
     UserInfo,
     acls_of,
+    acls_one_by_one,
+    users_in_steps,
     users_of,
 )
 from .base import (
@@ -213,10 +215,12 @@ __all__ = [
     "UnlockBatchRequestBody",
     "UserInfo",
     "acls_of",
+    "acls_one_by_one",
     "fault_of_items",
     "item_after",
     "item_at",
     "out_of_range",
     "shared_queue",
+    "users_in_steps",
     "users_of",
 ]

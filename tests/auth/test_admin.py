@@ -228,7 +228,7 @@ async def test_only_a_super_user_sees_passwords(server: Server) -> None:
 
 async def test_long_lists_are_answered_in_steps(server: Server) -> None:
     for number in range(120):
-        server.accounts.create_user(User(f"user{number:03}", "x"))
+        server.accounts.create_user(User(f"user{number:03}", "x" * 200))
     request = RemotingCommand(Code.AUTH_LIST_USER, {"filter": "user"})
     answer = server.admin.processors[request.code](request, None)  # type: ignore[arg-type]
     assert isinstance(answer, Deferred)

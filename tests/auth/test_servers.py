@@ -299,10 +299,11 @@ def test_the_keys_of_a_file_for_apache_are_accepted(read):
     )
 
 
-def test_a_guarded_broker_starts_no_filter_servers():
+def test_filter_servers_of_a_guarded_broker_need_an_account():
     text = f"authenticationEnabled=true\ninitAuthenticationUser={INIT_USER}\nfilterServerNums=1"
-    with pytest.raises(ConfigError, match="filter servers do not check accounts"):
+    with pytest.raises(ConfigError, match="needs innerClientAuthenticationCredentials"):
         broker_config(text)
+    broker_config(f"{text}\ninnerClientAuthenticationCredentials={INNER}")
 
 
 async def test_the_first_super_user_is_created_once():

@@ -52,6 +52,7 @@ class FakeChannel:
         self.closed = False
         self.close_reason = ""
         self.memory = MemoryBudget()
+        self.attributes: dict[str, object] = {}
         self.sent: list[RemotingCommand] = []
 
     def send_oneway(self, command: RemotingCommand) -> None:
@@ -304,9 +305,13 @@ def heartbeat(
 
 
 def client(
-    channel: FakeChannel, client_id: str = "c1", *, last_update_s: float = 0.0
+    channel: FakeChannel,
+    client_id: str = "c1",
+    *,
+    last_update_s: float = 0.0,
+    user: str | None = None,
 ) -> ClientChannelInfo:
     """A client as a heartbeat shows it."""
     return ClientChannelInfo(
-        channel, client_id, language=0, version=513, last_update_s=last_update_s
+        channel, client_id, language=0, version=513, last_update_s=last_update_s, user=user
     )

@@ -111,7 +111,7 @@ def test_a_mistyped_key_names_the_right_one() -> None:
         ),
         (
             "aclEnable=true\naclConfigPath=/c\nfilterServerNums=1\njavaFilterEnable=true",
-            "filter servers do not check accounts",
+            "filter servers do not check accounts of ACL 1.0",
         ),
     ],
 )

@@ -53,6 +53,36 @@ def test_a_client_that_came_back_is_found_on_its_new_connection():
     assert table.find_channel("c1") is new
 
 
+def test_a_client_id_belongs_to_its_first_user_while_that_connection_is_open():
+    table = ProducerManager()
+    first, again, other = FakeChannel(), FakeChannel(), FakeChannel()
+    table.register("g", client(first, user="alice"))
+    assert not table.may_have_id(client(other, user="bob"))
+    assert not table.may_have_id(client(other))
+    table.register("g", client(other, user="bob"))
+    assert table.find_channel("c1") is first
+    # The same user comes back, perhaps before the old connection is known to be dead.
+    assert table.may_have_id(client(again, user="alice"))
+    table.register("g", client(again, user="alice"))
+    assert table.find_channel("c1") is again
+    table.channel_closed(first)
+    assert table.find_channel("c1") is again
+    again.closed = True
+    assert table.may_have_id(client(other, user="bob"))
+    table.register("h", client(other, user="bob"))
+    table.channel_closed(again)
+    assert table.find_channel("c1") is other
+
+
+def test_a_connection_that_had_several_ids_leaves_none():
+    table = ProducerManager()
+    channel = FakeChannel()
+    for number in range(3):
+        table.register(f"g{number}", client(channel, f"c{number}"))
+    table.channel_closed(channel)
+    assert [table.find_channel(f"c{number}") for number in range(3)] == [None] * 3
+
+
 def test_a_silent_client_is_dropped_after_120_s():
     table = ProducerManager()
     silent, alive = FakeChannel(), FakeChannel()
