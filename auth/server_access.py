@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Processor
-from ..remoting.codec import RemotingCommand
-from ..remoting.signature import Credentials, sign
+from ..remoting.signature import Credentials
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
@@ -117,14 +116,6 @@ class ServerAccess:
         users = self.accounts.users.values()
         found = next((user for user in users if user.is_super and user.is_enabled), None)
         return None if found is None else Credentials(found.username, found.password)
-
-    def sign_as_super(self, request: RemotingCommand) -> None:
-        """Sign a request that this process makes to its own server, if there is an account."""
-        account = self.super_account
-        if account is not None:
-            fields = dict(request.ext_fields)
-            sign(fields, request.body, account.access_key, account.secret_key)
-            request.ext_fields = fields
 
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """The server's table, in which each processor serves only requests that pass the check."""

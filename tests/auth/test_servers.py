@@ -388,6 +388,21 @@ async def test_an_embedded_broker_may_have_accounts(autojump_clock):
         assert [each.body for each in await broker.messages("orders")] == [b"hello"]
 
 
+async def test_an_embedded_broker_may_have_accounts_of_acl_1(autojump_clock, tmp_path):
+    (tmp_path / "plain_acl.yml").write_text(
+        "accounts:\n"
+        "- {accessKey: administrator, secretKey: secret-of-root, admin: true}\n"
+        "- {accessKey: producer, secretKey: secret-of-one, topicPerms: [orders=PUB]}\n"
+    )
+    config = {"aclEnable": True, "aclConfigPath": str(tmp_path)}
+    async with MemoryBroker(config=config) as broker:
+        await broker.create_topic("orders", queues=1)
+        keys = Credentials("producer", "secret-of-one")
+        async with Producer(broker.url, dial=broker.dial, credentials=keys) as producer:
+            await producer.send(Message("orders", b"hello"))
+        assert [each.body for each in await broker.messages("orders")] == [b"hello"]
+
+
 def test_the_printed_configuration_has_no_secret(capsys):
     print_configuration([BrokerConfig(**ACCESS)])
     printed = capsys.readouterr().out
