@@ -186,6 +186,10 @@ class MemoryDisk:
         names = (*self.contents, *self.folders)
         return path in self.folders or any(name.startswith(prefix) for name in names)
 
+    def is_private(self, path: str) -> bool:
+        """Whether only its owner may read a file: modes are not kept."""
+        return False
+
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
         self.check("make_folder", path)

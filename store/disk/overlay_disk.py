@@ -202,6 +202,10 @@ class OverlayDisk:
             return True
         return self._shows(path) and self.below.is_folder(path)
 
+    def is_private(self, path: str) -> bool:
+        """Whether only its owner may read a file of the disk below."""
+        return self._shows(path) and self.below.is_private(path)
+
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""
         if not self.is_folder(path):

@@ -181,6 +181,10 @@ class RecordingDisk:
         """Whether the path is a folder."""
         return path in self.system.folders
 
+    def is_private(self, path: str) -> bool:
+        """Whether only its owner may read a file: modes are not kept."""
+        return False
+
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
         self.check("make_folder", path)
