@@ -37,8 +37,9 @@ _REFUSED: Final = "{subject} has no permission to access {resource} from {host},
 _SHOWN_MAX: Final = 512
 """Characters of a refused resource that the answer repeats."""
 
-_HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
-_HEARTBEAT_OF: Final = "user of the last heartbeat"
+HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
+HEARTBEAT_OF: Final = "user of the last heartbeat"
+"""The attribute of a connection with that user's name."""
 
 _Key = tuple[str | bytes | int | None, ...]
 
@@ -92,8 +93,8 @@ class AccessControl:
             refusal = self._decide(user, request, channel)
             if refusal is not None:
                 raise denied(refusal)
-        if code == _HEART_BEAT:
-            channel.attributes[_HEARTBEAT_OF] = user.username
+        if code == HEART_BEAT:
+            channel.attributes[HEARTBEAT_OF] = user.username
         return user
 
     def may_publish(self, channel: object, topic: str) -> bool:
@@ -104,7 +105,7 @@ class AccessControl:
         """
         if not isinstance(channel, Channel):
             return False
-        user = self._accounts.users.get(str(channel.attributes.get(_HEARTBEAT_OF)))
+        user = self._accounts.users.get(str(channel.attributes.get(HEARTBEAT_OF)))
         if user is None or not user.is_enabled:
             return False
         if not self._authorizes or user.is_super:

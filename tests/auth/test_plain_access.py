@@ -67,7 +67,7 @@ def ask() -> Ask:
         if signature is not None:
             ext_fields[SIGNATURE] = signature
         request = RemotingCommand(code, ext_fields, body)
-        channel = cast("Channel", SimpleNamespace(remote_address=f"{host}:1234"))
+        channel = cast("Channel", SimpleNamespace(remote_address=f"{host}:1234", attributes={}))
         try:
             access.check(request, channel)
         except RequestRefused as refusal:
