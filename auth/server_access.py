@@ -80,6 +80,7 @@ class ServerAccess:
             self.accounts.ensure_super(each.access_key, each.secret_key)
         if add is not None:
             add(self.accounts)
+        self._warn_of_differences()
         if self.accounts.users:
             logger.info(
                 "requests are checked by the accounts of %(users)d users",
@@ -90,6 +91,48 @@ class ServerAccess:
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
             )
+
+    def _warn_of_differences(self) -> None:
+        """Say where a user that was there already is not as the configuration has it."""
+        inner = self._access.inner
+        for key, configured, means in (
+            (
+                "initAuthenticationUser",
+                self._access.init_user,
+                "it stays so; name another user there if no super user is left",
+            ),
+            (
+                "innerClientAuthenticationCredentials",
+                inner,
+                "this server's own requests may be refused: change the user, or the key",
+            ),
+        ):
+            if configured is None:
+                continue
+            user = self.accounts.users[configured.access_key]
+            faults = [
+                fault
+                for fault, is_so in (
+                    ("is disabled", not user.is_enabled),
+                    ("is no super user", not user.is_super),
+                    # The password of the first user is expected to change.
+                    (
+                        "has another password",
+                        configured is inner and user.password != configured.secret_key,
+                    ),
+                )
+                if is_so
+            ]
+            if faults:
+                logger.warning(
+                    "the user %(user)s of %(key)s %(faults)s, and %(means)s",
+                    {
+                        "user": configured.access_key,
+                        "key": key,
+                        "faults": " and ".join(faults),
+                        "means": means,
+                    },
+                )
 
     def admin(self, *, is_slave: bool = False) -> AuthAdmin:
         """The processors of users and access control lists.

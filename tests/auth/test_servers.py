@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from trocket.auth.accounts import ACCOUNTS_FILE
-from trocket.auth.model import User, UserStatus
+from trocket.auth.model import User, UserStatus, UserType
 from trocket.broker.config import BrokerConfig, read_broker_config
 from trocket.client import Credentials, Message, Producer
 from trocket.common.config import ConfigError, parse_properties
@@ -317,6 +317,25 @@ async def test_the_first_super_user_is_created_once():
     assert f"/store/config/{ACCOUNTS_FILE}" in disk.contents
     async with embedded_broker(disk, **ACCESS) as broker:
         assert accounts_of(broker).users["root"].password == "changed"
+
+
+async def test_the_log_says_where_a_user_is_not_as_the_configuration_has_it(caplog):
+    disk = MemoryDisk()
+    async with embedded_broker(disk, **ACCESS) as broker:
+        accounts = accounts_of(broker)
+        accounts.update_user("root", password="changed-1")
+    async with embedded_broker(disk, **ACCESS) as broker:
+        assert "the user" not in caplog.text
+        accounts = accounts_of(broker)
+        accounts.update_user("root", user_status=UserStatus.DISABLE)
+        accounts.update_user("inner", password="changed-2", user_type=UserType.NORMAL)
+    async with embedded_broker(disk, **ACCESS):
+        assert "the user root of initAuthenticationUser is disabled, and" in caplog.text
+        assert (
+            "the user inner of innerClientAuthenticationCredentials is no super user and has "
+            "another password, and this server's own requests may be refused" in caplog.text
+        )
+    assert "changed-" not in caplog.text
 
 
 async def test_a_damaged_file_of_accounts_stops_the_start():
