@@ -187,8 +187,8 @@ class MemoryDisk:
         return path in self.folders or any(name.startswith(prefix) for name in names)
 
     def is_private(self, path: str) -> bool:
-        """Whether only its owner may read a file: modes are not kept."""
-        return False
+        """Whether there is a file: no other process reads it."""
+        return path in self.contents
 
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""

@@ -203,7 +203,9 @@ class OverlayDisk:
         return self._shows(path) and self.below.is_folder(path)
 
     def is_private(self, path: str) -> bool:
-        """Whether only its owner may read a file of the disk below."""
+        """Whether there is a file that only its owner may read; in the overlay nobody else does."""
+        if path in self.layers:
+            return True
         return self._shows(path) and self.below.is_private(path)
 
     def make_folder(self, path: str) -> None:

@@ -182,8 +182,8 @@ class RecordingDisk:
         return path in self.system.folders
 
     def is_private(self, path: str) -> bool:
-        """Whether only its owner may read a file: modes are not kept."""
-        return False
+        """Whether there is a file: no other process reads it."""
+        return path in self.system.names
 
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
