@@ -17,7 +17,7 @@ from ..remoting.request_codes import RequestCode
 from .accounts import Accounts
 from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
-from .model import Action, User, parse_address
+from .model import Action, User, host_of, parse_address
 from .needs import Need, Places, topic_of
 from .rules import Rules
 
@@ -111,7 +111,7 @@ class AccessControl:
         if not self._authorizes or user.is_super:
             return True
         self._follow_changes()
-        address = parse_address(_host_of(channel))
+        address = parse_address(host_of(channel.remote_address))
         why = self._authorizer.refusal(user.subject, topic_of(topic), (Action.PUB,), address)
         return why is None
 
@@ -158,7 +158,7 @@ class AccessControl:
         return refusal
 
     def _refusal(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
-        host = _host_of(channel)
+        host = host_of(channel.remote_address)
         need = self._needs.get(request.code)
         if need is None:
             return _UNDECLARED.format(
@@ -187,7 +187,3 @@ def fields_of(need: Need) -> tuple[str, ...] | None:
             return None
         fields += part.fields
     return tuple(dict.fromkeys(fields))
-
-
-def _host_of(channel: Channel) -> str:
-    return channel.remote_address.rpartition(":")[0].strip("[]")
