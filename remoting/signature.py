@@ -100,7 +100,7 @@ def sign(
 
 
 def without_signature(ext_fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a request without what signs it, for one that is handed on to somebody else."""
+    """The fields of a request without what signs it, for one that is forwarded to a client."""
     signs = (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE)
     return {name: value for name, value in ext_fields.items() if name not in signs}
 

@@ -203,7 +203,7 @@ class OverlayDisk:
         return self._shows(path) and self.below.is_folder(path)
 
     def is_private(self, path: str) -> bool:
-        """Whether there is a file that only its owner may read; in the overlay nobody else does."""
+        """Whether there is a file that only its owner may read, or that is in memory."""
         if path in self.layers:
             return True
         return self._shows(path) and self.below.is_private(path)
