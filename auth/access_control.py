@@ -17,7 +17,7 @@ from ..remoting.request_codes import RequestCode
 from .accounts import Accounts
 from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
-from .model import Action, User, parse_address
+from .model import Action, User, host_of, parse_address
 from .needs import Need, Places, topic_of
 from .rules import Rules
 
@@ -37,8 +37,9 @@ _REFUSED: Final = "{subject} has no permission to access {resource} from {host},
 _SHOWN_MAX: Final = 512
 """Characters of a refused resource that the answer repeats."""
 
-_HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
-_HEARTBEAT_OF: Final = "user of the last heartbeat"
+HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
+HEARTBEAT_OF: Final = "user of the last heartbeat"
+"""The attribute of a connection with that user's name."""
 
 _Key = tuple[str | bytes | int | None, ...]
 
@@ -92,7 +93,7 @@ class AccessControl:
             refusal = self._decide(user, request, channel)
             if refusal is not None:
                 raise denied(refusal)
-        if code == _HEART_BEAT:
+        if code == HEART_BEAT:
             note_heartbeat(channel, user.username)
         return user
 
@@ -110,7 +111,7 @@ class AccessControl:
         if not self._authorizes or user.is_super:
             return True
         self._follow_changes()
-        address = parse_address(_host_of(channel))
+        address = parse_address(host_of(channel.remote_address))
         why = self._authorizer.refusal(user.subject, topic_of(topic), (Action.PUB,), address)
         return why is None
 
@@ -156,7 +157,7 @@ class AccessControl:
         return refusal
 
     def _refusal(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
-        host = _host_of(channel)
+        host = host_of(channel.remote_address)
         need = self._needs.get(request.code)
         if need is None:
             return _UNDECLARED.format(
@@ -189,15 +190,11 @@ def fields_of(need: Need) -> tuple[str, ...] | None:
 
 def note_heartbeat(channel: Channel, username: str | None) -> None:
     """Remember whose heartbeat came last on a connection; None: it needs no user."""
-    channel.attributes[_HEARTBEAT_OF] = username
+    channel.attributes[HEARTBEAT_OF] = username
 
 
 def heartbeat_user(channel: Channel) -> str | None:
     """The user whose heartbeat came last on a connection; None: unknown, or there are no
     accounts."""
-    name = channel.attributes.get(_HEARTBEAT_OF)
+    name = channel.attributes.get(HEARTBEAT_OF)
     return name if isinstance(name, str) else None
-
-
-def _host_of(channel: Channel) -> str:
-    return channel.remote_address.rpartition(":")[0].strip("[]")

@@ -1,8 +1,8 @@
 """Authenticator: proves by the signature that a request comes from the user that it names.
 
-The signature covers the values of the ext fields and the body, so a captured request can be sent
-again, even with another code whose fields have the same values; only TLS prevents that. Nothing of
-it can be changed.
+The signature covers the values of the ext fields, joined without a mark between them, and the body.
+So a captured request can be sent again, even with another code or with the same text divided into
+other fields; only TLS prevents that.
 
 Java counterpart: RocketMQ 5.3.3 auth/…/DefaultAuthenticationContextBuilder.java and
 DefaultAuthenticationHandler.java. Pure.

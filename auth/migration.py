@@ -2,14 +2,15 @@
 
     1.0                             2.0
     admin: true                     a super user
-    PUB, SUB, PUB|SUB of a topic    Custom rule: Allow Pub, Get / Sub, Get / Pub, Sub, Get
+    PUB, SUB, PUB|SUB of a topic    Custom rule: Allow Pub / Sub, Get / Pub, Sub, Get
     DENY of a topic                 Custom rule: Deny All
     the same of a group             the same
     default permissions             Default rules for Topic:* and Group:*
     (each account)                  Custom rule: Allow Pub on RMQ_SYS_TRACE_TOPIC
     white addresses                 nothing: 2.0 accepts no request without a signature
 
-Get is added because clients look up offsets, which needs nothing in 1.0. Pure.
+Get is added to Sub because consumers look up offsets, which needs nothing in 1.0. It is not added
+to Pub alone: in 2.0 it lets an account read messages. Pure.
 
 Java counterpart: auth/migration/AuthMigrator.java of 5.3.2. There a permission that is misspelled,
 which means DENY in 1.0, becomes Allow All; and a client's traces are refused afterwards.
@@ -157,10 +158,9 @@ def _resource(name: str) -> Resource | None:
 def _entry(resource: Resource, perm: Perm) -> PolicyEntry:
     if perm & Perm.DENY:
         return PolicyEntry(resource, (Action.ALL,), decision=Decision.DENY)
-    actions = [
-        action for bit, action in ((Perm.PUB, Action.PUB), (Perm.SUB, Action.SUB)) if perm & bit
-    ]
-    return PolicyEntry(resource, (*actions, Action.GET), decision=Decision.ALLOW)
+    pub = (Action.PUB,) if perm & Perm.PUB else ()
+    sub = (Action.SUB, Action.GET) if perm & Perm.SUB else ()
+    return PolicyEntry(resource, (*pub, *sub), decision=Decision.ALLOW)
 
 
 def _remarks(account: PlainAccount) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .dangerous import Danger
 from .gate import guarded
-from .model import parse_address
+from .model import host_of, parse_address
 from .open_ports import KEY
 
 IsOwn = Callable[[RemotingCommand, Channel], bool]
@@ -62,27 +62,24 @@ def open_processors(
 
 def is_local(channel: Channel) -> bool:
     """Whether the peer of a connection is a process of this machine."""
-    remote = parse_address(_host(channel.remote_address))
+    remote = parse_address(host_of(channel.remote_address))
     if remote is None:
         return False
-    return remote.is_loopback or remote == parse_address(_host(channel.local_address))
+    return remote.is_loopback or remote == parse_address(host_of(channel.local_address))
 
 
 def is_same_host(first: Channel, second: Channel) -> bool:
     """Whether two peers have the same address, whatever their ports."""
-    return _host(first.remote_address) == _host(second.remote_address)
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
+    return host_of(first.remote_address) == host_of(second.remote_address)
 
 
 def _refusal(request: RemotingCommand, channel: Channel, danger: Danger) -> RequestRefused:
     code = RequestCode(request.code)
     what = danger.dangerous.get(code) or danger.own[code]
+    peer = host_of(channel.remote_address)
     remark = (
         f"{code.name} ({request.code}) {what}: this {danger.server} has no accounts, so it serves "
-        f"that only to its own machine, not to {_host(channel.remote_address)}. Ask it there, give "
-        f"it accounts, or set {KEY}=true in its configuration file"
+        f"that only to its own machine, not to {peer}. Ask it there, give it accounts, or set "
+        f"{KEY}=true in its configuration file"
     )
     return RequestRefused(ResponseCode.NO_PERMISSION, remark)

@@ -34,7 +34,14 @@ from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRe
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import ACCESS_KEY
-from .access_control import DECISION_SIZE_MAX, DECISIONS_MAX, fields_of, note_heartbeat
+from .access_control import (
+    DECISION_SIZE_MAX,
+    DECISIONS_MAX,
+    HEART_BEAT,
+    HEARTBEAT_OF,
+    fields_of,
+    note_heartbeat,
+)
 from .authenticator import Authenticator
 from .model import Action, Resource, ResourcePattern, ResourceType
 from .needs import Context, Need, Places
@@ -126,12 +133,25 @@ class PlainAccess:
         Returns: the account that signed it; None: its address needs no signature.
         Raises: RequestRefused: SYSTEM_ERROR, with RocketMQ's text.
         """
-        account = self._check(request, channel)
-        if request.code == RequestCode.HEART_BEAT:
+        account = self._checked(request, channel)
+        if request.code == HEART_BEAT:
             note_heartbeat(channel, None if account is None else account.access_key)
         return account
 
-    def _check(self, request: RemotingCommand, channel: Channel) -> PlainAccount | None:
+    def may_publish(self, channel: object, topic: str) -> bool:
+        """Whether who sent the last heartbeat on a connection may send to a topic.
+
+        As `AccessControl.may_publish`. One that needed no signature may.
+        """
+        if not isinstance(channel, Channel) or HEARTBEAT_OF not in channel.attributes:
+            return False
+        name = channel.attributes[HEARTBEAT_OF]
+        if name is None:
+            return True
+        account = self._acl().accounts.get(str(name))
+        return account is not None and (account.may_everything or account.allows(topic, Perm.PUB))
+
+    def _checked(self, request: RemotingCommand, channel: Channel) -> PlainAccount | None:
         acl = self._acl()
         host = _parts_of(channel.remote_address.rpartition(":")[0])
         if any(host in addresses for addresses in acl.white_addresses):

@@ -50,7 +50,10 @@ DATA_VERSION: Final = "dataVersion"
 _MEMBERS: Final = (WHITE_ADDRESSES, ACCOUNTS, DATA_VERSION)
 _ACCOUNT_MEMBERS: Final = PlainAccessConfig.__struct_encode_fields__
 _REASON_CHARS_MAX: Final = 200
-_UNTYPED: Final = frozenset({"tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"})
+_BOOL: Final = "tag:yaml.org,2002:bool"
+_NULL: Final = "tag:yaml.org,2002:null"
+_TEXT: Final = "tag:yaml.org,2002:str"
+_UNTYPED: Final = frozenset({_BOOL, _NULL})
 
 
 class Perm(IntFlag):
@@ -311,6 +314,8 @@ class _Place:
             name = raw.get("accessKey")
             reason = f"{str(error)[:_REASON_CHARS_MAX]}: correct the type"
             raise self.error(reason, name if isinstance(name, str) else None) from error
+        except RecursionError as error:
+            raise self.error("it contains itself, or is nested too deeply", None) from error
 
     def warnings_of(self, raw: Mapping[object, object], config: PlainAccessConfig) -> Iterator[str]:
         for name in raw:
@@ -504,11 +509,18 @@ class _Loader(_Base):  # type: ignore[misc]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+        """A text. A tag such as `!!int` has no meaning here, and its errors quote secrets."""
+        is_bool = node.tag == _BOOL and node.value.lower() in self.bool_values
+        if node.tag not in (_TEXT, _NULL) and not is_bool:
+            raise yaml.constructor.ConstructorError(None, None, "a tag", node.start_mark)
+        return str(super().construct_scalar(node))
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping, each of whose keys is a text and there once."""
         names: set[str] = set()
         for key, _ in node.value:
-            if key.value in names or not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or key.value in names:
                 raise yaml.constructor.ConstructorError(
                     None, None, "twice, or no text", key.start_mark
                 )

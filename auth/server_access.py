@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from ..remoting.channel import Processor
-from ..remoting.codec import RemotingCommand
-from ..remoting.signature import Credentials, sign
+from ..remoting.signature import Credentials
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
@@ -81,6 +80,7 @@ class ServerAccess:
             self.accounts.ensure_super(each.access_key, each.secret_key)
         if add is not None:
             add(self.accounts)
+        self._warn_of_differences()
         if self.accounts.users:
             logger.info(
                 "requests are checked by the accounts of %(users)d users",
@@ -91,6 +91,48 @@ class ServerAccess:
                 "there is no user, so every request is refused: set initAuthenticationUser to the "
                 "first super user, and start the server again"
             )
+
+    def _warn_of_differences(self) -> None:
+        """Say where a user that was there already is not as the configuration has it."""
+        inner = self._access.inner
+        for key, configured, means in (
+            (
+                "initAuthenticationUser",
+                self._access.init_user,
+                "it stays so; name another user there if no super user is left",
+            ),
+            (
+                "innerClientAuthenticationCredentials",
+                inner,
+                "this server's own requests may be refused: change the user, or the key",
+            ),
+        ):
+            if configured is None:
+                continue
+            user = self.accounts.users[configured.access_key]
+            faults = [
+                fault
+                for fault, is_so in (
+                    ("is disabled", not user.is_enabled),
+                    ("is no super user", not user.is_super),
+                    # The password of the first user is expected to change.
+                    (
+                        "has another password",
+                        configured is inner and user.password != configured.secret_key,
+                    ),
+                )
+                if is_so
+            ]
+            if faults:
+                logger.warning(
+                    "the user %(user)s of %(key)s %(faults)s, and %(means)s",
+                    {
+                        "user": configured.access_key,
+                        "key": key,
+                        "faults": " and ".join(faults),
+                        "means": means,
+                    },
+                )
 
     def admin(self, *, is_slave: bool = False) -> AuthAdmin:
         """The processors of users and access control lists.
@@ -117,14 +159,6 @@ class ServerAccess:
         users = self.accounts.users.values()
         found = next((user for user in users if user.is_super and user.is_enabled), None)
         return None if found is None else Credentials(found.username, found.password)
-
-    def sign_as_super(self, request: RemotingCommand) -> None:
-        """Sign a request that this process makes to its own server, if there is an account."""
-        account = self.super_account
-        if account is not None:
-            fields = dict(request.ext_fields)
-            sign(fields, request.body, account.access_key, account.secret_key)
-            request.ext_fields = fields
 
     def guard(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """The server's table, in which each processor serves only requests that pass the check."""

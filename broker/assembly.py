@@ -457,7 +457,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     )
     if store.is_slave:
         parts.new_messages.subscribe(parts.replication.arrived)
-    control = parts.tables.access.control
+    control = parts.plain_acl or parts.tables.access.control
     if control is not None:
         deliveries.transactions.may_ask = control.may_publish
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.

@@ -39,6 +39,7 @@ class PlainAclAccess:
 
     Attributes:
       files: the accounts; `load` must be called before requests are served.
+      may_publish: see `PlainAccess.may_publish`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PlainAclAccess:
     ) -> None:
         self.files = _files(config.acl_config_path, clock)
         self._access = PlainAccess(lambda: self.files.acl, NEEDS_OF_BROKER, places)
+        self.may_publish = self._access.may_publish
         self._processor = PlainAclProcessor(
             config, address, self.files, self._access.is_administrator
         )

@@ -99,6 +99,12 @@ def sign(
     ext_fields[SIGNATURE] = signature_of(b"".join((*values, body)), secret_key).decode("ascii")
 
 
+def without_signature(ext_fields: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a request without what signs it, for one that is forwarded to a client."""
+    signs = (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE)
+    return {name: value for name, value in ext_fields.items() if name not in signs}
+
+
 def sort_names(names: Iterable[str]) -> list[str]:
     """The names of fields in the order in which their values are signed: by UTF-16 code units."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))

@@ -29,6 +29,7 @@ from ..remoting.message import MessageExt
 from ..remoting.message_batch import iter_batch
 from ..remoting.message_codec import decode_messages
 from ..remoting.request_codes import RequestCode
+from ..remoting.signature import sign
 from ..remoting.sys_flag import INNER_BATCH
 from ..remoting.tls_config import TlsConfig
 from ..remoting.tls_settings import new_tls
@@ -304,7 +305,11 @@ class Servers:
 
     async def _ask(self, request: RemotingCommand) -> RemotingCommand:
         """Have the broker process a request directly, without faults."""
-        self.broker.parts.tables.access.sign_as_super(request)
+        account = self.broker.super_account
+        if account is not None:
+            fields = dict(request.ext_fields)
+            sign(fields, request.body, account.access_key, account.secret_key)
+            request.ext_fields = fields
         process = self._broker_processors.plain[request.code]
         try:
             answer = process(request, Channel(_NullTransport(), self._turn))

@@ -10,7 +10,7 @@ Java counterpart: AdminBrokerProcessor, Broker2Client.resetOffset of 5.3.3, getC
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import trio
@@ -49,6 +49,7 @@ from ...remoting.message_id import decode_offset_id
 from ...remoting.mq_version import V3_0_7_SNAPSHOT, version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
+from ...remoting.signature import without_signature
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
 from ...store.status import BoundaryType
@@ -150,7 +151,7 @@ class ClientAdminProcessor:
     # ---- one client ----------------------------------------------------------------------
 
     def _forward(self, request: RemotingCommand, _: Channel) -> Deferred:
-        return self._call(request, dict(request.ext_fields), request.body)
+        return self._call(request, request.ext_fields, request.body)
 
     def _consume_directly(self, request: RemotingCommand, channel: Channel) -> Deferred:
         """Have a client consume one message now; the request carries its record."""
@@ -170,8 +171,13 @@ class ClientAdminProcessor:
             fields["groupSysFlag"] = str(group.group_sys_flag)
         return self._call(request, fields, bytes(record))
 
-    def _call(self, request: RemotingCommand, fields: dict[str, str], body: bytes) -> Deferred:
-        """Forward a request to a client. Source: AdminBrokerProcessor.callConsumer."""
+    def _call(self, request: RemotingCommand, fields: Mapping[str, str], body: bytes) -> Deferred:
+        """Forward a request to a client. Source: AdminBrokerProcessor.callConsumer.
+
+        Without its signature: a client chooses its own id, and with that the text that is signed.
+        It could send the same text as another request, in the administrator's name.
+        """
+        fields = without_signature(fields)
         header = decode(GetConsumerRunningInfoRequestHeader, request.ext_fields)
         who = f"<{header.consumer_group}> <{header.client_id}>"
         info = self._consumers.get_consumer_group_info(header.consumer_group)

@@ -186,6 +186,10 @@ class MemoryDisk:
         names = (*self.contents, *self.folders)
         return path in self.folders or any(name.startswith(prefix) for name in names)
 
+    def is_private(self, path: str) -> bool:
+        """Whether there is a file: no other process reads it."""
+        return path in self.contents
+
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
         self.check("make_folder", path)

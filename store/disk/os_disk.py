@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import stat
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -116,6 +117,9 @@ class Disk(Protocol):
 
     def is_folder(self, path: str) -> bool:
         """Whether the path is a folder."""
+
+    def is_private(self, path: str) -> bool:
+        """Whether there is a file that only its owner may read or write."""
 
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents; existing ones are fine."""
@@ -340,6 +344,14 @@ class OsDisk:
     def is_folder(self, path: str) -> bool:
         """Whether the path is a folder."""
         return os.path.isdir(path)  # noqa: PTH112 - as `exists`
+
+    def is_private(self, path: str) -> bool:
+        """Whether there is a file that only its owner may read or write."""
+        with _translated(path):
+            try:
+                return not Path(path).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+            except FileNotFoundError:
+                return False
 
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""

@@ -202,6 +202,12 @@ class OverlayDisk:
             return True
         return self._shows(path) and self.below.is_folder(path)
 
+    def is_private(self, path: str) -> bool:
+        """Whether there is a file that only its owner may read, or that is in memory."""
+        if path in self.layers:
+            return True
+        return self._shows(path) and self.below.is_private(path)
+
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""
         if not self.is_folder(path):

@@ -116,4 +116,7 @@ class ConfigChanges:
                 content = file.pread(file.size(), START)
             finally:
                 file.close()
-        save_text(self._disk, self._path, edit_properties(content, values))
+        # The file may have passwords, such as initAuthenticationUser: its mode must not widen.
+        is_private = self._disk.is_private(self._path)
+        text = edit_properties(content, values)
+        save_text(self._disk, self._path, text, private=is_private)

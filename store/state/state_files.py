@@ -88,7 +88,19 @@ class StateFiles:
         (value, text), is_spare = found
         if is_spare:
             self._from_spare[name] = text
+        if name in self._secret:
+            self._warn_of_mode(name)
         return value
+
+    def _warn_of_mode(self, name: str) -> None:
+        """Warn of files that were copied here with another mode than they were saved with."""
+        for path in (self._path(name), self._path(f"{name}.bak")):
+            if self._disk.exists(path) and not self._disk.is_private(path):
+                logger.warning(
+                    "%(path)s holds secrets, and other users of this machine may read it: "
+                    "chmod 600",
+                    {"path": path},
+                )
 
     def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Read the `.bak` of a file without entries; `replace_damaged` makes it the file.

@@ -146,6 +146,19 @@ def test_the_file_is_private_and_read_again(tmp_path):
     assert again.users == accounts.users
 
 
+def test_a_copied_file_that_others_may_read_is_warned_of(tmp_path, caplog):
+    files = StateFiles(OsDisk(), str(tmp_path), secret=(ACCOUNTS_FILE,))
+    accounts = Accounts(files.save)
+    for name in ("alice", "bob"):
+        accounts.create_user(User(name, f"secret-of-{name}"))
+    files.load(ACCOUNTS_FILE, accounts.decode)
+    assert caplog.text == ""
+    spare = tmp_path / f"{ACCOUNTS_FILE}.bak"
+    spare.chmod(0o640)
+    files.load(ACCOUNTS_FILE, accounts.decode)
+    assert f"{spare} holds secrets, and other users of this machine may read it" in caplog.text
+
+
 @pytest.mark.parametrize(
     "text",
     [

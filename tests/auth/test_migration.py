@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trocket.auth.accounts import ENTRIES_MAX, Accounts
+from trocket.auth.authorizer import NO_MATCH, Authorizer
 from trocket.auth.conversion import acl_info
 from trocket.auth.migration import migrate
-from trocket.auth.model import User, UserType
+from trocket.auth.model import Action, User, UserType
+from trocket.auth.needs import topic_of
 from trocket.auth.plain_acl import PlainAcl, read_file
 
 ACCOUNTS = b"""\
@@ -52,12 +54,24 @@ def test_each_account_becomes_a_user_with_its_rules(accounts: Accounts) -> None:
         "Custom Topic:topicC": ("Allow", "Sub", "Get"),
         "Custom Topic:topicD": ("Deny", "All"),  # AuthMigrator of 5.3.2 allows everything
         "Custom Group:groupA": ("Deny", "All"),
-        "Custom Group:groupB": ("Allow", "Pub", "Get"),
+        "Custom Group:groupB": ("Allow", "Pub"),
         "Custom Topic:RMQ_SYS_TRACE_TOPIC": ("Allow", "Pub"),
         "Default Topic:*": ("Deny", "All"),
         "Default Group:*": ("Allow", "Sub", "Get"),
     }
     assert rules_of(accounts, "account-2") == {"Custom Topic:RMQ_SYS_TRACE_TOPIC": ("Allow", "Pub")}
+
+
+def test_an_account_that_may_only_send_reads_no_message_afterwards(accounts: Accounts) -> None:
+    text = b"accounts:\n- {accessKey: account-1, secretKey: secret-1, topicPerms: [topic=PUB]}\n"
+    migrate(PlainAcl([read_file(text, "x.yml")]), accounts)
+    authorizer = Authorizer(accounts.acls)
+    for actions, why in (
+        ((Action.PUB,), None),
+        ((Action.GET,), NO_MATCH),
+        ((Action.SUB, Action.GET), NO_MATCH),  # of QUERY_MESSAGE, which needs SUB in 1.0
+    ):
+        assert authorizer.refusal("User:account-1", topic_of("topic"), actions, None) == why
 
 
 def test_what_is_different_is_reported(accounts: Accounts) -> None:

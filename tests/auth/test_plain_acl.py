@@ -127,6 +127,10 @@ def test_numbers_are_read_as_they_are_written(spelling: str, secret: str) -> Non
         (b"globalWhiteRemoteAddresses: [x]", "Netaddress examine Exception netaddress is x"),
         (b"dataVersion: [{counter: x}]", "dataVersion"),
         (b" " * (FILE_SIZE_MAX + 1), f"the limit is {FILE_SIZE_MAX}"),
+        (b"? [a]\n: b", "line 1: it is not YAML"),
+        (b"accounts:\n- {{a: b}: c}", "line 2: it is not YAML"),
+        (account(secretKey=5) + b"  admin: !!bool perhaps", "line 4: it is not YAML"),
+        (b"accounts:\n- &a {secretKey: *a}", "line 2: account 1: it contains itself"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: bytes, reason: str) -> None:
@@ -137,7 +141,17 @@ def test_what_is_wrong_is_said_with_its_place(text: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "secret", ["hidden", "!a-secret", "*a-secret", "[a-secret]", "{a-secret: 1}"]
+    "secret",
+    [
+        "hidden",
+        "!a-secret",
+        "*a-secret",
+        "[a-secret]",
+        "{a-secret: 1}",
+        "!!int a-secret",
+        "!!float a-secret",
+        "!!timestamp a-secret",
+    ],
 )
 def test_no_error_and_no_value_shows_a_secret(secret: str) -> None:
     text = f"accounts:\n- accessKey: account-1\n  secretKey: {secret}\n"

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from trocket.auth.accounts import ACCOUNTS_FILE
-from trocket.auth.model import User, UserStatus
+from trocket.auth.model import User, UserStatus, UserType
 from trocket.broker.config import BrokerConfig, read_broker_config
 from trocket.client import Credentials, Message, Producer
 from trocket.common.config import ConfigError, parse_properties
@@ -320,6 +320,25 @@ async def test_the_first_super_user_is_created_once():
         assert accounts_of(broker).users["root"].password == "changed"
 
 
+async def test_the_log_says_where_a_user_is_not_as_the_configuration_has_it(caplog):
+    disk = MemoryDisk()
+    async with embedded_broker(disk, **ACCESS) as broker:
+        accounts = accounts_of(broker)
+        accounts.update_user("root", password="changed-1")
+    async with embedded_broker(disk, **ACCESS) as broker:
+        assert "the user" not in caplog.text
+        accounts = accounts_of(broker)
+        accounts.update_user("root", user_status=UserStatus.DISABLE)
+        accounts.update_user("inner", password="changed-2", user_type=UserType.NORMAL)
+    async with embedded_broker(disk, **ACCESS):
+        assert "the user root of initAuthenticationUser is disabled, and" in caplog.text
+        assert (
+            "the user inner of innerClientAuthenticationCredentials is no super user and has "
+            "another password, and this server's own requests may be refused" in caplog.text
+        )
+    assert "changed-" not in caplog.text
+
+
 async def test_a_damaged_file_of_accounts_stops_the_start():
     disk = MemoryDisk()
     disk.contents[f"/store/config/{ACCOUNTS_FILE}"] = bytearray(b'{"users":[')
@@ -389,6 +408,21 @@ async def test_an_embedded_broker_may_have_accounts(autojump_clock):
         assert [each.body for each in await broker.messages("orders")] == [b"hello"]
 
 
+async def test_an_embedded_broker_may_have_accounts_of_acl_1(autojump_clock, tmp_path):
+    (tmp_path / "plain_acl.yml").write_text(
+        "accounts:\n"
+        "- {accessKey: administrator, secretKey: secret-of-root, admin: true}\n"
+        "- {accessKey: producer, secretKey: secret-of-one, topicPerms: [orders=PUB]}\n"
+    )
+    config = {"aclEnable": True, "aclConfigPath": str(tmp_path)}
+    async with MemoryBroker(config=config) as broker:
+        await broker.create_topic("orders", queues=1)
+        keys = Credentials("producer", "secret-of-one")
+        async with Producer(broker.url, dial=broker.dial, credentials=keys) as producer:
+            await producer.send(Message("orders", b"hello"))
+        assert [each.body for each in await broker.messages("orders")] == [b"hello"]
+
+
 def test_the_printed_configuration_has_no_secret(capsys):
     print_configuration([BrokerConfig(**ACCESS)])
     printed = capsys.readouterr().out
@@ -420,3 +454,28 @@ async def test_a_check_shows_a_half_message_only_to_who_may_send_to_its_topic(au
         allow(accounts_of(broker), ["Topic:T Pub"])
         await producer.stream.aclose()
         assert b"secret" in (await spy.asked()).body
+
+
+async def test_under_acl_1_a_check_shows_it_only_to_who_may_send_there(autojump_clock, tmp_path):
+    (tmp_path / "plain_acl.yml").write_text(
+        "accounts:\n"
+        "- {accessKey: producer, secretKey: secret-of-one, topicPerms: [T=PUB]}\n"
+        "- {accessKey: stranger, secretKey: secret-of-two}\n"
+    )
+    may, may_not = User("producer", "secret-of-one"), User("stranger", "secret-of-two")
+    async with embedded_broker(acl_enable=True, acl_config_path=str(tmp_path)) as broker:
+        spy, producer = await broker.connect(), await broker.connect()
+        heartbeat = b'{"clientID":"%s","producerDataSet":[{"groupName":"PG"}]}'
+        half = send_fields(f=4, i=f"{send_fields()['i']}TRAN_MSG\x01true\x02PGROUP\x01PG\x02")
+        for client, request in (
+            (spy, signed(RequestCode.HEART_BEAT, {}, heartbeat % b"spy", user=may_not)),
+            (producer, signed(SEND, half, b"secret", user=may)),
+        ):
+            assert (await client.answer(await client.send(request))).code == 0
+        await trio.sleep(60)
+        again = signed(RequestCode.HEART_BEAT, {}, heartbeat % b"spy", user=may_not)
+        assert (await spy.answer(await spy.send(again))).code == 0
+        assert spy.pushed == []
+        await producer.send(signed(RequestCode.HEART_BEAT, {}, heartbeat % b"p", user=may))
+        check = await producer.asked()
+        assert check.code == RequestCode.CHECK_TRANSACTION_STATE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import stat
 from dataclasses import dataclass
 
 import pytest
@@ -144,6 +145,17 @@ async def test_a_request_that_is_cancelled_while_it_is_saved_is_in_effect_once_i
             await trio.lowlevel.checkpoint()
             scope.cancel()
     assert path.exists() == (config.ratio == 50)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+async def test_a_file_that_others_may_not_read_stays_so_with_its_bak(tmp_path, mode):
+    path = tmp_path / "broker.conf"
+    path.write_text("initAuthenticationUser={...}\n")
+    path.chmod(mode)
+    await changes(Config(), OsDisk(), str(path)).change(b"ratio=50", PEER)
+    assert path.read_text() == "initAuthenticationUser={...}\nratio=50\n"
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+    assert modes == {"broker.conf": mode, "broker.conf.bak": mode}
 
 
 async def test_an_empty_change_writes_nothing():

@@ -181,6 +181,10 @@ class RecordingDisk:
         """Whether the path is a folder."""
         return path in self.system.folders
 
+    def is_private(self, path: str) -> bool:
+        """Whether there is a file: no other process reads it."""
+        return path in self.system.names
+
     def make_folder(self, path: str) -> None:
         """Make a folder and its parents."""
         self.check("make_folder", path)

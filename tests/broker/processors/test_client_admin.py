@@ -22,6 +22,7 @@ from trocket.remoting.bodies import (
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.mq_version import V3_0_7_SNAPSHOT
 from trocket.remoting.response_codes import NOT_SET
+from trocket.remoting.signature import sign
 
 from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
 
@@ -142,6 +143,23 @@ async def test_what_cannot_be_handed_on_is_refused(code, changed, remark, autoju
         answer = await admin.ask(code, {"consumerGroup": "CG", "clientId": "c@1"} | changed)
         assert answer.code == 1
         assert remark in answer.remark
+
+
+async def test_a_client_does_not_get_the_signature_of_who_asks(autojump_clock):
+    seen: list[RemotingCommand] = []
+    fields = {"consumerGroup": "CG", "clientId": "c@1"}
+    async with embedded_broker() as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(serve, await member(broker), seen, 0, b"{}")
+        admin = await broker.connect()
+        sent = await admin.ask(SEND, send_fields(), b"now")
+        for code, more in ((RUNNING_INFO, {}), (DIRECTLY, {"msgId": sent.ext_fields["msgId"]})):
+            signed = fields | more
+            sign(signed, b"", "root", "secret-of-root", "token")
+            assert (await admin.ask(code, signed)).code == 0
+        nursery.cancel_scope.cancel()
+    for each in seen:
+        assert not {"AccessKey", "Signature", "SecurityToken"} & set(each.ext_fields)
+    assert [each.code for each in seen] == [RUNNING_INFO, DIRECTLY]
 
 
 OFFSETS = b'{"messageQueueTable":{{"topic":"T","brokerName":"b","queueId":1}:5}}'
