@@ -6,7 +6,8 @@ is not proven in a refusal), the peer's address, what the request is about, and 
 never has a password, a signature or a body.
 
 Requests of clients and queries are logged only when they are refused: a monitor sends hundreds of
-queries a minute, and a client thousands of sends. Lines about refusals are limited as all lines are
+queries a minute, and a client thousands of sends. So are a slave's questions for accounts that it
+has already: it asks every ten seconds. Lines about refusals are limited as all lines are
 (`common/log_limit.py`), those about administrative requests practically not.
 """
 
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 ADMINISTRATIVE_LINES_MAX: Final = 10_000
 """Lines about administrative requests in ten seconds: a script may create thousands of topics."""
+
+ACCOUNTS_VERSION: Final = "accountsVersion"
+"""See `ListUsersRequestHeader.accounts_version`."""
 
 _VALUE_CHARS_MAX: Final = 128
 """Characters of one value in a line."""

@@ -42,6 +42,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "security": "accounts are in config/auth.json and all in memory: there is nothing to tune here",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
+    "tls": "TLS is tls.enable, for the connections that a server opens, and tls.server.mode",
     "trocket": "it is trocket's own; RocketMQ does not know it",
     "transactions": "transactions come without it: half messages are kept in another way",
 }

@@ -65,6 +65,25 @@ def test_an_administrative_request_has_a_line_with_its_outcome(
     assert {record.levelname for record in log.records} == {"INFO"}
 
 
+def test_a_slave_that_learns_nothing_new_has_no_line(log: pytest.LogCaptureFixture) -> None:
+    request = RemotingCommand(Code.AUTH_LIST_USER, {**SIGNED, "accountsVersion": "7"})
+
+    def unchanged(request: RemotingCommand, channel: Channel) -> Answer:
+        return request.answer(ext_fields={"accountsVersion": "7"})
+
+    def changed(request: RemotingCommand, channel: Channel) -> Answer:
+        return request.answer(ext_fields={"accountsVersion": "8"}, body=b"[]")
+
+    def with_users(request: RemotingCommand, channel: Channel) -> Answer:
+        return request.answer(ext_fields={"accountsVersion": "7"}, body=b"[]")
+
+    audited(request.code, unchanged)(request, PEER)
+    assert not log.records
+    for process in (changed, with_users, serve):
+        audited(request.code, process)(request, PEER)
+    assert len(log.records) == 3
+
+
 async def test_the_outcome_of_what_is_awaited_is_that_of_the_end(
     log: pytest.LogCaptureFixture,
 ) -> None:
