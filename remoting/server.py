@@ -150,12 +150,17 @@ class RemotingServer:
         Args:
           remote_address, local_address: for the server, `ip:port`; "": the same as the peer's.
         """
-        place = self._addresses.admit(remote_address)
-        if place is None:
-            await trio.aclose_forcefully(stream)
+        await self.serve_transport(StreamTransport(stream, remote_address, local_address))
+
+    async def serve_transport(self, transport: SocketTransport | StreamTransport) -> None:
+        """Serve one connection, of whatever kind, until it ends."""
+        place = self._addresses.admit(transport.remote_address)
+        if place is not None:
+            await self._serve(transport, place)
             return
-        transport = StreamTransport(stream, remote_address, local_address)
-        await self._serve_transport(transport, place)
+        transport.abort()
+        if isinstance(transport, StreamTransport):
+            await transport.aclose()
 
     def _take(self, nursery: trio.Nursery, sock: socket.socket, address: object) -> None:
         """Serve an accepted connection."""
@@ -170,7 +175,7 @@ class RemotingServer:
             sock.close()
             return
         if self._tls is None:
-            nursery.start_soon(self._serve_transport, transport, place)
+            nursery.start_soon(self._serve, transport, place)
         else:
             nursery.start_soon(self._admit, self._tls, transport, place)
 
@@ -192,9 +197,9 @@ class RemotingServer:
             reason = "it sent no request, and nine tenths of all connections are taken"
             self.refusals.note("connectionsMax", transport.remote_address, f"closed: {reason}")
         if admitted is not None:
-            await self._serve_transport(admitted, place)
+            await self._serve(admitted, place)
 
-    async def _serve_transport(
+    async def _serve(
         self, transport: SocketTransport | StreamTransport, place: PeerAddress
     ) -> None:
         """Serve a connection that was admitted."""

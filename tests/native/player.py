@@ -156,7 +156,7 @@ class Player:
         link = Link(f"192.0.2.{1 + index}:{40_000 + self._opened}")
         server = self._broker.controller.server
         assert server is not None
-        self._nursery.start_soon(server._serve_transport, link)
+        self._nursery.start_soon(server.serve_transport, link)
         await trio.testing.wait_all_tasks_blocked()
         return link
 

@@ -47,7 +47,7 @@ async def test_readers_are_served_by_tls_only(
     with open_listener("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(HttpServer(handle, tls).serve, listener)
+            nursery.start_soon(HttpServer(handle, tls=tls).serve, listener)
             for request, status in ((get("/a"), b"200"), (get("/", method="POST"), b"405")):
                 stream = await trio.open_ssl_over_tcp_stream(
                     "127.0.0.1", port, ssl_context=context, https_compatible=True

@@ -280,7 +280,7 @@ class Machine:
         """A new connection to the broker."""
         link = Link(self, address, on_request)
         assert self.controller.server is not None
-        self.connections.start_soon(self.controller.server._serve_transport, link)
+        self.connections.start_soon(self.controller.server.serve_transport, link)
         self._links.append(link)
         await self.settle()
         return link

@@ -114,7 +114,7 @@ class NamesrvMachine(Machine):
         )
 
         def serve(endpoint: Endpoint) -> None:
-            process.start_soon(controller.server._serve_transport, endpoint)
+            process.start_soon(controller.server.serve_transport, endpoint)
 
         try:
             with process.scope:
@@ -279,7 +279,7 @@ class BrokerMachine(Machine):
         assert server is not None
 
         def serve(endpoint: Endpoint) -> None:
-            process.start_soon(server._serve_transport, endpoint)
+            process.start_soon(server.serve_transport, endpoint)
 
         listeners = self.network.listeners
         listeners[self.host, self.port] = Listener(process, turn, REMOTING, serve)
