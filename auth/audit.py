@@ -30,9 +30,6 @@ logger = logging.getLogger(__name__)
 ADMINISTRATIVE_LINES_MAX: Final = 10_000
 """Lines about administrative requests in ten seconds: a script may create thousands of topics."""
 
-ACCOUNTS_VERSION: Final = "accountsVersion"
-"""See `ListUsersRequestHeader.accounts_version`."""
-
 _VALUE_CHARS_MAX: Final = 128
 """Characters of one value in a line."""
 

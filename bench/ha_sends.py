@@ -19,7 +19,8 @@ from typing import Protocol
 
 from trocket.bench.frames import ROCKETMQ_TYPE, SendTemplate
 from trocket.bench.kit import socket_address
-from trocket.bench.wire import Case, Load, measure
+from trocket.bench.wire import measure
+from trocket.bench.wire_load import Case, Load
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.peer import Cluster
 from trocket.interop.process import PeerError

@@ -31,8 +31,6 @@ from rich.progress import track
 from trocket.bench import kit
 from trocket.bench.frames import ROCKETMQ_TYPE, send_fields
 from trocket.bench.wire import (
-    CASES,
-    Case,
     CaseResult,
     compare,
     measure,
@@ -40,6 +38,7 @@ from trocket.bench.wire import (
     report_ratios,
     requests_of,
 )
+from trocket.bench.wire_load import CASES, Case
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster

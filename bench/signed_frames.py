@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import time
 from base64 import b64encode
-from pathlib import Path
 from typing import Final
 
 from trocket.bench.frames import (
@@ -21,7 +20,6 @@ from trocket.bench.frames import (
 )
 from trocket.interop.accounts import SUPER, Account, Grant, acl_2_keys, create_accounts
 from trocket.interop.peer import Cluster
-from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Keys, WireClient
 
 ACCESS_KEY: Final = "benchmark"
@@ -34,11 +32,6 @@ _BODY: Final = bytes(48 + number % 10 for number in range(128))
 def guarded_keys() -> dict[str, object]:
     """Keys of broker.conf for a broker with accounts; Apache's and ours take the same."""
     return acl_2_keys(SUPER.keys)
-
-
-def guarded_broker(folder: Path) -> Cluster:
-    """A stopped trocket broker with accounts, without a name server."""
-    return TrocketBroker(folder, store=folder / "store", broker_keys=guarded_keys())
 
 
 def create_account(cluster: Cluster, topic: str) -> None:

@@ -10,31 +10,31 @@ official benchmark, each committed when it is answered; a transaction counts as 
     python -m trocket.bench.wire --pin --against apache-5.5.0 --json
     python -m trocket.bench.wire --pin --beside ../before    # another checkout, with its .venv
     python -m trocket.bench.wire --pin --workload transactions
-    python -m trocket.bench.wire --pin --tls                 # each case without and with TLS
-    python -m trocket.bench.wire --pin --tls --against apache-5.5.0     # with the same files
-    python -m trocket.bench.wire --pin --acl    # signed sends to a broker with accounts
-    python -m trocket.bench.wire --pin --acl --against apache-5.5.0
+    python -m trocket.bench.wire --pin --tls    # each case without and with TLS
+    python -m trocket.bench.wire --pin --tls --against apache-5.5.0   # of trocket, then of Apache
+    python -m trocket.bench.wire --pin --acl    # without accounts, and signed sends with accounts
+    python -m trocket.bench.wire --pin --acl --against apache-5.5.0   # of trocket, then of Apache
 
 `--beside` runs both brokers and alternates between them, so that a slow minute of the machine
-affects both; the result is the ratio of each round.
+affects both; the result is the ratio of each round. `--tls` and `--acl` alternate in the same way
+between sends without and with it. With them a broker in a JVM is loaded for 15 s in each way
+before it is measured: with new code each message costs it a multiple.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
-import socket
 import ssl
 import statistics
 import tempfile
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -43,58 +43,32 @@ from rich.table import Table
 from trocket.bench import kit
 from trocket.bench.frames import (
     JSON_TYPE,
-    OPAQUE_FIRST,
     ROCKETMQ_TYPE,
     SendTemplate,
-    Taken,
 )
-from trocket.bench.signed_frames import SignedSends, create_account, guarded_broker, guarded_keys
+from trocket.bench.signed_frames import SignedSends, create_account, guarded_keys
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
+from trocket.bench.wire_costs import COLUMNS as COST_COLUMNS
+from trocket.bench.wire_costs import Cost, cost_of
+from trocket.bench.wire_load import CASES, FIRST_TIMEOUT_S, Case, Load, Requests
 from trocket.common.terminal import table
+from trocket.interop.accounts import SUPER
 from trocket.interop.peer import Cluster
 from trocket.interop.tls_files import PERMISSIVE, ClientTls, ServerTls, make_files
-from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.trocket_peer import TrocketBroker, TrocketCluster
 from trocket.interop.usage import cpu_seconds
+from trocket.interop.wire import WireClient
 
-RECEIVE_SIZE_BYTES = 1 << 18
-ANSWER_TIMEOUT_S = 10.0
+JVM_WARM_UP_S = 15.0
+"""Load on a broker in a JVM in each way before its costs are measured."""
 TOPIC = "WireBench"
 QUEUE_COUNT = 4
-RING = 1 << 20
-"""Requests whose send time is kept, by opaque; far more than are ever in flight."""
+SERIALIZE_TYPES = {"rocketmq": ROCKETMQ_TYPE, "json": JSON_TYPE}
+"""Values of --header."""
+
+Side = TypeVar("Side")
 
 BROKER_HEAP = ("-Xms2g", "-Xmx2g")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A number of connections, each with a number of requests in flight."""
-
-    name: str
-    connections: int
-    in_flight: int
-
-
-CASES = (
-    Case("1 in flight", 1, 1),
-    Case("64 in flight", 1, 64),
-    Case("1024 in flight", 1, 1024),
-    Case("64 connections", 64, 1),
-)
-
-
-class Requests(Protocol):
-    """The requests of a workload, such as `SendTemplate`."""
-
-    @property
-    def opaque_next(self) -> int:
-        """The opaque of the next request."""
-
-    def next_frames(self, count: int) -> bytearray:
-        """`count` requests with consecutive opaques."""
-
-    def take(self, incoming: bytearray) -> Taken:
-        """Remove the complete answers from the start of `incoming`. Raises: BadAnswerError."""
 
 
 @dataclass(frozen=True)
@@ -111,141 +85,6 @@ class CaseResult:
     max_us: float
     generator_cpu_share: float
     resident_mb: float
-
-
-class _Connection:
-    """A closed loop: as many requests go out as answers came in."""
-
-    def __init__(
-        self, address: tuple[str, int], template: Requests, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if tls is not None:
-            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
-        self.socket.setblocking(False)
-        self._template = template
-        self._incoming = bytearray()
-        self._outgoing = bytearray()
-
-    def prepare(self, count: int) -> None:
-        """Append `count` new requests to the unsent ones."""
-        self._outgoing += self._template.next_frames(count)
-
-    def send(self) -> bool:
-        """Send the prepared requests; return whether the kernel accepted all of them."""
-        try:
-            while self._outgoing:
-                del self._outgoing[: self.socket.send(self._outgoing)]
-        except (BlockingIOError, ssl.SSLWantWriteError):
-            return False
-        return True
-
-    def receive(self) -> tuple[list[int], int]:
-        """Receive answers; the requests that follow them become unsent.
-
-        Returns: as `take_answers`.
-        Raises: ConnectionError, BadAnswerError.
-        """
-        try:
-            data = self.socket.recv(RECEIVE_SIZE_BYTES)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            self._incoming += data
-            while isinstance(self.socket, ssl.SSLSocket):  # a record at a time
-                self._incoming += self.socket.recv(RECEIVE_SIZE_BYTES)
-        except ssl.SSLWantReadError:
-            pass
-        opaques, refused, frames = self._template.take(self._incoming)
-        self._outgoing += frames
-        return opaques, refused
-
-
-class Load:
-    """All connections of one case, on one epoll, and the latencies of the measured time.
-
-    Args:
-      addresses: brokers, to which the connections are distributed in turn.
-      spin, tls: see `measure`.
-    """
-
-    def __init__(
-        self,
-        addresses: Sequence[tuple[str, int]],
-        case: Case,
-        template: Requests,
-        *,
-        spin: bool = False,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._template = template
-        self._spin = spin
-        self._in_flight = case.in_flight
-        self._epoll = select.epoll()
-        self._connections = {}
-        for number in range(case.connections):
-            connection = _Connection(addresses[number % len(addresses)], template, tls)
-            self._connections[connection.socket.fileno()] = connection
-            self._epoll.register(connection.socket, select.EPOLLIN)
-        self._left_s = array("d", bytes(8 * RING))
-        self.latencies_s = array("d")
-        self.refused = 0
-
-    def start(self) -> None:
-        """Fill every connection up to its number in flight."""
-        for number, connection in self._connections.items():
-            self._send(number, connection, self._in_flight)
-
-    def _send(self, number: int, connection: _Connection, count: int) -> None:
-        first = self._template.opaque_next - OPAQUE_FIRST
-        connection.prepare(count)
-        now_s = time.perf_counter()
-        left_s = self._left_s
-        for opaque in range(first, first + count):
-            left_s[opaque % RING] = now_s
-        if not connection.send():
-            self._epoll.modify(number, select.EPOLLIN | select.EPOLLOUT)
-
-    def run(self, seconds: float) -> int:
-        """Send for `seconds`, and return the number of successes.
-
-        Their latencies are in `latencies_s`, the number refused as busy in `refused`.
-
-        Raises: TimeoutError: no answer for 10 s. ConnectionError. BadAnswerError.
-        """
-        del self.latencies_s[:]
-        self.refused = 0
-        answered = 0
-        left_s, latencies = self._left_s, self.latencies_s
-        end_s = time.perf_counter() + seconds
-        poll = self._epoll.poll
-        while True:
-            events = poll(0) if self._spin else poll(ANSWER_TIMEOUT_S)
-            if not events:
-                if time.perf_counter() < end_s + ANSWER_TIMEOUT_S and self._spin:
-                    continue
-                raise TimeoutError(f"no answer in {ANSWER_TIMEOUT_S} s")
-            for number, event in events:
-                connection = self._connections[number]
-                if event & select.EPOLLOUT and connection.send():
-                    self._epoll.modify(number, select.EPOLLIN)
-                if event & ~select.EPOLLOUT:
-                    opaques, refused = connection.receive()
-                    now_s = time.perf_counter()
-                    for opaque in opaques:
-                        latencies.append(now_s - left_s[(opaque - OPAQUE_FIRST) % RING])
-                    answered += len(opaques)
-                    self.refused += refused
-                    if opaques or refused:
-                        self._send(number, connection, len(opaques) + refused)
-            if time.perf_counter() >= end_s:
-                return answered
-
-    def close(self) -> None:
-        """Close everything, answered or not."""
-        self._epoll.close()
-        for connection in self._connections.values():
-            connection.socket.close()
 
 
 def measure(
@@ -272,7 +111,7 @@ def measure(
     load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin, tls=tls)
     try:
         load.start()
-        load.run(warm_up_s)
+        load.run(warm_up_s, timeout_s=FIRST_TIMEOUT_S)
         cpu_start_s, own_start_s, start_s = (
             cpu_seconds(broker),
             time.process_time(),
@@ -337,18 +176,18 @@ def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
 
 
 def compare(
-    clusters: tuple[Cluster, Cluster],
-    run: Callable[[Cluster, Case], CaseResult],
+    sides: tuple[Side, Side],
+    run: Callable[[Side, Case], CaseResult],
     rounds: int,
     cases: Sequence[Case] = CASES,
 ) -> list[tuple[CaseResult, CaseResult]]:
-    """Measure two running clusters by turns, the first to begin changing with each round."""
+    """Measure two running brokers, or two ways, by turns; each round begins with the other."""
     pairs = []
     for number in range(rounds):
         for case in cases:
-            order = clusters if number % 2 == 0 else clusters[::-1]
-            outcomes = {id(cluster): run(cluster, case) for cluster in order}
-            pairs.append((outcomes[id(clusters[0])], outcomes[id(clusters[1])]))
+            order = sides if number % 2 == 0 else sides[::-1]
+            outcomes = {id(side): run(side, case) for side in order}
+            pairs.append((outcomes[id(sides[0])], outcomes[id(sides[1])]))
     return pairs
 
 
@@ -370,26 +209,8 @@ def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Tab
     return table(columns, rows, title=title)
 
 
-def servers_tls(folder: Path) -> ServerTls:
-    """TLS beside plain connections, with new files in a folder."""
-    make_files(folder, "none")
-    return ServerTls(folder, PERMISSIVE)
-
-
-def runs_of(
-    cases: Sequence[Case], rounds: int, tls: ServerTls | None
-) -> list[tuple[Case, ssl.SSLContext | None]]:
-    """The cases to run on one cluster: with TLS each one without and with it, in each round."""
-    if tls is None:
-        return [(case, None) for case in cases]
-    context = ClientTls(tls.folder).context
-    return [(case, each) for _ in range(rounds) for case in cases for each in (None, context)]
-
-
 def requests_of(workload: str, serialize_type: int) -> Requests:
-    """The requests of a workload: "sends", "signed sends" or "transactions"."""
-    if workload == "signed sends":
-        return SignedSends(TOPIC, QUEUE_COUNT, "broker-a", serialize_type)
+    """The requests of a workload: "sends" or "transactions"."""
     in_transaction = workload == "transactions"
     template = SendTemplate.for_topic(
         TOPIC,
@@ -404,45 +225,176 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
 
 
-def cluster_of(
-    peer: str, folder: Path, *, acl: bool = False, tls: ServerTls | None = None
-) -> Cluster:
-    """A stopped cluster by its name; `acl`: with accounts of ACL 2.0, and without TLS."""
-    if not acl:
-        return kit.make_cluster(peer, folder, tls=tls, broker_java=BROKER_HEAP)
+@dataclass(frozen=True)
+class Way:
+    """One of the two ways whose costs are compared: without TLS or accounts, and with it."""
+
+    cluster: Cluster
+    requests: Requests
+    tls: ssl.SSLContext | None = None
+
+
+def ways_of(peer: str, folder: Path, *, acl: bool, header: str) -> tuple[Way, Way]:
+    """The ways without and with accounts of ACL 2.0 (`acl`) or TLS, on stopped brokers.
+
+    A broker with accounts is another process than the one without; TLS is beside plain
+    connections, with new files.
+    """
+    serialize_type = SERIALIZE_TYPES[header]
+    plain = requests_of("sends", serialize_type)
+    if acl:
+        without = alone(peer, folder / "plain")
+        with_accounts = alone(peer, folder / "accounts", guarded_keys())
+        signed = SignedSends(TOPIC, QUEUE_COUNT, "broker-a", serialize_type)
+        return Way(without, plain), Way(with_accounts, signed)
+    make_files(folder / "tls", "none")
+    tls = ServerTls(folder / "tls", PERMISSIVE)
+    cluster = kit.make_cluster(peer, folder / "cluster", tls=tls, broker_java=BROKER_HEAP)
+    return Way(cluster, plain), Way(cluster, plain, ClientTls(tls.folder).context)
+
+
+def alone(peer: str, folder: Path, keys: Mapping[str, object] | None = None) -> Cluster:
+    """A stopped broker with keys of broker.conf; trocket's has no name server."""
     if peer == "trocket":
-        return guarded_broker(folder)
-    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=guarded_keys())
+        return TrocketBroker(folder, store=folder / "store", broker_keys=keys)
+    return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=keys)
+
+
+def costs_on(
+    peer: str,
+    ways: tuple[Way, Way],
+    run: Callable[[Way, Case], CaseResult],
+    *,
+    pin: bool,
+    rounds: int,
+    cases: Sequence[Case],
+) -> list[Cost]:
+    """Start the brokers of the ways, warm JVMs up, and measure the ways by turns.
+
+    Args:
+      run: measures one case.
+
+    Raises: as `measure`.
+    """
+    clusters = list(dict.fromkeys(way.cluster for way in ways))
+    with ExitStack() as stack:
+        for cluster in clusters:
+            stack.enter_context(kit.running(cluster))
+        # Made before the load: the broker tells the name server of a topic in the first send.
+        for way in ways:
+            has_accounts = isinstance(way.requests, SignedSends)
+            keys = SUPER.keys if has_accounts else None
+            with WireClient(way.cluster.broker_address, keys=keys) as wire:
+                wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
+            if has_accounts:
+                create_account(way.cluster, TOPIC)
+        if pin:
+            stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+            pin_to_cores(*(cluster.pids[0] for cluster in clusters))
+        if peer != "trocket":
+            for way in ways:
+                warm_up(way)
+        pairs = compare(ways, run, rounds, cases)
+    by_case: dict[str, list[tuple[CaseResult, CaseResult]]] = {}
+    for pair in pairs:
+        by_case.setdefault(pair[0].case, []).append(pair)
+    return [cost_of(peer, name, found) for name, found in by_case.items()]
+
+
+def costs_of(
+    peers: Iterable[str],
+    run: Callable[[Way, Case], CaseResult],
+    *,
+    acl: bool,
+    header: str,
+    **times: Any,
+) -> list[Cost]:
+    """The costs on each of some brokers, one after the other, so that only one runs.
+
+    Args:
+      acl: of accounts; False: of TLS.
+      times: see `costs_on`.
+    """
+    costs: list[Cost] = []
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
+        for peer in peers:
+            ways = ways_of(peer, Path(folder, peer), acl=acl, header=header)
+            costs += costs_on(peer, ways, run, **times)
+    return costs
+
+
+def warm_up(way: Way) -> None:
+    """Load a broker in a JVM until it has compiled what each message runs through."""
+    address = kit.socket_address(way.cluster.broker_address)
+    load = Load([address], CASES[1], way.requests, tls=way.tls)
+    try:
+        load.start()
+        load.run(JVM_WARM_UP_S, timeout_s=FIRST_TIMEOUT_S)
+    finally:
+        load.close()
 
 
 def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside: bool) -> None:
     """Raises: typer.BadParameter: an option has a wrong value, or two contradict each other."""
-    if header not in ("rocketmq", "json"):
+    if header not in SERIALIZE_TYPES:
         raise typer.BadParameter("--header is rocketmq or json")
     if workload not in ("sends", "transactions"):
         raise typer.BadParameter("--workload is sends or transactions")
-    if acl and (workload != "sends" or is_beside):
-        raise typer.BadParameter("--acl is for sends, without --beside")
-    if tls and (acl or is_beside):
-        raise typer.BadParameter("--tls is for one checkout without accounts")
+    if (acl or tls) and (workload != "sends" or is_beside):
+        raise typer.BadParameter("--acl and --tls are for sends, without --beside")
+    if tls and acl:
+        raise typer.BadParameter("--tls and --acl are measured one at a time")
+
+
+def results_of(
+    against: str,
+    beside: Path | None,
+    run: Callable[[Cluster, Case], CaseResult],
+    *,
+    pin: bool,
+    rounds: int,
+    cases: Sequence[Case],
+) -> tuple[list[tuple[CaseResult, CaseResult]], list[CaseResult]]:
+    """The pairs of the rounds beside another checkout, or the results on one broker."""
+    pairs: list[tuple[CaseResult, CaseResult]] = []
+    outcomes: list[CaseResult] = []
+    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
+        first = kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
+        clusters = (
+            (first,)
+            if beside is None
+            else (first, checkout_cluster(beside, Path(folder, "beside")))
+        )
+        with ExitStack() as stack:
+            for cluster in clusters:
+                stack.enter_context(kit.running(cluster))
+            if pin:
+                pin_to_cores(*(cluster.pids[0] for cluster in clusters))
+            if len(clusters) == 2:
+                pairs = compare(clusters, run, rounds, cases)
+            else:
+                outcomes = [run(first, one) for one in cases]
+    return pairs, outcomes
 
 
 def main(
     seconds: Annotated[float, typer.Option(help="Measure each case for this time.")] = 5.0,
     warm_up: Annotated[float, typer.Option(help="Warm up for this time.")] = 2.0,
     header: Annotated[str, typer.Option(help="Use rocketmq or json headers.")] = "rocketmq",
-    against: Annotated[str, typer.Option(help="Measure trocket or apache-VERSION.")] = "trocket",
+    against: Annotated[
+        str, typer.Option(help="Measure trocket or apache-VERSION; with --tls or --acl both.")
+    ] = "trocket",
     pin: Annotated[
         bool, typer.Option(help="Pin the broker to one core, the generator to the others.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     beside: Annotated[Path | None, typer.Option(help="Alternate with this checkout.")] = None,
     rounds: Annotated[
-        int, typer.Option(help="With --beside or --tls, repeat this often.", min=1)
+        int, typer.Option(help="With --beside, --tls or --acl, repeat this often.", min=1)
     ] = 5,
     workload: Annotated[str, typer.Option(help="Send sends or transactions.")] = "sends",
     acl: Annotated[
-        bool, typer.Option("--acl", help="Sign sends to a broker with accounts of ACL 2.0.")
+        bool, typer.Option("--acl", help="Run each case without and with accounts, by turns.")
     ] = False,
     case: Annotated[list[str] | None, typer.Option(help="Run only these cases.")] = None,
     tls: Annotated[
@@ -452,41 +404,16 @@ def main(
     """Send messages or transactions to a broker process, and print rates and CPU."""
     check_options(header, workload, acl=acl, tls=tls, is_beside=beside is not None)
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
-    serialize_type = ROCKETMQ_TYPE if header == "rocketmq" else JSON_TYPE
-    template = requests_of("signed sends" if acl else workload, serialize_type)
+    template = requests_of(workload, SERIALIZE_TYPES[header])
 
-    def run(cluster: Cluster, case: Case, tls: ssl.SSLContext | None = None) -> CaseResult:
+    def run_way(way: Way, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
         times = {"warm_up_s": warm_up, "seconds": seconds}
-        return measure(cluster, case, template, **times, spin=spin, tls=tls)
+        return measure(way.cluster, case, way.requests, **times, spin=spin, tls=way.tls)
 
-    pairs: list[tuple[CaseResult, CaseResult]] = []
-    outcomes: list[CaseResult] = []
-    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        secure = servers_tls(Path(folder, "tls")) if tls else None
-        first = cluster_of(against, Path(folder, "first"), acl=acl, tls=secure)
-        clusters = (
-            (first,)
-            if beside is None
-            else (first, checkout_cluster(beside, Path(folder, "beside")))
-        )
-        with ExitStack() as stack:
-            for cluster in clusters:
-                stack.enter_context(kit.running(cluster))
-            if acl:
-                create_account(first, TOPIC)
-            if pin:
-                pin_to_cores(*(cluster.pids[0] for cluster in clusters))
-            if len(clusters) == 2:
-                pairs = compare(clusters, run, rounds, cases)
-            else:
-                outcomes = [run(first, one, each) for one, each in runs_of(cases, rounds, secure)]
-    if beside is not None:
-        if json_:
-            print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
-        else:
-            Console().print(report_ratios(pairs, f"{rounds} rounds of {seconds:g} s"))
-        return
+    def run(cluster: Cluster, case: Case) -> CaseResult:
+        return run_way(Way(cluster, template), case)
+
     facts = {
         "workload": workload,
         "against": against,
@@ -495,6 +422,21 @@ def main(
         "acl": acl,
         "seconds": seconds,
     }
+    if tls or acl:
+        costs = costs_of(
+            dict.fromkeys(("trocket", against)), run_way, acl=acl, header=header,
+            pin=pin, rounds=rounds, cases=cases,
+        )  # fmt: skip
+        title = f"with it: with {'accounts' if acl else 'TLS'}; {rounds} rounds of {seconds:g} s"
+        kit.show(costs, COST_COLUMNS, as_json=json_, title=title, facts={**facts, "tls": tls})
+        return
+    pairs, outcomes = results_of(against, beside, run, pin=pin, rounds=rounds, cases=cases)
+    if beside is not None:
+        if json_:
+            print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
+        else:
+            Console().print(report_ratios(pairs, f"{rounds} rounds of {seconds:g} s"))
+        return
     title = f"{workload}, {against}, {header} header, {seconds:g} s each"
     kit.show(outcomes, COLUMNS, as_json=json_, title=title, facts=facts)
 

@@ -1,7 +1,7 @@
-"""The build of the scenario program of the Go client, interop/clients/go.
+"""The builds of the scenario program of the Go client, interop/clients/go.
 
-The binary lies in `go` of the cache folder. go.mod pins version 2.1.2 of the client and needs
-Go 1.19, the version of Debian 12.
+The binaries lie in `go` of the cache folder. go.mod pins the released version 2.1.2 of the client,
+next.mod a later one, which has TLS; both need Go 1.19, the version of Debian 12.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ GO_FOLDER = Path(__file__).resolve().parent / "clients" / "go"
 BUILD_TIMEOUT_S = 600.0
 GO_ENVIRONMENT = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
 """Environment of every build; without cgo no C compiler is needed."""
+MODULE = ("mod", "sum")
+"""Ends of the names of a module's files."""
 DEFAULT_INSTALL = "/usr/local/go/bin"
 """Where Go's archive is usually unpacked, which is not always in PATH."""
 
@@ -29,22 +31,27 @@ def go_tool() -> str | None:
     return shutil.which("go") or shutil.which("go", path=DEFAULT_INSTALL)
 
 
-def build_go() -> Path:
+def build_go(*, is_next: bool = False) -> Path:
     """The path of the program, built again when its sources changed.
+
+    Args:
+      is_next: with the client of next.mod.
 
     Raises: PeerError: Go is missing, or the build failed (the text has its last lines).
     """
     tool = go_tool()
     if tool is None:
         raise PeerError("no go in PATH (Go 1.19 or newer is needed)")
-    sources = sorted([*GO_FOLDER.glob("*.go"), *GO_FOLDER.glob("go.*")])
+    module = "next" if is_next else "go"
+    sources = [*sorted(GO_FOLDER.glob("*.go")), *(GO_FOLDER / f"{module}.{end}" for end in MODULE)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     program = CACHE_FOLDER / "go" / f"scenarios-{digest}"
     if not program.is_file():
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=program.parent, prefix=".build-") as scratch:
             fresh = Path(scratch) / program.name
-            _run_go([tool, "build", "-mod=readonly", "-o", str(fresh), "."])
+            options = [f"-modfile={module}.mod", "-tags", module]
+            _run_go([tool, "build", "-mod=readonly", *options, "-o", str(fresh), "."])
             fresh.replace(program)
     return program
 

@@ -25,7 +25,16 @@ from .report.cells import Cell, Kind, Verdict
 from .scenarios.jobs import missing_for
 from .scenarios.play import play
 from .scenarios.programs import Outcome, Playable
-from .scenarios.table import APACHES_4, CLIENTS, CPP, GO, SCENARIOS, Scenario, same_broker
+from .scenarios.table import (
+    APACHES_4,
+    CPP,
+    GO,
+    GO_NEXT,
+    SCENARIOS,
+    TLS_CLIENTS,
+    Scenario,
+    same_broker,
+)
 from .scenarios.verdicts import reason_to_skip, with_outcome
 from .tls_files import ENFORCING, PERMISSIVE, ClientTls, ServerTls, make_files
 from .trocket_peer import TrocketPair
@@ -35,12 +44,20 @@ BUSY: Final = "send_sync"
 """The scenario in which a client sends and consumes."""
 ASKING: Final = "query"
 """The scenario in which a client uses its administration."""
+ASKING_OF: Final = {GO: "admin", GO_NEXT: "admin"}
+"""The same of clients that cannot query messages."""
 
 NO_TLS: Final = {
-    GO: "this client has no TLS: no option of its version 2.1.2 turns it on",
+    GO: f"this client has no TLS: no option of its version 2.1.2 turns it on ({GO_NEXT} has one)",
     CPP: "this client has no TLS",
 }
 
+
+CANNOT: Final = {
+    (GO_NEXT, "one way"): "this client cannot check the server's certificate: it trusts any",
+    (GO_NEXT, "mutual"): "this client cannot show a certificate: WithTls is its only setting",
+}
+"""Clients and ways for which they have no setting."""
 
 QUERY_BREAKS_OFF: Final = (
     "by TLS this broker breaks off the answer to QUERY_MESSAGE (FileRegionEncoder of 4.x counts the"
@@ -106,7 +123,7 @@ def jobs(
     Args:
       brokers: names of `peers.PEERS`.
       tools: versions of mqadmin.
-      clients: of `table.CLIENTS`, or "mqadmin-5.5.0"; None: all.
+      clients: of `table.TLS_CLIENTS`, or "mqadmin-5.5.0"; None: all.
     Raises: PeerError: a broker is unknown.
     """
     found = []
@@ -129,8 +146,9 @@ def _cells(
         return clients is None or client in clients
 
     for way in servers.ways:
-        for name in (BUSY, ASKING):
-            for client in filter(is_wanted, CLIENTS):
+        for asked in (False, True):
+            for client in filter(is_wanted, TLS_CLIENTS):
+                name = ASKING_OF.get(client, ASKING) if asked else BUSY
                 yield Cell(Kind.TLS, f"{name}, {way.name}", client, peer.name, Verdict.SKIPPED)
         for version in tools:
             if is_wanted(f"mqadmin-{version}"):
@@ -179,7 +197,8 @@ def reason_not_to_run(cell: Cell) -> str | None:
     scenario = _scenario(cell)
     no_tls = None
     if not cell.feature.endswith(", plain"):
-        no_tls = NO_TLS.get(cell.client)
+        way = cell.feature.partition(", ")[2]
+        no_tls = NO_TLS.get(cell.client) or CANNOT.get((cell.client, way))
         if scenario.name == ASKING and same_broker(cell.broker) in APACHES_4:
             no_tls = no_tls or QUERY_BREAKS_OFF
     return no_tls or reason_to_skip(scenario, cell.client, cell.broker) or missing_for(cell.client)

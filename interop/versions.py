@@ -32,9 +32,9 @@ def collect_versions(brokers: Iterable[str], cells: Iterable[Cell]) -> dict[str,
             versions[f"{kind} brokers"] = ", ".join(found)
     clients: dict[str, list[str]] = {}
     for client in dict.fromkeys(cell.client for cell in cells):
-        name, _, version = client.rpartition("-")
-        if re.fullmatch(r"[0-9.]+", version):
-            clients.setdefault(name, []).append(version)
+        parts = re.fullmatch(r"(.+?)-([0-9][0-9.-]*)", client)
+        if parts:
+            clients.setdefault(parts[1], []).append(parts[2])
     for name, found in clients.items():
         versions[f"{name} client" if name in ("java", "go") else name] = ", ".join(found)
     return versions

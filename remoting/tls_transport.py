@@ -206,10 +206,9 @@ class TlsTransport(SocketTransport):
     def send_nowait(self, buffers: list[Buffer]) -> list[Buffer]:
         """Send as much as the socket's buffer accepts; return the rest.
 
-        What is encrypted and not sent is the first buffer of the rest.
+        What is encrypted and not sent stays here. For it the rest begins with an empty buffer, so
+        the caller may join and divide the rest as it likes.
         """
-        if buffers and buffers[0] is self._sealed:
-            buffers = buffers[1:]
         while True:
             sealed = self._sealed
             if sealed is None and self._outgoing.pending:
@@ -224,7 +223,7 @@ class TlsTransport(SocketTransport):
                     raise
                 if sent < len(sealed):
                     self._sealed = sealed[sent:]
-                    return [self._sealed, *buffers]
+                    return [b"", *buffers]
                 self._sealed = None
             if not buffers:
                 return []

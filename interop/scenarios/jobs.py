@@ -27,7 +27,18 @@ from .fault_injector import FaultInjector
 from .faults import ALL_FAULTS, FAULT_SCENARIOS, Fault, FaultScenario
 from .play import OnOutcome, play
 from .programs import KEYS, Outcome, Playable
-from .table import CLIENTS, CPP, GO, JAVA_5, PYTHON, SCENARIOS, TROCKET, Scenario
+from .table import (
+    CLIENTS,
+    CPP,
+    GO,
+    GO_NEXT,
+    JAVA_5,
+    PYTHON,
+    SCENARIOS,
+    TLS_CLIENTS,
+    TROCKET,
+    Scenario,
+)
 from .verdicts import reason_to_skip, with_outcome, with_verdict
 
 FAST_FAULTS: Mapping[str, tuple[str, ...]] = {
@@ -63,15 +74,15 @@ def jobs(
 
     Args:
       brokers: names of `peers.PEERS`, other versions, URLs.
-      clients: of `table.CLIENTS`; None: all.
+      clients: of `table.TLS_CLIENTS`; None: all. Those that only have cells of TLS get no job.
       faults: of `faults.ALL_FAULTS`.
       is_fast: restrict faults to those of `FAST_FAULTS` and their clients.
     Raises: ValueError: a client or fault is unknown; PeerError: a broker is unknown.
     """
-    wanted = CLIENTS if clients is None else tuple(clients)
-    for name in wanted:
-        if name not in CLIENTS:
-            raise ValueError(f"there is no client {name!r}; there are {', '.join(CLIENTS)}")
+    for name in clients or ():
+        if name not in TLS_CLIENTS:
+            raise ValueError(f"there is no client {name!r}; there are {', '.join(TLS_CLIENTS)}")
+    wanted = tuple(name for name in CLIENTS if clients is None or name in clients)
     for name in faults:
         if name not in ALL_FAULTS:
             raise ValueError(f"there is no fault {name!r}; there are {', '.join(ALL_FAULTS)}")
@@ -93,7 +104,7 @@ def missing_for(client: str) -> str | None:
     """Why a client cannot run here, or None."""
     if client in PYTHON:
         return None
-    if client == GO:
+    if client in (GO, GO_NEXT):
         return None if go_tool() else "no go in PATH (Go 1.19 or newer is needed)"
     return missing_for_cpp() if client == CPP else missing_tool()
 

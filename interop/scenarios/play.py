@@ -23,7 +23,7 @@ from .broker_view import left_behind, stored_bodies
 from .fault_injector import FaultInjector
 from .faults import BrokerState, Fault, FaultScenario, ProgramReport, evaluate, summary
 from .programs import Outcome, Playable, Program, create_topics, prefix, topic_names
-from .table import CLIENTS
+from .table import TLS_CLIENTS
 
 TIMEOUT_S = 180.0
 """For scenarios without a fault."""
@@ -89,7 +89,7 @@ class _Coordinator:
         self.outcomes: dict[Key, Outcome] = {}
         self._scenarios: dict[Key, Playable] = {
             (client, scenario.name): scenario
-            for client in sorted(scenarios, key=CLIENTS.index)
+            for client in sorted(scenarios, key=TLS_CLIENTS.index)
             for scenario in scenarios[client]
         }
         self._cluster = cluster
@@ -118,7 +118,7 @@ class _Coordinator:
     ) -> None:
         """Start the programs, to be killed with the stack.
 
-        In the order of `CLIENTS`: Go's build runs while the JVMs start.
+        In the order of `TLS_CLIENTS`: Go's build runs while the JVMs start.
         """
         by_client: dict[str, list[Playable]] = {}
         for (client, _), scenario in self._scenarios.items():

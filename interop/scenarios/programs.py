@@ -18,7 +18,7 @@ from ..peer import Cluster
 from ..process import LineProcess
 from ..tls_files import ClientTls
 from ..wire import Keys, WireClient, wait_for_route
-from .table import CPP, GO, PYTHON
+from .table import CPP, GO, GO_NEXT, PYTHON
 
 JAVA_OPTIONS = ("-Drocketmq.client.rebalance.waitInterval=1000",)
 
@@ -116,8 +116,8 @@ def command_of(
 
     Raises: PeerError: the build failed, or a tool is missing.
     """
-    if client == GO:
-        return [str(build_go()), *arguments]
+    if client in (GO, GO_NEXT):
+        return [str(build_go(is_next=client == GO_NEXT)), *arguments]
     if client == CPP:
         return [str(cpp_python()), str(CPP_PROGRAM), *arguments]
     if client in PYTHON:
@@ -159,11 +159,12 @@ class Program:
         self._on_report = on_report
         arguments = [namesrv, before, *(scenario.argument for scenario in scenarios)]
         self._command = command_of(client, arguments, folder, tls)
+        of_tls = {} if tls is None else {"INTEROP_TLS": "true"}  # for Go: it has no more settings
         self._process = LineProcess(
             self._command,
             folder=folder,
             name=client,
-            environment={"HOME": str(folder), **environment},
+            environment={"HOME": str(folder), **of_tls, **environment},
             on_line=self._on_line,
         )
 

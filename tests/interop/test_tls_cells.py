@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trocket.interop.report.cells import Cell, Kind
-from trocket.interop.scenarios.table import CLIENTS, CPP, GO, PYTHON
+from trocket.interop.scenarios.table import CPP, GO, GO_NEXT, PYTHON, TLS_CLIENTS
 from trocket.interop.tls_files import ENFORCING, PERMISSIVE, ClientTls, ServerTls, make_files
 from trocket.interop.tls_jobs import ALL, jobs, reason_not_to_run
 from trocket.interop.wire import TlsAddress
@@ -24,7 +24,7 @@ def test_every_client_has_a_cell_for_every_way() -> None:
     ways = [way.name for servers in ALL for way in servers.ways]
     assert len(ways) == 5
     found = cells()
-    assert len(found) == len(ways) * (2 * len(CLIENTS) + len(TOOLS))
+    assert len(found) == len(ways) * (2 * len(TLS_CLIENTS) + len(TOOLS))
     assert len({cell.name for cell in found}) == len(found)
     assert {cell.kind for cell in found} == {Kind.TLS}
     assert {cell.feature.partition(", ")[2] for cell in found} == set(ways)
@@ -45,8 +45,22 @@ def test_a_client_without_tls_says_so_and_runs_plain(client: str) -> None:
     found = reasons("trocket", client)
     plain = found.pop("send_sync, permissive, plain")
     assert plain is None or "TLS" not in plain  # the client may be missing here
-    del found["query, permissive, plain"]
+    for asking in ("query", "admin"):
+        found.pop(f"{asking}, permissive, plain", None)
     assert all(reason is not None and "has no TLS" in reason for reason in found.values())
+
+
+def test_go_encrypts_without_certificates() -> None:
+    found = reasons("apache-4.9.7", GO_NEXT)
+    for name in ("send_sync", "admin"):
+        assert "cannot check" in (found.pop(f"{name}, one way") or "")
+        assert "cannot show" in (found.pop(f"{name}, mutual") or "")
+    assert set(found) == {
+        f"{name}, {way}"
+        for name in ("send_sync", "admin")
+        for way in ("one way, unverified", "permissive, plain", "permissive, by TLS")
+    }
+    assert all(reason is None or "no go in PATH" in reason for reason in found.values())
 
 
 def test_apache_4_cannot_answer_a_query_by_tls() -> None:

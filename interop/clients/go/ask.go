@@ -103,7 +103,7 @@ func administer(stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	made, err := admin.NewAdmin(admin.WithResolver(stage.resolver()))
+	made, err := admin.NewAdmin(stage.adminOptions()...)
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func laterTimer(stage *Stage) error {
 var states = map[primitive.LocalTransactionState]string{
 	primitive.CommitMessageState:   "COMMIT_MESSAGE",
 	primitive.RollbackMessageState: "ROLLBACK_MESSAGE",
-	primitive.UnknowState:          "UNKNOW",
+	undecided:                      "UNKNOW",
 }
 
 // askedAbout counts what the broker asked about, by body.
@@ -176,7 +176,7 @@ func (asked *askedAbout) ExecuteLocalTransaction(
 	case "rolls-back":
 		return primitive.RollbackMessageState
 	}
-	return primitive.UnknowState
+	return undecided
 }
 
 func (asked *askedAbout) CheckLocalTransaction(

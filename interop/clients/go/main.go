@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
@@ -72,9 +71,9 @@ func main() {
 	// The client panics where a send's answer never comes (its sendAsync calls back with the error
 	// and goes on), as when a producer is shut down as soon as its request is replied to: the reply
 	// may come before the answer.
-	primitive.PanicHandler = func(cause interface{}) {
+	onPanic(func(cause interface{}) {
 		fmt.Fprintln(os.Stderr, "a callback of the client panicked:", cause)
-	}
+	})
 	go readPoints()
 	limit := timeout
 	var all sync.WaitGroup

@@ -181,7 +181,7 @@ func sendAutoCreated(stage *Stage) error {
 		return err
 	}
 	stage.facts["status"], stage.facts["offset"] = status(result), result.QueueOffset
-	made, err := admin.NewAdmin(admin.WithResolver(stage.resolver()))
+	made, err := admin.NewAdmin(stage.adminOptions()...)
 	if err != nil {
 		return err
 	}

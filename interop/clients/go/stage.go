@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/admin"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
@@ -68,12 +69,16 @@ func (stage *Stage) producerOptions(name string, more ...producer.Option) []prod
 }
 
 func (stage *Stage) unsignedOptions(name string) []producer.Option {
-	return []producer.Option{
+	return append([]producer.Option{
 		producer.WithNsResolver(stage.resolver()),
 		producer.WithGroupName(name),
 		producer.WithInstanceName(name),
 		producer.WithQueueSelector(queueSelector{producer.NewRoundRobinQueueSelector()}),
-	}
+	}, producerTLS()...)
+}
+
+func (stage *Stage) adminOptions() []admin.AdminOption {
+	return append([]admin.AdminOption{admin.WithResolver(stage.resolver())}, adminTLS()...)
 }
 
 // newProducer starts a producer of the scenario's own.
@@ -152,7 +157,7 @@ func (stage *Stage) consumerOptions(
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumeGoroutineNums(1),
 	}, consumerSignedBy(account)...)
-	return append(options, more...)
+	return append(append(options, consumerTLS()...), more...)
 }
 
 // subscription is what a push consumer listens to, and how.

@@ -119,7 +119,7 @@ func (fates) ExecuteLocalTransaction(message *primitive.Message) primitive.Local
 	if key := keyOf(string(message.Body)); key < 2 {
 		return fate(key)
 	}
-	return primitive.UnknowState
+	return undecided
 }
 
 func (fates) CheckLocalTransaction(message *primitive.MessageExt) primitive.LocalTransactionState {
