@@ -200,7 +200,8 @@ def audited(code: int, process: Processor) -> Processor:
 def _is_up_to_date(request: RemotingCommand, answer: RemotingCommand) -> bool:
     """Whether a copy of the accounts is up to date: slaves and filter servers ask every 10 s."""
     version = answer.ext_fields.get(_VERSION)
-    return bool(version) and version == request.ext_fields.get(_VERSION)
+    is_known = bool(version) and version == request.ext_fields.get(_VERSION)
+    return is_known and not answer.body
 
 
 def _noted_later(
