@@ -143,9 +143,9 @@ async def test_in_a_crowd_silent_connections_give_way_before_they_said_what_they
             assert await honest.ask(RemotingCommand(ECHO)) is not None
             silent = [await running.connect() for _ in range(9)]
             began_s = trio.current_time()
-            for stream in silent:
-                assert await ends(stream)
+            # The oldest; younger ones stay if their places are no longer needed.
+            assert await ends(silent[0])
             assert trio.current_time() - began_s < CROWDED_FIRST_FRAME_S + 10
             assert await honest.ask(RemotingCommand(ECHO)) is not None
             assert await running.serves(running.secure())
-            assert running.server.refusals.counts["connectionsMax"] == 9
+            assert running.server.refusals.counts["connectionsMax"] >= 1
