@@ -129,8 +129,8 @@ async def hoard(
     async def guarded() -> None:
         try:
             await one()
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            failures.append(error)
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as errors:
+            failures.extend(errors.exceptions)
 
     async with trio.open_nursery() as nursery:
         for _ in range(count):

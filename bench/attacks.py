@@ -369,7 +369,7 @@ async def repeat(attack: Attack, target: Target) -> None:
         with trio.move_on_after(ROUND_S_MAX) as scope:
             try:
                 await attack.run(target)
-            except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError):
+            except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError):
                 target.failures[attack.name] += 1
         target.failures[attack.name] += scope.cancelled_caught
         target.rounds[attack.name] += 1

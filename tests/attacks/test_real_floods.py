@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,8 @@ def test_an_honest_client_is_served_during_all_floods_and_loses_nothing(tmp_path
     times_s: list[float] = []
     bodies: list[bytes] = []
     memory, pace = 0, threading.Event()
-    try:
+    with ExitStack() as cleanup:
+        cleanup.callback(pair.close)
         pair.start_namesrv()
         pair.start_broker()
         with RawClient(pair.broker_address) as client:
@@ -57,8 +59,13 @@ def test_an_honest_client_is_served_during_all_floods_and_loses_nothing(tmp_path
             bodies.append(b"%016d" % 0)
             lines: list[str] = []
             attacks = start_attacks(pair, tmp_path, lines.append)
+            cleanup.callback(attacks.stop)
             until_s = time.monotonic() + DEADLINE_S
             while not is_finished(lines):
+                if not attacks.running:
+                    pace.wait(1)  # for what it printed last
+                    assert is_finished(lines), "the attacks have ended: see attacks.err"
+                    break
                 assert time.monotonic() < until_s
                 body = b"%016d" % len(bodies)
                 began_s = time.monotonic()
@@ -69,15 +76,12 @@ def test_an_honest_client_is_served_during_all_floods_and_loses_nothing(tmp_path
                 pace.wait(0.01)
                 if len(bodies) % 100 == 0:
                     memory = max(memory, anonymous_bytes(pair.pids[0]))
-            attacks.stop()
             rounds = json.loads(lines[-1])
         pair.kill_broker()
         pair.start_broker()
         with RawClient(pair.broker_address) as client:
             found = client.pull_all(TOPIC, 0)[1]
         log = (tmp_path / "pair" / "broker.err").read_text()
-    finally:
-        pair.close()
     assert set(bodies) <= set(found.values())
     assert set(rounds) == {flood.name for flood in FLOODS}
     times_s.sort()

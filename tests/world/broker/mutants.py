@@ -338,8 +338,8 @@ def group_without_retries(patch: Patch) -> None:
     """Group settings say that nothing is tried again."""
     find = SubscriptionGroupManager.find
 
-    def broken(self: SubscriptionGroupManager, group: str) -> Any:
-        found = find(self, group)
+    def broken(self: SubscriptionGroupManager, *given: Any, **named: Any) -> Any:
+        found = find(self, *given, **named)
         if found is not None:
             found.retry_queue_nums = 0
         return found

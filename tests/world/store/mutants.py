@@ -163,7 +163,7 @@ def torn_bodies_believed(patch: Patch) -> None:
 def json_renamed_before_fsync(patch: Patch) -> None:
     """L10: the name points to bytes that are not there."""
 
-    def broken(disk: Any, path: str, text: bytes) -> None:
+    def broken(disk: Any, path: str, text: bytes, *, private: bool) -> None:
         file = disk.open(path, create=True)
         file.pwrite(text, 0)
         file.close()
