@@ -101,6 +101,10 @@ class LineProcess:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    def read_rest(self, *, timeout_s: float = 10.0) -> None:
+        """Wait until all lines of a process that has ended are read."""
+        self._reader.join(timeout_s)
+
     def _read(self) -> None:
         stdout = self._process.stdout
         assert stdout is not None

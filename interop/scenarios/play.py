@@ -193,6 +193,7 @@ class _Coordinator:
         for client, program in self._programs.items():
             if client not in self._ended and not program.running:
                 # First handle what it reported before it ended.
+                program.read_rest()
                 for other, report in self._drained():
                     self._handle(other, report)
                 self._ended.add(client)

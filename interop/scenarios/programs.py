@@ -187,6 +187,10 @@ class Program:
         """Let a scenario continue from a point. Raises: PeerError: the program has ended."""
         self._process.write_line(f"{name} {point}")
 
+    def read_rest(self) -> None:
+        """Wait until all reports of a program that has ended are read."""
+        self._process.read_rest()
+
     def tail(self) -> str:
         """Its last lines, for an error text."""
         return self._process.tail()
