@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...remoting.bodies import LogicQueueMappingItem, TopicQueueMappingDetail
-from ...remoting.codec import SerializeType
+from ...remoting.codec import RemotingCommand, SerializeType
 from ...remoting.message import Message
 from ...remoting.message_codec import encode_batch
 from ...remoting.request_codes import RequestCode as Code
@@ -123,22 +123,27 @@ def _sends(names: Names, topic: str) -> tuple[Request, ...]:
     )
 
 
+def _has_offset(offset: str, answer: RemotingCommand) -> bool:
+    return answer.code == 0 and answer.ext_fields["offset"] == offset
+
+
 def _offsets(topic: str, group: str) -> tuple[Request, ...]:
     queue: dict[str, FieldValue] = {"topic": topic, "queueId": 0}
     none: dict[str, FieldValue] = {"topic": topic, "queueId": 9}
     of_group: dict[str, FieldValue] = {**queue, "consumerGroup": group}
     answers = []
-    for code, more in (
-        (Code.GET_MAX_OFFSET, {}),
-        (Code.GET_MIN_OFFSET, {}),
-        (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": 0}),
+    # Apache's broker adds stored messages to their queues a moment later.
+    for code, more, offset in (
+        (Code.GET_MAX_OFFSET, {}, "5"),
+        (Code.GET_MIN_OFFSET, {}, "0"),
+        (Code.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": 0}, "0"),
     ):
         answers.append(
             Request(
                 "of a logic queue",
                 code,
                 {**queue, **more},
-                until=lambda answer: answer.code == 0 and answer.ext_fields["offset"] in "05",
+                until=partial(_has_offset, offset),
             )
         )
         answers.append(
