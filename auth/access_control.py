@@ -13,20 +13,15 @@ from typing import Final
 from ..remoting.channel import Channel
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
+from ..remoting.hosts import host_of
 from ..remoting.request_codes import RequestCode
 from .accounts import Accounts
 from .authenticator import Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
-from .model import Action, User, host_of, parse_address
+from .decisions import Decisions
+from .model import Action, User, parse_address
 from .needs import Need, Places, topic_of
 from .rules import Rules
-
-DECISIONS_MAX: Final = 10_000
-"""Decisions that are kept, as many as RocketMQ keeps (statefulAuthorizationCacheMaxNum)."""
-
-DECISION_SIZE_MAX: Final = 1_024
-"""Characters of the names of one decision: those of longer ones are not kept, because a peer may
-send names of 32 KiB. With DECISIONS_MAX this bounds the cache to about 15 MB."""
 
 UNREADABLE: Final = "parse authorization context error."
 """RocketMQ's text for a request whose topics and groups cannot be read."""
@@ -40,8 +35,6 @@ _SHOWN_MAX: Final = 512
 HEART_BEAT: Final = int(RequestCode.HEART_BEAT)
 HEARTBEAT_OF: Final = "user of the last heartbeat"
 """The attribute of a connection with that user's name."""
-
-_Key = tuple[str | bytes | int | None, ...]
 
 
 class AccessControl:
@@ -67,15 +60,13 @@ class AccessControl:
         self._places = places
         self._authorizes = rules.authorizes
         self._needs = {int(code): need for code, need in needs.items()}
-        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
-        self._fields = {code: each for code, each in all_fields.items() if each is not None}
         self._unauthorized = rules.unauthorized
         self._open: Collection[int] = (
             rules.unauthenticated & rules.unauthorized
             if rules.authorizes
             else rules.unauthenticated
         )
-        self._decisions: dict[_Key, str | None] = {}
+        self._decisions: Decisions[str | None] = Decisions(needs)
         self._version = accounts.version
 
     def check(self, request: RemotingCommand, channel: Channel) -> User | None:
@@ -118,7 +109,7 @@ class AccessControl:
     @property
     def decision_count(self) -> int:
         """Decisions that are kept now."""
-        return len(self._decisions)
+        return len(self._decisions.kept)
 
     def user_of(self, request: RemotingCommand) -> User | None:
         """The user that signed a request, also of a code that is not checked; None: none did."""
@@ -135,25 +126,15 @@ class AccessControl:
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
         """Why a user's request is refused; None: it is not."""
-        fields = self._fields.get(request.code)
-        if fields is None:
-            return self._refusal(user, request, channel)
-        values = request.ext_fields.get
-        # The port is no part of a decision.
-        key: _Key = (
-            user.username,
-            request.code,
-            channel.remote_host[:-4],
-            *[values(name) for name in fields],
-        )
         decisions = self._decisions
-        if key in decisions:
-            return decisions[key]
+        # The port is no part of a decision.
+        key = decisions.key_of(request, user.username, channel.remote_host[:-4])
+        if key is None:
+            return self._refusal(user, request, channel)
+        if key in decisions.kept:
+            return decisions.kept[key]
         refusal = self._refusal(user, request, channel)
-        if sum(len(part) for part in key if isinstance(part, str)) <= DECISION_SIZE_MAX:
-            if len(decisions) >= DECISIONS_MAX:
-                decisions.clear()
-            decisions[key] = refusal
+        decisions.keep(key, refusal)
         return refusal
 
     def _refusal(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
@@ -176,16 +157,6 @@ class AccessControl:
         except (LocalProtocolError, RemoteProtocolError, ValueError):
             return UNREADABLE
         return None
-
-
-def fields_of(need: Need) -> tuple[str, ...] | None:
-    """The header's fields on which a decision depends; None: it depends on more."""
-    fields: list[str] = []
-    for part in need:
-        if part.fields is None:
-            return None
-        fields += part.fields
-    return tuple(dict.fromkeys(fields))
 
 
 def note_heartbeat(channel: Channel, username: str | None) -> None:

@@ -34,8 +34,8 @@ INDEXED_MAX: Final = 10_000
 for one more, because lists of deleted users stay in the index."""
 
 
-class _Rules:
-    """The rules of one policy, by the way in which they name their resources."""
+class EntryIndex:
+    """The entries of one policy, by the way in which they name their resources."""
 
     def __init__(self, entries: Iterable[PolicyEntry]) -> None:
         self._by_name: defaultdict[tuple[ResourceType, str], list[PolicyEntry]] = defaultdict(list)
@@ -59,8 +59,23 @@ class _Rules:
                 self._by_name[key].append(entry)
         self._prefix_sizes = sorted(sizes, reverse=True)
 
-    def about(self, asked: Resource) -> Iterator[list[PolicyEntry]]:
-        """The rules for a resource, in lists of equal rank, the most specific ones first."""
+    def decisive(
+        self, asked: Resource, actions: tuple[Action, ...], address: Address | None
+    ) -> PolicyEntry | None:
+        """The entry that decides whether any of these actions is allowed; None: none matches."""
+        for entries in self._about(asked):
+            matching = [
+                entry
+                for entry in entries
+                if entry.has_action(actions) and entry.has_address(address)
+            ]
+            if matching:
+                denying = (entry for entry in matching if entry.decision is Decision.DENY)
+                return next(denying, matching[0])
+        return None
+
+    def _about(self, asked: Resource) -> Iterator[list[PolicyEntry]]:
+        """The entries for a resource, in lists of equal rank, the most specific ones first."""
         if asked.pattern is ResourcePattern.LITERAL:
             yield self._by_name.get((asked.type, asked.name), [])
             for size in self._prefix_sizes:
@@ -79,36 +94,28 @@ class Authorizer:
 
     def __init__(self, acls: Mapping[str, Acl]) -> None:
         self._acls = acls
-        self._rules: dict[str, tuple[Acl, tuple[_Rules, ...]]] = {}
+        self._indexes: dict[str, tuple[Acl, tuple[EntryIndex, ...]]] = {}
 
     def refusal(
         self, subject: str, asked: Resource, actions: tuple[Action, ...], address: Address | None
     ) -> str | None:
         """Why a subject may not do any of these actions: RocketMQ's words; None: it may."""
-        for rules in self._rules_of(subject):
-            for entries in rules.about(asked):
-                matching = [
-                    entry.decision
-                    for entry in entries
-                    if entry.has_action(actions) and entry.has_address(address)
-                ]
-                if matching:
-                    return DENIED if Decision.DENY in matching else None
+        for index in self._indexes_of(subject):
+            entry = index.decisive(asked, actions, address)
+            if entry is not None:
+                return DENIED if entry.decision is Decision.DENY else None
         return NO_MATCH
 
-    def _rules_of(self, subject: str) -> tuple[_Rules, ...]:
+    def _indexes_of(self, subject: str) -> tuple[EntryIndex, ...]:
         acl = self._acls.get(subject)
         if acl is None:
-            self._rules.pop(subject, None)
+            self._indexes.pop(subject, None)
             return ()
-        known = self._rules.get(subject)
+        known = self._indexes.get(subject)
         if known is not None and known[0] is acl:
             return known[1]
-        found = tuple(
-            _Rules(entry for each in acl.policies if each.type is wanted for entry in each.entries)
-            for wanted in (PolicyType.CUSTOM, PolicyType.DEFAULT)
-        )
-        if known is None and len(self._rules) >= INDEXED_MAX:
-            del self._rules[next(iter(self._rules))]
-        self._rules[subject] = (acl, found)
+        found = tuple(EntryIndex(acl.entries(each)) for each in PolicyType)
+        if known is None and len(self._indexes) >= INDEXED_MAX:
+            del self._indexes[next(iter(self._indexes))]
+        self._indexes[subject] = (acl, found)
         return found

@@ -256,8 +256,3 @@ def parse_address(text: str) -> Address | None:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
-
-
-def host_of(address: str) -> str:
-    """The host of a connection's `host:port`, without brackets; "" if there is none."""
-    return address.rpartition(":")[0].strip("[]")

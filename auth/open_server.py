@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from ..remoting.channel import Channel, Processor
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RequestRefused
+from ..remoting.hosts import host_of
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .dangerous import Danger
 from .gate import guarded
-from .model import host_of, parse_address
+from .model import parse_address
 from .open_ports import KEY
 
 IsOwn = Callable[[RemotingCommand, Channel], bool]

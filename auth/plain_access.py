@@ -34,15 +34,9 @@ from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRe
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import ACCESS_KEY
-from .access_control import (
-    DECISION_SIZE_MAX,
-    DECISIONS_MAX,
-    HEART_BEAT,
-    HEARTBEAT_OF,
-    fields_of,
-    note_heartbeat,
-)
+from .access_control import HEART_BEAT, HEARTBEAT_OF, note_heartbeat
 from .authenticator import Authenticator
+from .decisions import Decisions
 from .model import Action, Resource, ResourcePattern, ResourceType
 from .needs import Context, Need, Places
 from .plain_acl import Perm, PlainAccount, PlainAcl
@@ -100,9 +94,6 @@ class _Refusal(NamedTuple):
     remark: str
 
 
-_Key = tuple[str | int | None, ...]
-
-
 class PlainAccess:
     """Checks the requests of a broker.
 
@@ -121,9 +112,7 @@ class PlainAccess:
         self._acl = acl
         self._needs = {int(code): need for code, need in needs.items()}
         self._places = places
-        all_fields = {code: fields_of(need) for code, need in self._needs.items()}
-        self._fields = {code: each for code, each in all_fields.items() if each is not None}
-        self._decisions: dict[_Key, _Refusal | None] = {}
+        self._decisions: Decisions[_Refusal | None] = Decisions(needs)
         self._decided_by: PlainAcl | None = None
         self._authenticator = Authenticator({})
 
@@ -182,19 +171,14 @@ class PlainAccess:
         if self._decided_by is not acl:
             self._decided_by = acl
             self._decisions.clear()
-        fields = self._fields.get(request.code)
-        if fields is None:
-            return self._refusal(request, account)
-        values = request.ext_fields.get
-        key: _Key = (account.access_key, request.code, *[values(name) for name in fields])
         decisions = self._decisions
-        if key in decisions:
-            return decisions[key]
+        key = decisions.key_of(request, account.access_key)
+        if key is None:
+            return self._refusal(request, account)
+        if key in decisions.kept:
+            return decisions.kept[key]
         refusal = self._refusal(request, account)
-        if sum(len(part) for part in key if isinstance(part, str)) <= DECISION_SIZE_MAX:
-            if len(decisions) >= DECISIONS_MAX:
-                decisions.clear()
-            decisions[key] = refusal
+        decisions.keep(key, refusal)
         return refusal
 
     def _refusal(self, request: RemotingCommand, account: PlainAccount) -> _Refusal | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..common.machine import local_address
 from ..remoting.errors import LocalProtocolError
-from ..remoting.hosts import host_bytes, join_address
+from ..remoting.hosts import host_bytes, host_of, join_address
 from ..remoting.transport import format_address
 from ..store.config import MessageStoreConfig
 from .config import BrokerConfig
@@ -64,6 +64,6 @@ class BrokerAddress:
             return host_bytes(self._config.broker_ip1.strip("[]"), port)
         except LocalProtocolError:
             # The advertised address is a name, but records need an IP: take the one we listen on.
-            listened = self.listened[0].rpartition(":")[0].strip("[]")
+            listened = host_of(self.listened[0])
             host = local_address() if listened in _ANYWHERE else listened
             return host_bytes(host, port)

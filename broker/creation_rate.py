@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ..common.networks import is_in, owner_of, parse_networks
+from ..common.networks import is_exempt, owner_of, parse_networks
+from ..remoting.hosts import host_of
 
 MINUTE_S: Final = 60.0
 
@@ -78,20 +79,14 @@ class CreationRate:
         rates, now_s = self._rates(), self._now_s()
         if self._all.fill(rates.in_all, now_s) < 1:
             return rates.in_all_key
-        host = remote_address.rpartition(":")[0].strip("[]")
-        if not self._is_exempt(host):
+        host = host_of(remote_address)
+        if not is_exempt(host, self._exempt):
             bucket = self._bucket(owner_of(host), rates, now_s)
             if bucket.fill(rates.per_address, now_s) < 1:
                 return rates.per_address_key
             bucket.left -= 1
         self._all.left -= 1
         return None
-
-    def _is_exempt(self, host: str) -> bool:
-        try:
-            return is_in(host, self._exempt)
-        except ValueError:  # not an address: a stream of a test
-            return True
 
     def _bucket(self, key: str, rates: Rates, now_s: float) -> _Bucket:
         bucket = self._of.get(key)

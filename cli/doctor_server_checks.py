@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ..remoting.bodies import PERM_READ, PERM_WRITE
-from ..remoting.hosts import join_address
+from ..remoting.hosts import host_of, join_address
 from .doctor_facts import MASTER_ID, BrokerFacts, BrokerKey, ClockReading, Facts, GroupFacts
 from .doctor_findings import Finding, problem, some, warning
 
@@ -154,7 +154,7 @@ def address_kind(address: str) -> str:
     Returns: "loopback", "any" (such as 0.0.0.0), "container" (Docker's usual networks),
       "link-local", or "" for all others and for names.
     """
-    host = address.rpartition(":")[0].strip("[]")
+    host = host_of(address)
     if host == "localhost":
         return "loopback"
     try:
@@ -360,7 +360,7 @@ def health_address(config: Mapping[str, str], address: str) -> str:
     listens = join_address(config.get("metricsPromExporterHost") or "0.0.0.0", int(port))
     kind = address_kind(listens)
     if kind == "any":
-        return join_address(address.rpartition(":")[0].strip("[]"), int(port))
+        return join_address(host_of(address), int(port))
     if kind == "loopback" and address_kind(address) != "loopback":
         return ""  # from here this would be our own machine
     return listens

@@ -42,6 +42,15 @@ def is_in(host: str, networks: tuple[Network, ...]) -> bool:
     return any(address in network for network in networks)
 
 
+def is_exempt(host: str, networks: tuple[Network, ...]) -> bool:
+    """Whether limits "per address" leave a host out: one of the networks, and a text that is no
+    address, such as a stream of a test or of this process."""
+    try:
+        return is_in(host, networks)
+    except ValueError:
+        return True
+
+
 def owner_of(host: str) -> str:
     """The part of an address that its owner cannot choose: IPv4 as it is, IPv6 the network of 64
     bits. A text that is no address is returned as it is."""

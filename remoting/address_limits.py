@@ -8,7 +8,8 @@ Java counterpart: none.
 from __future__ import annotations
 
 from ..common.connection_policy import ConnectionPolicy
-from ..common.networks import is_in, owner_of, parse_networks
+from ..common.networks import is_exempt, owner_of, parse_networks
+from .hosts import host_of
 from .refusals import Refusals
 
 
@@ -64,11 +65,11 @@ class AddressLimits:
             what = f"the connection is refused, because {self._count} are open"
             self._refusals.note("connectionsMax", remote_address, what)
             return None
-        host = remote_address.rpartition(":")[0].strip("[]")
+        host = host_of(remote_address)
         key = owner_of(host)
         address = self._addresses.get(key)
         if address is None:
-            address = PeerAddress(key, is_exempt=self._is_exempt(host))
+            address = PeerAddress(key, is_exempt=is_exempt(host, self._exempt))
         elif address.connections >= policy.connections_per_address_max and not address.is_exempt:
             what = (
                 f"the connection is refused, because {address.connections} of this address are open"
@@ -105,9 +106,3 @@ class AddressLimits:
         """
         self._left.pop(address, None)
         self._addresses.pop(address.key, None)
-
-    def _is_exempt(self, host: str) -> bool:
-        try:
-            return is_in(host, self._exempt)
-        except ValueError:  # not an address: a stream of a test, or of this process
-            return True

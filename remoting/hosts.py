@@ -90,3 +90,8 @@ def host_text(host: bytes) -> str:
 def join_address(host: str, port: int) -> str:
     """`host:port`, an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def host_of(address: str) -> str:
+    """The host of a `host:port`, without brackets; "" if there is none."""
+    return address.rpartition(":")[0].strip("[]")

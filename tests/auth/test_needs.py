@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
-from trocket.auth.access_control import (
-    DECISION_SIZE_MAX,
-    DECISIONS_MAX,
-    UNREADABLE,
-    AccessControl,
-)
+from trocket.auth.access_control import UNREADABLE, AccessControl
 from trocket.auth.accounts import Accounts
+from trocket.auth.decisions import DECISION_SIZE_MAX, DECISIONS_MAX
 from trocket.auth.model import Acl, Policy, PolicyType
 from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_NAMESRV
 from trocket.auth.needs import Places
