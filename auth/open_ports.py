@@ -5,7 +5,7 @@ It brings no event loop, because programs import it before they know whether the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from .dangerous import Danger
 from .model import parse_address
@@ -32,6 +32,27 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a listener on `host`, an address or a name."""
     address = parse_address(host.strip("[]"))
     return host == "localhost" if address is None else address.is_loopback
+
+
+class Listening(Protocol):
+    """The keys of a server's configuration that say who reaches it."""
+
+    bind_address: str
+    allow_remote_administration: bool
+
+    @property
+    def has_accounts(self) -> bool: ...
+
+
+def open_warnings(danger: Danger, config: Listening) -> list[str]:
+    """The log line of a server that is open at its start; empty: it is not."""
+    line = open_warning(
+        danger,
+        config.bind_address,
+        has_accounts=config.has_accounts,
+        allows_remote=config.allow_remote_administration,
+    )
+    return [] if line is None else [line]
 
 
 def open_warning(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import BROKER
-from ..auth.open_ports import open_warning
+from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
 from ..common.config import ConfigError
@@ -88,14 +88,7 @@ def run(options: Namespace) -> int:
         return process.refuse(PROGRAM.name, error)
     # Absolute, so that it does not depend on the working directory.
     path = "" if options.from_stdin or not path else str(Path(path).absolute())
-    is_open = open_warning(
-        BROKER,
-        broker.bind_address,
-        has_accounts=broker.has_accounts,
-        allows_remote=broker.allow_remote_administration,
-    )
-    if is_open is not None:
-        warnings.append(is_open)
+    warnings += open_warnings(BROKER, broker)
     process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
     apply_levels(broker.log_level, parse_levels(broker.log_levels))
     return process.serve(

@@ -14,6 +14,7 @@ from .auth_options import (
     OnNameServers,
     PasswordStdin,
     UserName,
+    by_row,
     read_password,
     report_change,
     servers,
@@ -174,11 +175,7 @@ def user_show(
 
 def _show_users(found: Mapping[str, Sequence[UserInfo]], *, as_json: bool) -> None:
     """Print users without their passwords, those that are equal on several servers once."""
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for server, users in found.items():
-        for each in users:
-            row = (each.username or "", each.user_type or "", each.user_status or "")
-            rows.setdefault(row, []).append(server)
+    rows = by_row({server: map(_row, users) for server, users in found.items()})
     if as_json:
         names = ("username", "userType", "userStatus")
         items: list[dict[str, Any]] = [
@@ -191,3 +188,7 @@ def _show_users(found: Mapping[str, Sequence[UserInfo]], *, as_json: bool) -> No
         ["User", "Type", "Status", "On"],
         [[*row, " ".join(on)] for row, on in sorted(rows.items())],
     )
+
+
+def _row(user: UserInfo) -> tuple[str, str, str]:
+    return (user.username or "", user.user_type or "", user.user_status or "")

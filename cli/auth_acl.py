@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..common.terminal import show
-from .auth_options import OnBroker, OnCluster, OnNameServers, UserName, report_change, servers
+from .auth_options import (
+    OnBroker,
+    OnCluster,
+    OnNameServers,
+    UserName,
+    by_row,
+    report_change,
+    servers,
+)
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -23,7 +31,7 @@ from .session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..client import AclInfo
 
@@ -172,20 +180,7 @@ def _policy_type(*, is_default: bool) -> str:
 
 def _show_acls(found: Mapping[str, Sequence[AclInfo]], *, as_json: bool) -> None:
     """Print the entries, those that are equal on several servers once."""
-    rows: dict[tuple[str, str, str, str, str, str], list[str]] = {}
-    for server, acls in found.items():
-        for each in acls:
-            for policy in each.policies or ():
-                for entry in policy.entries or ():
-                    row = (
-                        (each.subject or "").removeprefix("User:"),
-                        policy.policy_type or "",
-                        entry.resource or "",
-                        ",".join(entry.actions or ()),
-                        ",".join(entry.source_ips or ()),
-                        entry.decision or "",
-                    )
-                    rows.setdefault(row, []).append(server)
+    rows = by_row({server: _rows(acls) for server, acls in found.items()})
     if as_json:
         names = ("username", "policyType", "resource", "actions", "sourceIps", "decision")
         items: list[dict[str, Any]] = []
@@ -200,3 +195,18 @@ def _show_acls(found: Mapping[str, Sequence[AclInfo]], *, as_json: bool) -> None
         ["User", "Type", "Resource", "Actions", "From", "Decision", "On"],
         [[*row, " ".join(on)] for row, on in rows.items()],
     )
+
+
+def _rows(acls: Iterable[AclInfo]) -> Iterator[tuple[str, ...]]:
+    """The entries of some users' policies, as texts."""
+    for each in acls:
+        for policy in each.policies or ():
+            for entry in policy.entries or ():
+                yield (
+                    (each.subject or "").removeprefix("User:"),
+                    policy.policy_type or "",
+                    entry.resource or "",
+                    ",".join(entry.actions or ()),
+                    ",".join(entry.source_ips or ()),
+                    entry.decision or "",
+                )

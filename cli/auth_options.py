@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
@@ -46,6 +46,20 @@ PasswordStdin = Annotated[
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user: its access key.")]
 
 T = TypeVar("T")
+Row = TypeVar("Row", bound=tuple[str, ...])
+
+
+def by_row(found: Mapping[str, Iterable[Row]]) -> dict[Row, list[str]]:
+    """Rows of several servers, each once, with the servers that have it.
+
+    Args:
+      found: the rows of each server.
+    """
+    rows: dict[Row, list[str]] = {}
+    for server, each in found.items():
+        for row in each:
+            rows.setdefault(row, []).append(server)
+    return rows
 
 
 def servers(broker: str, cluster: str, *, name_servers: bool) -> Servers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..auth.dangerous import BROKER, NAME_SERVER
-from ..auth.open_ports import KEY, OPEN_TO_ALL, is_loopback, open_warning
+from ..auth.open_ports import KEY, OPEN_TO_ALL, is_loopback, open_warnings
 from ..broker.config import BrokerConfig, MetricsExporterType
 from ..namesrv.config import NamesrvConfig
 from ..remoting.hosts import join_address
@@ -19,21 +19,7 @@ class ExposedError(Exception):
 
 def warnings(namesrv: NamesrvConfig, broker: BrokerConfig) -> list[str]:
     """The log lines about what is open."""
-    lines = (
-        open_warning(
-            NAME_SERVER,
-            namesrv.bind_address,
-            has_accounts=namesrv.has_accounts,
-            allows_remote=namesrv.allow_remote_administration,
-        ),
-        open_warning(
-            BROKER,
-            broker.bind_address,
-            has_accounts=broker.has_accounts,
-            allows_remote=broker.allow_remote_administration,
-        ),
-    )
-    return [line for line in lines if line is not None]
+    return [*open_warnings(NAME_SERVER, namesrv), *open_warnings(BROKER, broker)]
 
 
 def check(namesrv: NamesrvConfig, broker: BrokerConfig) -> None:

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import FILTER_SERVER
-from ..auth.open_ports import open_warning
+from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
 from ..common.config import ConfigError
@@ -62,14 +62,7 @@ def run(options: Namespace) -> int:
         tls = new_tls(tls_config)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
-    is_open = open_warning(
-        FILTER_SERVER,
-        config.bind_address,
-        has_accounts=config.has_accounts,
-        allows_remote=config.allow_remote_administration,
-    )
-    if is_open is not None:
-        warnings.append(is_open)
+    warnings += open_warnings(FILTER_SERVER, config)
     process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
     return _serve(config, configured, tls, from_stdin=options.from_stdin)
 

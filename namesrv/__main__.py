@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import NAME_SERVER
-from ..auth.open_ports import open_warning
+from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, Program, parse
 from ..common.config import ConfigError
@@ -61,14 +61,7 @@ def run(options: Namespace) -> int:
         tls = new_tls(tls_config)
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
-    is_open = open_warning(
-        NAME_SERVER,
-        config.bind_address,
-        has_accounts=config.has_accounts,
-        allows_remote=config.allow_remote_administration,
-    )
-    if is_open is not None:
-        warnings.append(is_open)
+    warnings += open_warnings(NAME_SERVER, config)
     process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
     apply_levels(config.log_level, parse_levels(config.log_levels))
     return process.serve(

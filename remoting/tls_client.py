@@ -6,8 +6,8 @@ Java counterpart: NettyRemotingClient with TlsHelper.buildSslContext(true).
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
+from ..common.file_stamps import stamps_of
 from .tls_config import TlsConfig
 from .tls_context import client_context, client_paths, handshake_problem
 from .tls_transport import TlsTransport
@@ -27,7 +27,7 @@ class ClientTls:
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config
-        self._stamp = self._stamp_now()
+        self._stamp = stamps_of(client_paths(config))
         self._context = client_context(config)
 
     def _context_now(self) -> ssl.SSLContext:
@@ -35,22 +35,11 @@ class ClientTls:
 
         Raises: ConfigError: they cannot be used.
         """
-        stamp = self._stamp_now()
+        stamp = stamps_of(client_paths(self._config))
         if stamp != self._stamp:
             self._context = client_context(self._config)
             self._stamp = stamp
         return self._context
-
-    def _stamp_now(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for path in client_paths(self._config):
-            try:
-                stat = Path(path).stat()
-            except OSError:  # reading it says what is wrong
-                stamps.append((0, 0, 0))
-            else:
-                stamps.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-        return stamps
 
     async def connect(self, plain: SocketTransport, host: str) -> TlsTransport:
         """Encrypt a new connection.

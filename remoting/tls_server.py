@@ -19,6 +19,7 @@ from typing import Final
 import trio
 
 from ..common.config import ConfigError
+from ..common.file_stamps import FileStamp, stamps_of
 from .refusals import Refusals
 from .tls_config import TlsConfig, TlsMode
 from .tls_context import handshake_problem, new_server_context, server_context, server_paths
@@ -67,7 +68,7 @@ NO_CERTIFICATE: Final = (
     "no certificate is configured: set tls.server.certPath and tls.server.keyPath"
 )
 
-Stamp = tuple[tuple[str, int, int, int], ...]
+Stamp = tuple[FileStamp, ...]
 """Path, inode, size and time of change of each file."""
 
 
@@ -314,12 +315,4 @@ def _stamp_of(config: TlsConfig) -> Stamp:
         paths = server_paths(config)
     except ConfigError as error:
         return ((str(error), 0, 0, 0),)
-    stamps = []
-    for path in paths:
-        try:
-            stat = Path(path).stat()
-        except OSError:
-            stamps.append((path, 0, 0, 0))
-        else:
-            stamps.append((path, stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return tuple(stamps)
+    return stamps_of(paths)

@@ -87,9 +87,7 @@ class AccountVerbs:
             with reading_answer(address):
                 return sorted(users_of(answer.body), key=lambda user: user.username or "")
 
-        answers = await self._ask(ask, servers)
-        answers.check("listing users", answers.values, _who(servers))
-        return answers.values
+        return await self._of_each("listing users", ask, servers)
 
     async def user(
         self,
@@ -222,9 +220,7 @@ class AccountVerbs:
             with reading_answer(address):
                 return sorted(acls_of(answer.body), key=lambda acl: acl.subject or "")
 
-        answers = await self._ask(ask, servers)
-        answers.check("listing ACLs", answers.values, _who(servers))
-        return answers.values
+        return await self._of_each("listing ACLs", ask, servers)
 
     async def acl(
         self,
@@ -244,13 +240,7 @@ class AccountVerbs:
                     return AclInfo.from_body(answer.body)
                 return AclInfo(subject=_subject(user), policies=[])
 
-        answers = await self._ask(ask, servers)
-        answers.check(
-            f"the policies of user {name_of(user)}",
-            answers.values,
-            _who(servers),
-        )
-        return answers.values
+        return await self._of_each(f"the policies of user {name_of(user)}", ask, servers)
 
     async def set_acl(
         self,
@@ -379,6 +369,14 @@ class AccountVerbs:
         self, address: str, code: RequestCode, header: Header, body: bytes = b""
     ) -> RemotingCommand:
         return await self._client.request(address, code, header, body=body)
+
+    async def _of_each(
+        self, what: str, ask: Callable[[str], Awaitable[T]], servers: Servers
+    ) -> dict[str, T]:
+        """The answer of each chosen server. Raises: as `_ask`; BrokersError: one gave none."""
+        answers = await self._ask(ask, servers)
+        answers.check(what, answers.values, _who(servers))
+        return answers.values
 
     async def _ask(self, ask: Callable[[str], Awaitable[T]], servers: Servers) -> Answers[str, T]:
         """Ask the chosen servers, each for itself. Raises: ConfigurationError; NotFoundError."""
