@@ -17,17 +17,16 @@ from typing import Final
 
 import trio
 
-from .channel import BACKLOG_PIECE_SIZE, Buffer
+from .channel import Buffer
 from .transport import SocketTransport
 
 RECORD_SIZE: Final = 16 * 1024
 """Bytes of plaintext in one record at most. OpenSSL's buffers keep the size of the largest piece
 that was ever put into them, so pieces are no larger than this."""
 
-SEAL_SIZE: Final = BACKLOG_PIECE_SIZE - RECORD_SIZE
+SEAL_SIZE: Final = 48 * 1024
 """Bytes that are encrypted before the socket has to accept them: a few system calls less for large
-answers. So much of a slow peer's backlog is encrypted; the rest stays as it is. Encrypted, they are
-less than a piece of a backlog, so a channel does not divide them: they would be encrypted again."""
+answers. So much of a slow peer's backlog is encrypted; the rest stays as it is."""
 
 CONTROL_SIZE_MAX: Final = 16 * 1024
 """Unsent bytes of OpenSSL's own answers, such as to updates of keys, for which a peer is closed:
