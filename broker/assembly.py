@@ -213,6 +213,11 @@ class BrokerParts:
     plain_acl: PlainAclAccess | None
 
     @property
+    def has_access_control(self) -> bool:
+        """Whether requests need an account, of whichever generation."""
+        return self.plain_acl is not None or self.tables.access.control is not None
+
+    @property
     def sql_filters(self) -> ConsumerFilterManager | None:
         """The table of filters; None: enablePropertyFilter is false."""
         return self.tables.filters if self.config.enable_property_filter else None

@@ -176,8 +176,7 @@ class BrokerController:
     @property
     def has_access_control(self) -> bool:
         """Whether requests need an account."""
-        parts = self.parts
-        return parts.tables.access.control is not None or parts.plain_acl is not None
+        return self.parts.has_access_control
 
     @property
     def super_account(self) -> Credentials | None:

@@ -165,8 +165,7 @@ def _guarded(parts: BrokerParts, processors: dict[int, Processor]) -> dict[int, 
 
 def _may_have_runs(parts: BrokerParts) -> bool:
     """Runs are served without their requests' fields, so accounts cannot be checked."""
-    has_accounts = parts.tables.access.control is not None or parts.plain_acl is not None
-    return not has_accounts and not parts.store.is_slave
+    return not parts.has_access_control and not parts.store.is_slave
 
 
 def _is_ordered(parts: BrokerParts, group: str) -> bool:
