@@ -97,6 +97,12 @@ VERSION: Final = Range("a version", INT64_MIN, INT64_MAX, 64)
 """Versions are only compared."""
 TIMEOUT_MS: Final = Range("a time-out in ms", INT64_MIN, INT64_MAX, 64)
 """Servers clamp a time-out to their own range."""
+INVISIBLE_MS: Final = Range("an invisible time in ms", 0, INT64_MAX, 64)
+"""How long a popped message is not given to others; timerMaxDelaySec limits it, too."""
+POP_TIME_MS: Final = Range("a time in ms since 1970", INT64_MIN, INT64_MAX, 64)
+"""When a pop was sent, or of a receipt. One far in the past has timed out; 0: now."""
+INIT_MODE: Final = Range("a place to begin", INT32_MIN, INT32_MAX, 32)
+"""0: the first message; anything else: the end."""
 MAPPING_INT: Final = Range("a number of a queue mapping", INT32_MIN, INT32_MAX, 32)
 MAPPING_LONG: Final = Range("a number of a queue mapping", INT64_MIN, INT64_MAX, 64)
 """The broker compares these with each other and with the topic, and refuses in RocketMQ's words."""
