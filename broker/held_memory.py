@@ -1,8 +1,8 @@
 """HeldMemory: the share of held requests in the memory budget of the broker's connections.
 
-A held pull or pop keeps neither body nor fields of its request. Besides some short texts it keeps
-its selector: tags codes or a compiled expression. A selector may be large, and thousands of
-requests may share it, so it is counted once, for the first connection that brought it.
+A held pull keeps neither body nor header of its request, a waiting pop no body. Both keep their
+selector: tags codes or a compiled expression. A selector may be large, and thousands of requests
+may share it, so it is counted once, for the first connection that brought it.
 """
 
 from __future__ import annotations
@@ -53,50 +53,47 @@ class _Counted:
 
 
 class HeldMemory:
-    """Accounting of the memory of one kind of held requests.
+    """Accounting of the memory of one broker's held requests of one kind."""
 
-    Args:
-      size: bytes of one, without its selector.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._selectors: dict[int, _Counted] = {}
 
-    def take(self, held: Held) -> bool:
+    def take(self, held: Held, held_size: int = HELD_PULL_SIZE) -> bool:
         """Count a request that is to be held.
 
+        Args:
+          held_size: its bytes without its selector.
         Returns: False: it does not fit into the budget, and was not counted.
         """
         channel = held.channel
         selector = held.selector
         if selector is None:  # the usual case
-            return channel.memory.held_requests.take(channel, self._size)
+            return channel.memory.held_requests.take(channel, held_size)
         known = self._selectors.get(id(selector))
-        selector_size = 0 if known is not None else size_of_selector(selector)
-        if not channel.memory.held_requests.take(channel, self._size + selector_size):
+        size = 0 if known is not None else size_of_selector(selector)
+        if not channel.memory.held_requests.take(channel, held_size + size):
             return False
         if known is None:
-            known = self._selectors[id(selector)] = _Counted(selector, channel, selector_size)
+            known = self._selectors[id(selector)] = _Counted(selector, channel, size)
         known.count += 1
         return True
 
     def room(self, channel: Channel) -> int:
-        """Requests without a selector of a connection that fit into the budget."""
-        return channel.memory.held_requests.room // self._size
+        """Pulls without a selector of a connection that fit into the budget."""
+        return channel.memory.held_requests.room // HELD_PULL_SIZE
 
     def take_unfiltered(self, channel: Channel, count: int) -> None:
-        """`take` of a connection's requests without a selector, which fit."""
-        channel.memory.held_requests.take(channel, self._size * count)
+        """`take` of a connection's pulls without a selector, which fit."""
+        channel.memory.held_requests.take(channel, HELD_PULL_SIZE * count)
 
     def give_back_unfiltered(self, channel: Channel, count: int) -> None:
-        """`give_back` of a connection's requests without a selector."""
-        channel.memory.held_requests.give_back(channel, self._size * count)
+        """`give_back` of a connection's pulls without a selector."""
+        channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE * count)
 
-    def give_back(self, held: Held) -> None:
+    def give_back(self, held: Held, held_size: int = HELD_PULL_SIZE) -> None:
         """Release the memory of a counted request that is no longer held."""
         channel = held.channel
-        channel.memory.held_requests.give_back(channel, self._size)
+        channel.memory.held_requests.give_back(channel, held_size)
         selector = held.selector
         if selector is None:
             return

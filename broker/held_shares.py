@@ -1,7 +1,7 @@
 """HeldShares: how many waiting requests belong to each connection and to each group. Pure.
 
-Counting costs more than holding, so requests are counted only while so many of them wait that
-shares are enforced.
+Counting a pull costs more than holding it, so pulls are counted only while their shares are
+enforced. Waiting pops are always counted: they are fewer, and cannot be counted later at once.
 """
 
 from __future__ import annotations

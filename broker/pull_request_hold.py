@@ -30,7 +30,7 @@ from ..remoting.channel import Channel
 from ..remoting.turn import Turn
 from .config import BrokerConfig
 from .fair_backlog import FairBacklog
-from .held_memory import HELD_PULL_SIZE, HeldMemory
+from .held_memory import HeldMemory
 from .held_shares import HeldShares, take_one
 from .pull import Pull
 
@@ -64,6 +64,10 @@ TRIES_PER_TURN: Final = 100
 TRY_TIME_MAX_S: Final = 0.005
 """The same limit as a time, because an expression may take up to 10 ms for one pull."""
 
+HOLD_MS_MAX: Final = 30 * 60 * 1000
+"""The longest time for which a pull or pop may be held; RocketMQ accepts any number. Its clients
+ask for 15 s, and never for more than their time-outs."""
+
 Key = tuple[str, int]
 """Topic and queue id."""
 
@@ -79,7 +83,7 @@ TagsCodesSince = Callable[[Key, int], tuple[Collection[int] | None, int]]
 queue's end."""
 
 
-def _unknown(key: Key, queue_offset: int) -> tuple[None, int]:
+def unknown_codes(key: Key, queue_offset: int) -> tuple[None, int]:
     return None, queue_offset
 
 
@@ -228,7 +232,7 @@ class PullRequestHoldService:
         resume: Callable[[HeldPull, bool], bool],
         *,
         config: BrokerConfig | None = None,
-        tags_codes_since: TagsCodesSince = _unknown,
+        tags_codes_since: TagsCodesSince = unknown_codes,
         elapsed_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._resume = resume
@@ -240,7 +244,7 @@ class PullRequestHoldService:
         self.wake_directly: WakeDirectly | None = None
         self._shares: HeldShares | None = None
         self._count = 0
-        self._memory = HeldMemory(HELD_PULL_SIZE)
+        self._memory = HeldMemory()
         self._failures = FailureLog(logger)
         self._now_s = 0.0
         self._backlog = FairBacklog[HeldPull](attrgetter("pull.channel"))
