@@ -6,13 +6,16 @@ one for each kind.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import trio
 
-from ...remoting.channel import Channel
-from ...remoting.codec import RemotingCommand
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand, encode
+from ...remoting.errors import RequestRefused
+from ...remoting.response_codes import ResponseCode
 from ...remoting.turn import Turn
 from ...store.clock import Clock
 from ..config import BrokerConfig
@@ -20,8 +23,7 @@ from ..pull import Selector
 from ..pull_request_hold import Key, TagsCodesSince, unknown_codes
 from .waiting_requests import Polling, PollingKey, WaitingRequests, wait_ms_of
 
-Serve = Callable[[RemotingCommand, Channel], None]
-"""Serves a waiting request again: it writes the answer to the channel, or holds the request."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,26 @@ def _not_served(request: RemotingCommand, channel: Channel) -> None:
     raise RuntimeError("no processor serves the requests that wait here")
 
 
+def _serve_again(serve: Processor, request: RemotingCommand, channel: Channel) -> None:
+    """Serve a waiting request again, as its connection does when it comes."""
+    try:
+        answer = serve(request, channel)
+    except RequestRefused as refusal:
+        answer = request.answer(refusal.code, refusal.remark, refusal.fields or NO_EXT_FIELDS)
+    except Exception as error:
+        logger.exception(
+            "%(peer)s: a waiting request %(code)d failed",
+            {"peer": channel.remote_address, "code": request.code},
+        )
+        answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+    if isinstance(answer, RemotingCommand):
+        channel.write(encode(answer))
+    elif isinstance(answer, bytes):
+        channel.write(answer)
+    elif answer is not None:
+        raise TypeError(f"request {request.code} waits for messages and cannot await more")
+
+
 class PopHold:
     """Holds pops and notifications. Not thread-safe: used from the broker's one trio run.
 
@@ -64,7 +86,8 @@ class PopHold:
       tags_codes_since: see TagsCodesSince.
 
     Attributes:
-      serve, serve_notification: serve waiting requests; set by the processors.
+      serve, serve_notification: the processors of waiting requests, which set them. One may write
+        its answer itself, and must do nothing but answer or hold the request again.
       pops, notifications: those that wait.
     """
 
@@ -77,17 +100,17 @@ class PopHold:
         tags_codes_since: TagsCodesSince = unknown_codes,
     ) -> None:
         self._clock = clock
-        self.serve: Serve = _not_served
-        self.serve_notification: Serve = _not_served
+        self.serve: Processor = _not_served
+        self.serve_notification: Processor = _not_served
         self.pops = WaitingRequests(
-            lambda request, channel: self.serve(request, channel),
+            lambda request, channel: _serve_again(self.serve, request, channel),
             config,
             now_s=now_s,
             elapsed_s=clock.monotonic_s,
             tags_codes_since=tags_codes_since,
         )
         self.notifications = WaitingRequests(
-            lambda request, channel: self.serve_notification(request, channel),
+            lambda request, channel: _serve_again(self.serve_notification, request, channel),
             config,
             youngest_first=True,
             now_s=now_s,
@@ -113,31 +136,25 @@ class PopHold:
         )
 
     def notify(self, topic: str, group: str, queue_id: int) -> None:
-        """Wake one pop of a topic, group and queue: more messages remain than another one took.
+        """Wake one pop and one notification of a topic, group and queue, whatever their filters.
+
+        For messages that remain after a pop, and for a queue that is no longer blocked by messages
+        that were popped in order. After a pop that found nothing it may be called only if the next
+        one begins at a later offset, or that pop would be served again for ever.
 
         Args:
           topic: the topic that was asked for, no retry topic.
-          queue_id: as the pop asked; -1 wakes those of all queues only.
+          queue_id: as the request asked; -1 wakes those of all queues only.
         """
-        self.pops.wake(PollingKey(topic, group, queue_id))
-
-    def notify_queue(self, topic: str, group: str, queue_id: int) -> None:
-        """Wake one pop and one notification that a queue's messages are for.
-
-        For a queue that a group can pop again: its messages were acknowledged in order, or became
-        visible, or its offset was reset.
-
-        Args:
-          topic: the topic, no retry topic.
-          queue_id: not -1. A request for all queues is woken, or else one for this queue.
-        """
-        self.pops.wake_queue(topic, group, queue_id)
-        self.notifications.wake_queue(topic, group, queue_id)
+        key = PollingKey(topic, group, queue_id)
+        self.pops.wake(key)
+        self.notifications.wake(key)
 
     def arrived(self, queues: Collection[Key]) -> None:
         """Wake pops for new messages; called with all queues, of retry topics too, that have some.
 
-        It is called before the answers of the turn leave, so it only notes what to do.
+        It is called before the answers of the turn leave, so it only notes what to do. A queue
+        without new messages wakes pops in spite of their filters: offsets of it were reset.
         """
         self.pops.arrived(queues)
         self.notifications.arrived(queues)

@@ -445,6 +445,8 @@ class WaitingRequests:
         seen = topic.seen.get(queue_id, -1)
         codes, end = self._tags_codes_since((name, queue_id), seen)
         topic.seen[queue_id] = end
+        if seen >= end:
+            return None  # nothing is new: an offset was reset
         interval = self._config.pop_long_polling_force_notify_interval
         # Without this a filter that nothing matches would never move its group's offset.
         has_forcing = (end - 1) // interval > (seen - 1) // interval

@@ -146,6 +146,16 @@ def test_each_so_manyth_message_wakes_in_spite_of_the_tags() -> None:
     assert len(waits.served) == 1 + 2  # the first; offsets 4 and 8
 
 
+def test_a_queue_whose_offset_was_reset_wakes_in_spite_of_the_tags() -> None:
+    waits = Waits()
+    waits.hold(codes=[7])
+    waits.arrived()
+    waits.served.clear()
+    waits.requests.arrived([("T", 0)])
+    waits.run()
+    assert waits.served == [0]
+
+
 def test_more_messages_wake_one_of_the_same_key_only() -> None:
     waits = Waits()
     any_queue, own = waits.hold(), waits.hold(queue_id=3)
