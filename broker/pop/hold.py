@@ -21,7 +21,7 @@ from ...store.clock import Clock
 from ..config import BrokerConfig
 from ..pull import Selector
 from ..pull_request_hold import Key, TagsCodesSince, unknown_codes
-from .waiting_requests import Polling, PollingKey, WaitingRequests, wait_ms_of
+from .waiting_requests import ANY_QUEUE, Polling, PollingKey, WaitingRequests, wait_ms_of
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,11 @@ def _serve_again(serve: Processor, request: RemotingCommand, channel: Channel) -
         channel.write(answer)
     elif answer is not None:
         raise TypeError(f"request {request.code} waits for messages and cannot await more")
+
+
+def _key(topic: str, group: str, queue_id: int) -> PollingKey:
+    """What a request waits for: any negative queue id stands for all queues."""
+    return PollingKey(topic, group, max(queue_id, ANY_QUEUE))
 
 
 class PopHold:
@@ -130,7 +135,7 @@ class PopHold:
         return requests.hold(
             waiting.request,
             waiting.channel,
-            PollingKey(waiting.topic, waiting.group, waiting.queue_id),
+            _key(waiting.topic, waiting.group, waiting.queue_id),
             wait_ms=wait_ms_of(waiting.born_time, waiting.poll_time, self._clock.wall_ms()),
             selector=waiting.selector,
         )
@@ -146,7 +151,7 @@ class PopHold:
           topic: the topic that was asked for, no retry topic.
           queue_id: as the request asked; -1 wakes those of all queues only.
         """
-        key = PollingKey(topic, group, queue_id)
+        key = _key(topic, group, queue_id)
         self.pops.wake(key)
         self.notifications.wake(key)
 
