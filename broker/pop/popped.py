@@ -29,11 +29,22 @@ class Popped:
       count: messages in `buffers`.
       rest: messages that remain in the queues, about.
       starts, offsets: entries of startOffsetInfo and msgOffsetInfo.
+      has_skipped: messages were passed that do not match the filter.
       is_stored: a check point was appended to the turn, so the answer leaves when that is written.
       trouble: why a queue could not be popped; "": all could.
     """
 
-    __slots__ = ("buffers", "count", "is_stored", "offsets", "rest", "size", "starts", "trouble")
+    __slots__ = (
+        "buffers",
+        "count",
+        "has_skipped",
+        "is_stored",
+        "offsets",
+        "rest",
+        "size",
+        "starts",
+        "trouble",
+    )
 
     def __init__(self) -> None:
         self.buffers: list[bytes | memoryview] = []
@@ -42,6 +53,7 @@ class Popped:
         self.rest = 0
         self.starts: list[str] = []
         self.offsets: list[str] = []
+        self.has_skipped = False
         self.is_stored = False
         self.trouble = ""
 

@@ -13,17 +13,18 @@ Java counterpart: broker/processor/PopMessageProcessor.java of 5.5.0.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
 from ...common.sql92.expression import Expression
+from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
-from ...remoting.errors import RequestRefused
+from ...remoting.errors import RemotingError, RequestRefused
 from ...remoting.headers import PopMessageRequestHeader, decode
 from ...remoting.receipt import TopicForm
 from ...remoting.request_codes import RequestCode
@@ -32,7 +33,7 @@ from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.reading.message_reader import GetMessageResult
 from ...store.reading.record_filter import RecordFilter
-from ...store.status import GetMessageStatus, PutRefusal
+from ...store.status import GetMessageStatus
 from ..admission import may_commit_offset, own_offsets
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 FILTER_TIME_MAX_S: Final = 0.01
 """How long one pop may scan for messages that match its expression; see pull_message.py."""
 
+_NORMAL: Final = TopicForm.NORMAL.value
 _FOUND: Final = GetMessageStatus.FOUND
 _SKIPS: Final = frozenset(
     {
@@ -181,12 +183,13 @@ class PopMessageProcessor:
             raise RequestRefused(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "pops in order are not served yet"
             )
+        revive_queue_id = self._count % self._config.revive_queue_num
         self._count += 1
         asked = Asked(
             header,
             header.max_msg_nums,
             now_ms,
-            self._count % self._config.revive_queue_num,
+            revive_queue_id,
             selector,
             channel,
             self._monotonic_s() + FILTER_TIME_MAX_S,
@@ -252,22 +255,30 @@ class PopMessageProcessor:
                 offset = self._correct(order, offset, result)
                 result = self._get(asked, topic, queue_id, offset, room)
         except StoreError as error:
-            popped.trouble = str(error)
-            logger.error(
-                "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s",
-                {
-                    "peer": asked.channel.remote_address,
-                    "topic": topic,
-                    "queue_id": queue_id,
-                    "error": error,
-                },
-            )
+            self._note_trouble(asked, order, error, popped)
             return
         popped.rest += max(result.max_offset - result.next_begin_offset, 0)
         if result.status is _FOUND:
             self._take(asked, order, offset, result, popped)
         elif result.status in _SKIPS and result.next_begin_offset > offset:
             buffer.skip(order, result.next_begin_offset)
+            popped.has_skipped = True
+
+    def _note_trouble(
+        self, asked: Asked, order: PopOrder, error: Exception, popped: Popped
+    ) -> None:
+        topic, _, queue_id = order.key
+        popped.trouble = str(error)
+        logger.error(
+            "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s. Other queues are "
+            "popped",
+            {
+                "peer": asked.channel.remote_address,
+                "topic": topic,
+                "queue_id": queue_id,
+                "error": error,
+            },
+        )
 
     def _is_full(self, order: PopOrder) -> bool:
         """Whether too many messages of the queue are not acknowledged."""
@@ -335,42 +346,48 @@ class PopMessageProcessor:
             self._config.broker_name,
             diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
         )
-        buffer, revive_queue_id = self._buffer, asked.revive_queue_id
+        revive_queue_id = asked.revive_queue_id
+        buffers: Sequence[bytes | memoryview] = result.buffers
+        size, form = result.size, _NORMAL
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            form = TopicForm.of(topic).value
+            is_retry = topic != header.topic
+            if is_retry and not self._config.pop_response_return_actual_retry_topic:
+                try:
+                    buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
+                except RemotingError as error:
+                    self._note_trouble(asked, order, error, popped)
+                    return
+                size = sum(map(len, buffers))
+        buffer = self._buffer
         if (
             not buffer.may_wait(order, check_point, asked.pop_time)
             or buffer.add(order, check_point, next_offset, revive_queue_id) is None
         ):
-            refusal = self._store_now(asked, order, check_point, next_offset)
-            if refusal is not None:
-                popped.trouble = refusal.remark or refusal.status.name
+            trouble = self._store_now(asked, order, check_point, next_offset)
+            if trouble:
+                popped.trouble = trouble
                 popped.rest += result.count
                 return
             popped.is_stored = True
         self._stats.count_get(order.offset_key, result.count, result.size)
-        if topic == header.topic:
-            popped.add(check_point, TopicForm.NORMAL.value, result.buffers, result.size)
-            return
-        form = TopicForm.of(topic).value
-        buffers: list[bytes | memoryview] = list(result.buffers)
-        if not self._config.pop_response_return_actual_retry_topic:
-            buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
-        popped.add(check_point, form, buffers, sum(map(len, buffers)))
+        popped.add(check_point, form, buffers, size)
 
     def _store_now(
         self, asked: Asked, order: PopOrder, check_point: CheckPoint, next_offset: int
-    ) -> PutRefusal | None:
-        """Append a check point's record to the turn; return why it is not stored, None: it is.
-
-        Raises: RequestRefused: SYSTEM_BUSY: the disk is behind.
-        """
-        self._turn.begin(asked.channel)
+    ) -> str:
+        """Append a check point's record to the turn; return why it is not stored, "": it is."""
+        try:
+            self._turn.begin(asked.channel)
+        except RequestRefused as busy:
+            return busy.remark
         refusal = self._pop.puts.put_check_point(check_point, asked.revive_queue_id)
         if refusal is not None:
-            return refusal
+            return refusal.remark or refusal.status.name
         buffer = self._buffer
         entry = buffer.add_stored(order, check_point, next_offset, asked.revive_queue_id)
         self._turn.when_written(partial(self._written, entry))
-        return None
+        return ""
 
     def _written(self, entry: Buffered, is_stored: bool) -> None:
         if is_stored:
@@ -416,7 +433,8 @@ class PopMessageProcessor:
         )
         polling = self._pop.hold.hold(waiting)
         if polling is Polling.WAITS:
-            if popped.rest > 0:
+            # Without progress the next pop would find nothing either, and wake another for ever.
+            if popped.rest > 0 and popped.has_skipped:
                 self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
             return
         code = ResponseCode.POLLING_FULL
