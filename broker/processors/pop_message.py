@@ -36,7 +36,7 @@ from ...store.reading.record_filter import RecordFilter
 from ...store.status import GetMessageStatus
 from ..admission import may_commit_offset, own_offsets
 from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager
+from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..pop.buffer import Buffered, PopOrder
 from ..pop.check_point import CheckPoint
 from ..pop.hold import Polling, WaitingPop
@@ -83,6 +83,10 @@ _NAMES: Final = (
 )
 _TEMPLATE: Final = AnswerTemplate(_NAMES, remark=_FOUND.name)
 _RANDOM_MAX: Final = 100
+
+QUEUES_MAX: Final = 4_096
+"""Queues of a topic that one pop reads, which blocks the loop for 1 us each; the pops of a topic
+with more begin anywhere, so that together they read all. RocketMQ reads all."""
 
 
 class Asked(NamedTuple):
@@ -221,7 +225,9 @@ class PopMessageProcessor:
         if queue_id < 0:
             self._pop_topic(asked, topic, number, popped)
         else:
-            self._pop_queue(asked, topic.topic_name, queue_id, popped)
+            name = topic.topic_name
+            key = key_of(name, asked.header.consumer_group)
+            self._pop_queue(asked, name, key, queue_id, popped)
         if not retry_first and retry is not None and popped.count < asked.count_max:
             self._pop_topic(asked, retry, number, popped)
 
@@ -231,24 +237,35 @@ class PopMessageProcessor:
         Args:
           first: from which on, in any way; each pop begins elsewhere.
         """
-        count = topic.read_queue_nums
+        count, name = topic.read_queue_nums, topic.topic_name
+        key = key_of(name, asked.header.consumer_group)
+        if count > QUEUES_MAX:
+            first = self._random.randrange(count)
         ascending = self._config.priority_order_asc
-        for number in range(count):
+        for number in range(min(count, QUEUES_MAX)):
             index = (count - 1 - number if ascending else number) + first
-            self._pop_queue(asked, topic.topic_name, index % count, popped)
+            self._pop_queue(asked, name, key, index % count, popped)
 
-    def _pop_queue(self, asked: Asked, topic: str, queue_id: int, popped: Popped) -> None:
-        """Pop from one queue what the answer has room for."""
-        header = asked.header
-        buffer = self._buffer
-        order = buffer.order(topic, header.consumer_group, queue_id, asked.pop_time)
-        offset = self._positions.next(order, header.init_mode)
+    def _pop_queue(
+        self, asked: Asked, topic: str, offset_key: str, queue_id: int, popped: Popped
+    ) -> None:
+        """Pop from one queue what the answer has room for.
+
+        Args:
+          offset_key: of topic and group in the table of offsets.
+        """
+        header, buffer = asked.header, self._buffer
+        order = buffer.find(topic, header.consumer_group, queue_id)
+        offset = self._positions.next(offset_key, topic, queue_id, order, header.init_mode)
+        if self._store.reader.ends_at(topic, queue_id, offset):
+            return  # nearly always, of the retry topic
+        if order is None:
+            order = buffer.order(topic, header.consumer_group, queue_id)
+        order.used_ms = asked.pop_time
         room = asked.count_max - popped.count
         if room <= 0 or self._is_full(order):
             popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
             return
-        if self._store.reader.ends_at(topic, queue_id, offset):
-            return  # nearly always, of the retry topic
         try:
             result = self._get(asked, topic, queue_id, offset, room)
             if result.status in _BAD:

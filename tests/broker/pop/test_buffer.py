@@ -36,7 +36,9 @@ class Pops:
         return self.offsets.query_offset("G", "T", 0)
 
     def order(self) -> PopOrder:
-        return self.buffer.order("T", "G", 0, NOW)
+        order = self.buffer.order("T", "G", 0)
+        order.used_ms = NOW
+        return order
 
     def point(self, start: int, count: int = 2, **more: int) -> CheckPoint:
         times = {"pop_time": NOW, "invisible_time": 60_000} | more
