@@ -81,6 +81,12 @@ class OrderInfo:
                 return offset
         return self.offsets[-1] + 1
 
+    @property
+    def times(self) -> int:
+        """How often the message that was popped least had been popped before."""
+        counts = self.consumed or {}
+        return min(counts.get(offset, 0) for offset in self.offsets)
+
     def blocks(self, attempt_id: str | None, invisible_time: int, now_ms: int) -> bool:
         """Whether a pop has to wait for these messages.
 
@@ -116,7 +122,8 @@ class OrderInfo:
         """Count how often the messages were popped, from the queue's OrderInfo before this one."""
         counts = before.consumed or {}
         if before.attempt_id is not None and before.attempt_id == self.attempt_id:
-            self.consumed = counts  # the same pop, sent again
+            # The same pop, sent again.
+            self.consumed = {each: counts[each] for each in self.offsets if each in counts}
         else:
             known = frozenset(before.offsets)
             self.consumed = {
