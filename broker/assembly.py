@@ -59,6 +59,8 @@ from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
 from .pop.hold import PopHold
+from .pop.order import OrderedPops
+from .pop.order_info_manager import ConsumerOrderInfoManager
 from .pop.parts import Pop
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
@@ -419,10 +421,22 @@ def _deliveries(
 def _pop(foundation: Foundation, tables: Tables, deliveries: Deliveries) -> Pop:
     config, address = foundation.config, foundation.address
     topic = revive_topic(config.broker_cluster_name)
+    hold = PopHold()
     return Pop(
         RevivePuts(foundation.store, deliveries.puts, topic, lambda: address.store_host),
         PopRetryTopics(config, tables.topics, tables.offsets),
-        PopHold(),
+        hold,
+        OrderedPops(
+            config,
+            tables.files,
+            ConsumerOrderInfoManager(save=tables.files.save),
+            offsets=tables.offsets,
+            topics=tables.topics,
+            groups=tables.groups,
+            max_offset=foundation.store.max_offset,
+            now_ms=foundation.seams.clock.wall_ms,
+            wake=hold.notify,
+        ),
     )
 
 

@@ -25,6 +25,8 @@ from ...store.state.state_files import StateFiles
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..due_task import DueTask
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..topic_config_manager import TopicConfigManager
 from .order_info import ATTEMPT_ID_LENGTH_MAX, OrderInfo
 from .order_info_manager import ILLEGAL, UNKNOWN, ConsumerOrderInfoManager
 from .order_locks import LockedQueue, OrderLocks
@@ -46,36 +48,37 @@ class OrderedPops:
 
     Args:
       config: the broker's.
-      orders: the table of messages in order.
-      offsets: the groups' offsets.
+      files: the tables' files.
+      table: of messages in order.
+      offsets, topics, groups: the broker's tables.
       max_offset: returns the next offset of a queue, of topic and queue id.
-      queue_count: returns how many queues of a topic can be read; 0: it does not exist.
-      has_group: returns whether a group exists.
       now_ms: the wall clock, ms since 1970.
       wake: see `Wake`.
 
     Attributes:
-      orders: as above.
+      table: as above.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
-        orders: ConsumerOrderInfoManager,
+        files: StateFiles,
+        table: ConsumerOrderInfoManager,
         *,
         offsets: ConsumerOffsetManager,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
         max_offset: Callable[[str, int], int],
-        queue_count: Callable[[str], int],
-        has_group: Callable[[str], bool],
         now_ms: Callable[[], int],
         wake: Wake,
     ) -> None:
         self._config = config
-        self.orders = orders
+        self._files = files
+        self.table = table
         self._offsets = offsets
         self._max_offset = max_offset
-        self._queue_count = queue_count
-        self._has_group = has_group
+        self._topics = topics
+        self._groups = groups
         self._now_ms = now_ms
         self._wake = wake
         self._locks = OrderLocks()
@@ -111,15 +114,15 @@ class OrderedPops:
           attempt_id: of the request.
           invisible_time: of the request, ms; 0 for a notification.
         """
-        if not self.orders.has_room(topic, group, queue_id):
+        if not self.table.has_room(topic, group, queue_id):
             logger.warning(
                 "queue %(queue_id)d of %(key)s is not popped in order: %(count)d queues already "
                 "have messages that were not acknowledged. Consumers are too slow or do not "
                 "acknowledge; the queues become free with time",
-                {"key": key_of(topic, group), "queue_id": queue_id, "count": self.orders.count},
+                {"key": key_of(topic, group), "queue_id": queue_id, "count": self.table.count},
             )
             return True
-        return self.orders.check_block(
+        return self.table.check_block(
             attempt_id,
             topic,
             group,
@@ -151,7 +154,7 @@ class OrderedPops:
           invisible_time: ms after `pop_time`.
         Returns: how often the messages were popped before.
         """
-        info = self.orders.update(
+        info = self.table.update(
             attempt_id,
             topic,
             group,
@@ -166,7 +169,7 @@ class OrderedPops:
 
     def reset(self, topic: str, group: str, queue_id: int) -> None:
         """Clear the block of a queue, because an administrator set the group's offset."""
-        self.orders.clear_block(topic, group, queue_id)
+        self.table.clear_block(topic, group, queue_id)
         self._locks.drop(LockedQueue(topic, group, queue_id))
 
     # Acknowledgement and change
@@ -196,7 +199,7 @@ class OrderedPops:
             committed = self._offsets.query_offset(group, topic, queue_id)
             if offset < committed:
                 continue
-            following = self.orders.commit_and_next(
+            following = self.table.commit_and_next(
                 topic, group, queue_id, offset, pop_time=pop_time
             )
             if following == ILLEGAL:
@@ -233,7 +236,7 @@ class OrderedPops:
         if offset < self._offsets.query_offset(group, topic, queue_id):
             return ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, revive_qid=0)
         visible_ms = min(self._now_ms() + invisible_time, INT64_MAX)
-        if self.orders.update_next_visible_time(
+        if self.table.update_next_visible_time(
             topic, group, queue_id, offset, pop_time=pop_time, visible_ms=visible_ms
         ):
             self._changed(LockedQueue(topic, group, queue_id))
@@ -246,7 +249,7 @@ class OrderedPops:
     # Waking
 
     def _changed(self, queue: LockedQueue) -> None:
-        info = self.orders.find(*queue)
+        info = self.table.find(*queue)
         if info is None or info.free_ms <= self._now_ms():
             self._locks.drop(queue)
             self._wake_one(queue)
@@ -283,32 +286,36 @@ class OrderedPops:
         await self._task.run()
 
     async def clean(self) -> None:
-        """Drop entries that nobody needs; to be called every CLEAN_INTERVAL_S."""
+        """Drop entries that are no longer needed; to be called every CLEAN_INTERVAL_S."""
         await in_steps(
-            self.orders.clean(
-                self._now_ms(), queue_count=self._queue_count, has_group=self._has_group
+            self.table.clean(
+                self._now_ms(), queue_count=self._queue_count, has_group=self._groups.contains
             )
         )
 
+    def _queue_count(self, topic: str) -> int:
+        config = self._topics.topic_config_table.get(topic)
+        return 0 if config is None else config.read_queue_nums
+
     # The file
 
-    def load(self, files: StateFiles) -> None:
+    def load(self) -> None:
         """Read the table's file; a damaged one is left alone, as it protects no message.
 
         To be called once offsets and store are loaded.
 
         Raises: StoreIOError: it could not be read.
         """
-        orders = self.orders
+        table = self.table
         try:
-            files.load(orders.file.name, orders.decode)
+            self._files.load(table.file.name, table.decode)
         except CorruptRecordError as error:
             logger.error(
                 "%(error)s. It is replaced: messages that were popped in order and not "
                 "acknowledged are delivered again at once",
                 {"error": error},
             )
-            orders.file.is_dirty = True
-        orders.correct(self._offsets.query_offset, self._max_offset)
-        for topic, group, queue_id, info in orders.entries():
+            table.file.is_dirty = True
+        table.correct(self._offsets.query_offset, self._max_offset)
+        for topic, group, queue_id, info in table.entries():
             self._locks.set(LockedQueue(topic, group, queue_id), info.free_ms)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...common.supervision import Supervisor
 from ...remoting.turn import Turn
 from .hold import PopHold
+from .order import CLEAN_INTERVAL_S, OrderedPops
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
 
@@ -22,21 +23,26 @@ class Pop:
       puts: appends the records of check points and acknowledgements.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
+      orders: pops in order.
     """
 
     puts: RevivePuts
     retry_topics: PopRetryTopics
     hold: PopHold
+    orders: OrderedPops
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
 
         Raises: StoreError: one is damaged or cannot be read.
         """
+        self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
         services.start_soon("the waking of pops", self.hold.run, turn)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.
