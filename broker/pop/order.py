@@ -21,6 +21,7 @@ from ...remoting.receipt import ORDER_REVIVE_QUEUE, OrderCounts, QueueKey, Topic
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import in_steps
 from ...store.errors import CorruptRecordError
+from ...store.message_store import MessageStore
 from ...store.state.state_files import StateFiles
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
@@ -85,6 +86,30 @@ class OrderedPops:
         self._task = DueTask(
             self._wake_waiting,
             failing="pops that wait for messages in order are answered later",
+        )
+
+    @classmethod
+    def of_store(
+        cls,
+        config: BrokerConfig,
+        store: MessageStore,
+        files: StateFiles,
+        offsets: ConsumerOffsetManager,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        wake: Wake,
+    ) -> OrderedPops:
+        """Pops in order with an empty table, and the clock and the queues of a store."""
+        return cls(
+            config,
+            files,
+            ConsumerOrderInfoManager(save=files.save),
+            offsets=offsets,
+            topics=topics,
+            groups=groups,
+            max_offset=store.max_offset,
+            now_ms=store.clock.wall_ms,
+            wake=wake,
         )
 
     # Pop
