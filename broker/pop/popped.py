@@ -28,12 +28,23 @@ class Popped:
       size: bytes in `buffers`.
       count: messages in `buffers`.
       rest: messages that remain in the queues, about.
+      has_skipped: a queue had messages that are not wanted, and the next pop begins after them.
       starts, offsets: entries of startOffsetInfo and msgOffsetInfo.
       is_stored: a check point was appended to the turn, so the answer leaves when that is written.
       trouble: why a queue could not be popped; "": all could.
     """
 
-    __slots__ = ("buffers", "count", "is_stored", "offsets", "rest", "size", "starts", "trouble")
+    __slots__ = (
+        "buffers",
+        "count",
+        "has_skipped",
+        "is_stored",
+        "offsets",
+        "rest",
+        "size",
+        "starts",
+        "trouble",
+    )
 
     def __init__(self) -> None:
         self.buffers: list[bytes | memoryview] = []
@@ -42,7 +53,7 @@ class Popped:
         self.rest = 0
         self.starts: list[str] = []
         self.offsets: list[str] = []
-        self.is_stored = False
+        self.has_skipped = self.is_stored = False
         self.trouble = ""
 
     def add(

@@ -38,9 +38,10 @@ from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..pop.buffer import Buffered, PopOrder
 from ..pop.check_point import CheckPoint
-from ..pop.hold import Polling, WaitingPop
+from ..pop.hold import WaitingPop
 from ..pop.parts import Pop
 from ..pop.popped import Popped, as_of_topic, diffs_of
+from ..pop.waiting_requests import Polling
 from ..pull import Selector
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..topic_config_manager import TopicConfigManager
@@ -210,17 +211,34 @@ class PopMessageProcessor:
         retry_names = self._pop.retry_topics.read_names(
             asked.header.topic, asked.header.consumer_group
         )
-        # One of the two forms: an answer may name each form and queue only once.
-        retry = self._topic_table.get(retry_names[-1 if number % 2 == 0 else 0])
-        if retry_first and retry is not None:
-            self._pop_topic(asked, retry, number, popped)
+        retries = [
+            retry
+            for name in retry_names[:: -1 if number % 2 == 0 else 1]
+            if (retry := self._topic_table.get(name)) is not None
+        ]
+        if retry_first:
+            self._pop_retries(asked, retries, number, popped)
         queue_id = asked.header.queue_id
         if queue_id < 0:
             self._pop_topic(asked, topic, number, popped)
         else:
             self._pop_queue(asked, topic.topic_name, queue_id, popped)
-        if not retry_first and retry is not None and popped.count < asked.count_max:
-            self._pop_topic(asked, retry, number, popped)
+        if not retry_first and popped.count < asked.count_max:
+            self._pop_retries(asked, retries, number, popped)
+
+    def _pop_retries(
+        self, asked: Asked, retries: list[TopicConfig], first: int, popped: Popped
+    ) -> None:
+        """Pop from the first of the group's retry topics that has messages.
+
+        From one only, because an answer may name each queue once; and Apache's broker, which looks
+        at one only, leaves the messages of the other to a later pop, even if they woke this one.
+        """
+        before = popped.count
+        for retry in retries:
+            self._pop_topic(asked, retry, first, popped)
+            if popped.count > before:
+                return
 
     def _pop_topic(self, asked: Asked, topic: TopicConfig, first: int, popped: Popped) -> None:
         """Pop from all queues of a topic.
@@ -268,6 +286,7 @@ class PopMessageProcessor:
             self._take(asked, order, offset, result, popped)
         elif result.status in _SKIPS and result.next_begin_offset > offset:
             buffer.skip(order, result.next_begin_offset)
+            popped.has_skipped = True
 
     def _is_full(self, order: PopOrder) -> bool:
         """Whether too many messages of the queue are not acknowledged."""
@@ -416,7 +435,8 @@ class PopMessageProcessor:
         )
         polling = self._pop.hold.hold(waiting)
         if polling is Polling.WAITS:
-            if popped.rest > 0:
+            # Only if the next pop begins later: otherwise it would find the same, for ever.
+            if popped.rest > 0 and popped.has_skipped:
                 self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
             return
         code = ResponseCode.POLLING_FULL
