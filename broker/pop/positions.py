@@ -6,12 +6,13 @@ broker/processor/PopMessageProcessor.java of 5.5.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
-from ..consumer_offset_manager import ConsumerOffsetManager
+from ..consumer_offset_manager import SEPARATOR, ConsumerOffsetManager
 from ..pop_config import PopConfig
 from .buffer import PopBuffer, PopOrder
 
@@ -27,6 +28,7 @@ class PopPositions:
       store: already loaded.
       offsets: the committed offsets.
       buffer: the pops that they have not passed.
+      on_reset: called with topic, group and queue id when an offset was set by an administrator.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class PopPositions:
         store: MessageStore,
         offsets: ConsumerOffsetManager,
         buffer: PopBuffer,
+        on_reset: Callable[[str, str, int], None],
     ) -> None:
+        self._on_reset = on_reset
         self._config = config
         self._store = store
         self._offsets = offsets
@@ -58,6 +62,7 @@ class PopPositions:
             if reset is not None:
                 if order is not None:
                     self._buffer.restart(order)
+                self._on_reset(topic, offset_key.partition(SEPARATOR)[2], queue_id)
                 offsets.commit_by_key(offset_key, queue_id, reset)
                 return reset
         table = offsets.offset_table.get(offset_key)
