@@ -29,6 +29,7 @@ from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..due_task import DueTask
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
+from .buffer import PopBuffer
 from .check_point import CheckPoint
 from .order_info import ATTEMPT_ID_LENGTH_MAX, OrderInfo
 from .order_info_manager import ILLEGAL, UNKNOWN, ConsumerOrderInfoManager
@@ -53,6 +54,7 @@ class OrderedPops:
       config: the broker's.
       files: the tables' files.
       table: of messages in order.
+      buffer: the pops in parallel that the groups' offsets have not passed.
       offsets, topics, groups: the broker's tables.
       max_offset: returns the next offset of a queue, of topic and queue id.
       now_ms: the wall clock, ms since 1970.
@@ -68,6 +70,7 @@ class OrderedPops:
         files: StateFiles,
         table: ConsumerOrderInfoManager,
         *,
+        buffer: PopBuffer,
         offsets: ConsumerOffsetManager,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -78,6 +81,7 @@ class OrderedPops:
         self._config = config
         self._files = files
         self.table = table
+        self._buffer = buffer
         self._offsets = offsets
         self._max_offset = max_offset
         self._topics = topics
@@ -96,6 +100,7 @@ class OrderedPops:
         config: BrokerConfig,
         store: MessageStore,
         files: StateFiles,
+        buffer: PopBuffer,
         offsets: ConsumerOffsetManager,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -106,6 +111,7 @@ class OrderedPops:
             config,
             files,
             ConsumerOrderInfoManager(save=files.save),
+            buffer=buffer,
             offsets=offsets,
             topics=topics,
             groups=groups,
@@ -140,13 +146,17 @@ class OrderedPops:
     ) -> bool:
         """Whether a pop, or a notification, must not get messages of a queue now.
 
-        A queue that would need a new entry is blocked while the table is full.
+        A queue that would need a new entry is blocked while the table is full. So is one with
+        messages that were popped in parallel, until their check points are acknowledged or stored:
+        the group's offset must not pass those that are in memory only.
 
         Args:
           topic, group, queue_id: they exist.
           attempt_id: of the request.
           invisible_time: of the request, ms; 0 for a notification.
         """
+        if self._buffer.next_offset(topic, group, queue_id) >= 0:
+            return True
         if not self.table.has_room(topic, group, queue_id):
             logger.warning(
                 "queue %(queue_id)d of %(key)s is not popped in order: %(count)d queues already "

@@ -198,6 +198,19 @@ class ConsumerOrderInfoManager:
             if not queues:
                 del self._table[key]
 
+    def remove_topic(self, topic: str) -> None:
+        """Forget the messages of a deleted topic."""
+        self._remove([key for key in self._table if key.startswith(f"{topic}{SEPARATOR}")])
+
+    def remove_group(self, group: str) -> None:
+        """Forget the messages of a deleted group."""
+        self._remove([key for key in self._table if key.endswith(f"{SEPARATOR}{group}")])
+
+    def _remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.count -= len(self._table.pop(key))
+            self.file.is_dirty = True
+
     def clean(
         self,
         now_ms: int,

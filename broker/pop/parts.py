@@ -67,7 +67,9 @@ class Pop:
     def topic_deleted(self, topic: str) -> None:
         """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
+        self.orders.table.remove_topic(topic)
 
     def group_deleted(self, group: str) -> None:
         """Forget a deleted group."""
         self.buffer.forget_group(group)
+        self.orders.table.remove_group(group)

@@ -280,7 +280,9 @@ class PopMessageProcessor:
         if order is None:
             order = buffer.order(topic, header.consumer_group, queue_id)
         order.used_ms = asked.pop_time
-        if header.order and self._is_blocked(order, header):
+        if header.order and self._pop.orders.is_blocked(
+            *order.key, header.attempt_id, header.invisible_time
+        ):
             return
         room = asked.count_max - popped.count
         if room <= 0 or self._is_full(order):
@@ -300,16 +302,6 @@ class PopMessageProcessor:
         elif result.status in _SKIPS and result.next_begin_offset > offset:
             buffer.skip(order, result.next_begin_offset)
             popped.has_skipped = True
-
-    def _is_blocked(self, order: PopOrder, header: PopMessageRequestHeader) -> bool:
-        """Whether a pop in order must not read a queue now.
-
-        Messages that were popped in parallel, and whose check points are in memory only, block it,
-        too: the committed offset must not pass them.
-        """
-        return bool(order.entries) or self._pop.orders.is_blocked(
-            *order.key, header.attempt_id, header.invisible_time
-        )
 
     def _note_trouble(
         self, asked: Asked, order: PopOrder, error: Exception, popped: Popped

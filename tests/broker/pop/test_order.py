@@ -9,6 +9,7 @@ import trio
 
 from trocket.broker.config import BrokerConfig
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.pop.buffer import PopBuffer
 from trocket.broker.pop.check_point import CheckPoint
 from trocket.broker.pop.order import OrderedPops
 from trocket.broker.pop.order_info import ATTEMPT_ID_LENGTH_MAX
@@ -50,6 +51,7 @@ class Pops(OrderedPops):
             self.settings,
             self.files,
             ConsumerOrderInfoManager(save=self.files.save, queues_max=queues_max),
+            buffer=PopBuffer(self.settings, self.offsets, flushed=lambda: 0),
             offsets=self.offsets,
             topics=topics,
             groups=groups,

@@ -182,6 +182,19 @@ def test_entries_die_with_topic_group_queue_and_day(queue_count, has_group, late
     assert table.count == len(left)
 
 
+def test_entries_go_with_a_deleted_topic_or_group():
+    table = Table()
+    table.pop(5)
+    table.pop(5, queue=1)
+    for topic, group in (("T", "H"), ("U", "G"), ("T2", "G2")):
+        table.update(None, topic, group, 0, pop_time=NOW, invisible_time=1, offsets=[1])
+    table.remove_topic("T")
+    assert {(topic, group) for topic, group, _, _ in table.entries()} == {("U", "G"), ("T2", "G2")}
+    table.remove_group("G")
+    assert table.count == 1
+    assert b'"T2@G2"' in table.encode()
+
+
 def test_cleaning_many_entries_is_divided():
     table = Table()
     for queue in range(1_000):

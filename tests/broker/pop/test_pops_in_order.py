@@ -288,6 +288,12 @@ async def test_messages_popped_in_parallel_block_those_in_order_until_stored(aut
         await group.send(3)
         assert len(await parallel.pop(maxMsgNums=1)) == 1
         assert await group.is_blocked()
+        notification = {
+            "consumerGroup": "G", "topic": "T", "queueId": 0, "pollTime": 0, "bornTime": 0,
+            "order": "true",
+        }  # fmt: skip
+        answer = await group.client.ask(NOTIFICATION, notification)
+        assert answer.ext_fields["hasMsg"] == "false"
         assert group.committed() == 0
         await trio.sleep(20)
         assert await group.pop_offsets() == [1, 2]
