@@ -22,28 +22,24 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from ...common.java_integers import INT32_MAX
 from ...common.message_properties import (
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_GROUP,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
 )
-from ...remoting.bodies.pop import AckBody, BatchAckBody, CheckPointBody
-from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
-from ...remoting.numbers import INT32, INT64
-from ...remoting.receipt import POP_COUNT_MAX
 from ...store.writing.inner_message import InnerMessage
+from .check_point import RE_PUTS_UNKNOWN, CheckPoint, CheckPointKey
+from .records import CHECK_POINT_EARLIER_MS, Ack, read_record
 
 GRACE_MS: Final = 1_000
 """How long after the revive time an ack still counts. RocketMQ's broker waits for more than 2 s."""
-
-CHECK_POINT_LEAD_MS: Final = 1_000
-"""A check point is due this long before its acks. Source: PopAckConstants.ackTimeInterval."""
 
 POINTS_MAX: Final = 20_000
 """Undecided check points of one queue (some 12 MB) from which on late acks are not waited for."""
@@ -58,75 +54,26 @@ RE_PUT_DELAYS_S: Final = (
 """Until a message that could not be read is tried again; the last one repeats. Source:
 PopReviveService.ckRewriteIntervalsInSeconds."""
 
-_RE_PUTS_UNKNOWN: Final = 127  # Source: PopCheckPoint.parseRePutTimes
 _MS_DIGITS: Final = 18
-
-
-class PointKey(NamedTuple):
-    """The identity of a check point, which its acks name.
-
-    Attributes:
-      topic: where the messages are: the topic, or the group's retry topic.
-      group: the consumer group.
-      queue_id: of `topic`.
-      start_offset: offset in that queue.
-      pop_time: ms since 1970.
-      broker_name: of the broker that popped.
-    """
-
-    topic: str
-    group: str
-    queue_id: int
-    start_offset: int
-    pop_time: int
-    broker_name: str
 
 
 class WaitingPoint:
     """A check point that is not yet decided.
 
     Attributes:
-      key: its identity.
+      check_point: its messages; those that are revived are marked as acknowledged, too.
+      key: its identity, with the name of the broker.
       revive_offset: its offset in the revive queue.
-      revive_time: when its messages become visible again, ms since 1970.
-      diffs: the messages' offsets, counted from `key.start_offset`; POP_COUNT_MAX at most.
-      open: bit i: message i is neither acknowledged nor revived.
-      re_put_times: how often it was stored again.
-      suspend: whether the messages' number of tries stays as it is.
       is_done: whether it is decided.
     """
 
-    __slots__ = (
-        "diffs",
-        "is_done",
-        "key",
-        "open",
-        "re_put_times",
-        "revive_offset",
-        "revive_time",
-        "suspend",
-    )
+    __slots__ = ("check_point", "is_done", "key", "revive_offset")
 
-    def __init__(self, key: PointKey, body: CheckPointBody, revive_offset: int) -> None:
+    def __init__(self, check_point: CheckPoint, key: CheckPointKey, revive_offset: int) -> None:
+        self.check_point = check_point
         self.key = key
         self.revive_offset = revive_offset
-        self.revive_time = body.pop_time + body.invisible_time
-        self.diffs = _diffs(body)
-        self.open = (1 << len(self.diffs)) - 1 & ~body.bit_map
-        self.re_put_times = _re_puts(body.re_put_times)
-        self.suspend = body.suspend
         self.is_done = False
-
-    def close(self, offset: int) -> None:
-        """Note that a message is acknowledged or revived, by its queue offset; unknown: ignored."""
-        diff = offset - self.key.start_offset
-        if diff in self.diffs:
-            self.open &= ~(1 << self.diffs.index(diff))
-
-    def open_offsets(self) -> list[int]:
-        """The queue offsets of the messages that are neither acknowledged nor revived."""
-        start = self.key.start_offset
-        return [start + diff for i, diff in enumerate(self.diffs) if self.open >> i & 1]
 
 
 class _EarlyAcks:
@@ -178,8 +125,8 @@ class ReviveQueue:
     def __init__(self, next_offset: int, broker_name: str) -> None:
         self.next_offset = next_offset
         self._broker_name = broker_name
-        self._points: dict[PointKey, WaitingPoint] = {}
-        self._early: dict[PointKey, _EarlyAcks] = {}
+        self._points: dict[CheckPointKey, WaitingPoint] = {}
+        self._early: dict[CheckPointKey, _EarlyAcks] = {}
         self._early_count = 0
         self._held: deque[WaitingPoint | _EarlyAcks] = deque()  # by revive offset; some are done
         self._due: list[tuple[int, int, WaitingPoint]] = []  # a heap; some are done
@@ -191,6 +138,11 @@ class ReviveQueue:
     def __len__(self) -> int:
         """The number of undecided check points."""
         return len(self._points)
+
+    @property
+    def has_early_acks(self) -> bool:
+        """Whether acks wait for their check points."""
+        return bool(self._early)
 
     @property
     def committed(self) -> int:
@@ -216,68 +168,62 @@ class ReviveQueue:
         """
         self.next_offset = revive_offset + 1
         self._seen_ms = max(self._seen_ms, _time_ms(message, PROPERTY_TIMER_OUT_MS))
-        tags = message.tags
-        if tags == "ck":
-            self._take_point(CheckPointBody.from_body(message.body), revive_offset)
-        elif tags == "ack":
-            ack = AckBody.from_body(message.body)
-            self._take_acks(ack, (ack.ack_offset,), message, revive_offset)
-        elif tags == "bAck":
-            batch = BatchAckBody.from_body(message.body)
-            self._take_acks(batch, batch.ack_offsets, message, revive_offset)
+        record = read_record(message)
+        if isinstance(record, CheckPoint):
+            self._take_point(record, revive_offset)
+        elif record is not None:
+            self._take_ack(record, message, revive_offset)
 
-    def _take_point(self, body: CheckPointBody, revive_offset: int) -> None:
-        key = self._key(body)
-        if not key.topic or not key.group:
-            raise RemoteProtocolError("a check point without topic or group")
-        if not INT64.has(body.pop_time + body.invisible_time) or key.start_offset < 0:
-            raise RemoteProtocolError("a check point with impossible numbers")
+    def _take_point(self, check_point: CheckPoint, revive_offset: int) -> None:
+        key = self._known(check_point.key)
+        check_point.topic, check_point.group, check_point.broker_name = key[0], key[1], key[5]
         if key in self._points:
             return  # the timer service delivered it again after a crash
-        point = WaitingPoint(key, body, revive_offset)
         early = self._early.pop(key, None)
         if early is not None:
             self._end_early(early)
             for offset in early.offsets:
-                point.close(offset)
-        if point.open:
-            self._points[key] = point
-            self._held.append(point)
-            heappush(self._due, (point.revive_time + GRACE_MS, revive_offset, point))
+                check_point.ack(offset)
+        if check_point.is_done:
+            return
+        point = WaitingPoint(check_point, key, revive_offset)
+        self._points[key] = point
+        self._held.append(point)
+        heappush(self._due, (check_point.revive_time + GRACE_MS, revive_offset, point))
 
-    def _take_acks(
-        self, body: AckBody, offsets: Sequence[int], message: MessageExt, revive_offset: int
-    ) -> None:
-        key = self._key(body)
+    def _take_ack(self, ack: Ack, message: MessageExt, revive_offset: int) -> None:
+        key = self._known(ack.key)
         point = self._points.get(key)
         if point is not None:
-            for offset in offsets:
-                point.close(offset)
-            if not point.open:
+            for offset in ack.offsets:
+                point.check_point.ack(offset)
+            if point.check_point.is_done:
                 self.finish(point)
             return
         revive_time = _time_ms(message, PROPERTY_TIMER_DELIVER_MS)
-        if self._is_read_through(revive_time - CHECK_POINT_LEAD_MS):
+        if self._is_read_through(revive_time - CHECK_POINT_EARLIER_MS):
             return  # its check point is decided
-        if self._early_count + len(offsets) > EARLY_ACKS_MAX:
+        if self._early_count + len(ack.offsets) > EARLY_ACKS_MAX:
             return
         early = self._early.get(key)
         if early is None:
             early = self._early[key] = _EarlyAcks(revive_offset, revive_time)
             self._held.append(early)
-        early.offsets.extend(offsets)
-        self._early_count += len(offsets)
+        early.offsets.extend(ack.offsets)
+        self._early_count += len(ack.offsets)
 
-    def _key(self, body: CheckPointBody | AckBody) -> PointKey:
-        # Equal names are one object: a check point takes 200 bytes less.
+    def _known(self, key: CheckPointKey) -> CheckPointKey:
+        """A key with the broker's name, whose texts are shared with equal ones in memory."""
         names = self._names
         if len(names) > POINTS_MAX:
             names.clear()
-        topic, group = names.setdefault(body.topic, body.topic), body.group
-        group = names.setdefault(group, group)
-        broker_name = body.broker_name or self._broker_name
-        broker_name = names.setdefault(broker_name, broker_name)
-        return PointKey(topic, group, body.queue_id, body.start_offset, body.pop_time, broker_name)
+        topic, group = (
+            names.setdefault(key.topic, key.topic),
+            names.setdefault(key.group, key.group),
+        )
+        name = key.broker_name or self._broker_name
+        name = names.setdefault(name, name)
+        return CheckPointKey(topic, group, key.queue_id, key.start_offset, key.pop_time, name)
 
     def _end_early(self, early: _EarlyAcks) -> None:
         early.is_done = True
@@ -303,7 +249,7 @@ class ReviveQueue:
     def _drop_early(self) -> None:
         """Drop acks whose check points will not come any more."""
         for key, early in list(self._early.items()):
-            if self._is_read_through(early.revive_time - CHECK_POINT_LEAD_MS):
+            if self._is_read_through(early.revive_time - CHECK_POINT_EARLIER_MS):
                 del self._early[key]
                 self._end_early(early)
 
@@ -311,20 +257,29 @@ class ReviveQueue:
         """Whether all timer messages that were due before a moment are read."""
         return self._reached.timers_ms >= moment_ms
 
-    def due(self) -> WaitingPoint | None:
-        """A check point that can be decided, the earliest first; None: there is none."""
-        heap = self._due
-        while heap and heap[0][2].is_done:
-            heappop(heap)
-        if not heap:
+    def take_due(self) -> WaitingPoint | None:
+        """Take a check point that can be decided, the earliest first; None: there is none.
+
+        `finish` or `put_back` must follow.
+        """
+        if self.next_due_ms() == math.inf:
             return None
-        due_ms, _, point = heap[0]
-        if due_ms <= self._reached.now_ms and self._is_read_through(point.revive_time):
-            return point
+        due_ms, _, point = self._due[0]
+        is_complete = due_ms <= self._reached.now_ms and self._is_read_through(due_ms - GRACE_MS)
         # Too many: acks that came through the timer service are read, those are enough.
-        if len(self._points) > POINTS_MAX and due_ms <= self._seen_ms:
+        if is_complete or (len(self._points) > POINTS_MAX and due_ms <= self._seen_ms):
+            heappop(self._due)
             return point
         return None
+
+    def put_back(self, point: WaitingPoint, due_ms: int = 0) -> None:
+        """Return a check point that `take_due` took, because it could not be decided.
+
+        Args:
+          due_ms: not to be taken before, ms since 1970.
+        """
+        due_ms = max(due_ms, point.check_point.revive_time + GRACE_MS)
+        heappush(self._due, (due_ms, point.revive_offset, point))
 
     def next_due_ms(self) -> float:
         """When the next check point can be decided at the earliest, ms since 1970; infinity: there
@@ -341,66 +296,48 @@ class ReviveQueue:
 
 
 def retry_message(
-    message: MessageExt, point: WaitingPoint, topic: str, queue_id: int, host: bytes
+    message: MessageExt, check_point: CheckPoint, topic: str, queue_id: int, host: bytes
 ) -> InnerMessage:
     """A message in the form in which it is stored in its group's retry topic.
 
     Args:
       message: the original.
-      point: its check point.
+      check_point: that it belongs to.
       topic, queue_id: of the retry topic.
-      host: of this broker, from `host_bytes`: RocketMQ's broker names itself as the sender.
+      host: of this broker, as `host_bytes` packs it; RocketMQ's broker names itself as the sender.
     Source: PopReviveService.reviveRetry.
     """
     again = InnerMessage.of(message)
     again.topic, again.queue_id = topic, queue_id
     again.born_host = again.store_host = host
-    if not point.suspend:
-        again.reconsume_times = min(message.reconsume_times + 1, INT32.high)
-    changed = {PROPERTY_ORIGIN_GROUP: point.key.group}
+    if not check_point.suspend:
+        again.reconsume_times = min(message.reconsume_times + 1, INT32_MAX)
+    changed = {PROPERTY_ORIGIN_GROUP: check_point.group}
     if message.reconsume_times == 0 or PROPERTY_FIRST_POP_TIME not in message.properties:
-        changed[PROPERTY_FIRST_POP_TIME] = str(point.key.pop_time)
+        changed[PROPERTY_FIRST_POP_TIME] = str(check_point.pop_time)
     again.change_properties(changed)
     return again
 
 
-def put_again(point: WaitingPoint, offset: int, now_ms: int) -> CheckPointBody:
+def put_again(check_point: CheckPoint, offset: int, now_ms: int) -> CheckPoint:
     """The check point of one message that could not be revived, to be stored again.
 
     Args:
-      point: its check point.
+      check_point: that it belongs to.
       offset: the message's queue offset.
       now_ms: the wall clock; the next try is RE_PUT_DELAYS_S later.
     Source: PopReviveService.rePutCK, which counts from the revive time.
     """
-    key = point.key
-    delay_s = RE_PUT_DELAYS_S[min(point.re_put_times, len(RE_PUT_DELAYS_S) - 1)]
-    return CheckPointBody(
+    delay_s = RE_PUT_DELAYS_S[min(check_point.re_put_times, len(RE_PUT_DELAYS_S) - 1)]
+    tried_ms = max(check_point.revive_time, now_ms) - check_point.pop_time
+    return replace(
+        check_point,
         start_offset=offset,
-        pop_time=key.pop_time,
-        invisible_time=max(point.revive_time, now_ms) - key.pop_time + delay_s * 1000,
-        num=1,
-        queue_id=key.queue_id,
-        topic=key.topic,
-        group=key.group,
-        queue_offset_diff=[0],
-        broker_name=key.broker_name,
-        re_put_times=str(point.re_put_times + 1),
-        suspend=point.suspend,
+        invisible_time=tried_ms + delay_s * 1000,
+        diffs=range(1),
+        acked=0,
+        re_put_times=min(check_point.re_put_times + 1, RE_PUTS_UNKNOWN),
     )
-
-
-def _diffs(body: CheckPointBody) -> tuple[int, ...]:
-    """The messages' offsets, counted from the start offset. Source: ackOffsetByIndex."""
-    if body.queue_offset_diff:
-        return tuple(dict.fromkeys(body.queue_offset_diff[:POP_COUNT_MAX]))
-    return tuple(range(min(max(body.num, 0), POP_COUNT_MAX)))
-
-
-def _re_puts(text: str | None) -> int:
-    if not text:
-        return 0
-    return int(text) if text.isdecimal() and len(text) < 10 else _RE_PUTS_UNKNOWN
 
 
 def _time_ms(message: MessageExt, name: str) -> int:
