@@ -42,6 +42,7 @@ from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
+from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
@@ -268,6 +269,7 @@ class BrokerController:
 
         Raises: StoreError, ConfigError: see `run`.
         """
+        refuse_kv_state(self.store.disk, self.store.config.store_path_root_dir)
         if self.config.enable_property_filter:
             warm_up()
         migrates = self.config.migrate_auth_from_v1_enabled

@@ -165,7 +165,7 @@ class Reviver:
             closed.append(offset)
 
     def _is_gone(self, check_point: CheckPoint) -> bool:
-        """Whether a topic or group was deleted, so that nobody waits for the messages."""
+        """Whether the topic or the group was deleted."""
         topic, group = check_point.topic, check_point.group
         if self._topics.select(normal_topic(topic, group)) is None:
             missing = "topic"
