@@ -58,8 +58,11 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
+from .pop.buffer import PopBuffer
+from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
 from .pop.parts import Pop
+from .pop.positions import PopPositions
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
 from .pop.revive_service import ReviveService
@@ -421,14 +424,20 @@ def _deliveries(
 def _pop(
     foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
 ) -> Pop:
-    config, store, address = foundation.config, foundation.store, foundation.address
+    config, address, store = foundation.config, foundation.address, foundation.store
+    clock, on_messages = foundation.seams.clock, new_messages.notify
     topic = revive_topic(config.broker_cluster_name)
     puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
+    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
+    storing = PopBufferService(
+        store, clock=clock, buffer=buffer, puts=puts, on_messages=on_messages
+    )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
+    positions = PopPositions(config, store, tables.offsets, buffer)
     reviver = Reviver(
         config,
         store,
-        clock=foundation.seams.clock,
+        clock=clock,
         topics=tables.topics,
         groups=tables.groups,
         puts=deliveries.puts,
@@ -439,14 +448,14 @@ def _pop(
     revive = ReviveService(
         config,
         store,
-        clock=foundation.seams.clock,
+        clock=clock,
         timers=deliveries.timers,
         offsets=tables.offsets,
         topic=topic,
         reviver=reviver,
-        on_messages=new_messages.notify,
+        on_messages=on_messages,
     )
-    return Pop(puts, retry_topics, PopHold(), revive)
+    return Pop(puts, buffer, storing, positions, retry_topics, PopHold(), revive)
 
 
 def _replication(
