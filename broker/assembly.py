@@ -29,7 +29,6 @@ from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
-from ..common.topic_names import revive_topic
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
@@ -42,7 +41,6 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
-from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -59,13 +57,8 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
-from .pop.buffer import PopBuffer
-from .pop.buffer_service import PopBufferService
-from .pop.hold import PopHold
+from .pop.assembly import assemble_pop
 from .pop.parts import Pop
-from .pop.positions import PopPositions
-from .pop.retry_topics import PopRetryTopics
-from .pop.revive_puts import RevivePuts
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -423,26 +416,19 @@ def _deliveries(
 def _pop(
     foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
 ) -> Pop:
-    config, address, store = foundation.config, foundation.address, foundation.store
-    topic = revive_topic(config.broker_cluster_name)
-    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
-    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
-    storing = PopBufferService(
-        store,
+    return assemble_pop(
+        foundation.config,
+        foundation.store,
+        foundation.address,
         clock=foundation.seams.clock,
-        buffer=buffer,
-        puts=puts,
+        files=tables.files,
+        topics=tables.topics,
+        groups=tables.groups,
+        offsets=tables.offsets,
+        puts=deliveries.puts,
+        timers=deliveries.timers,
         on_messages=new_messages.notify,
     )
-    retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    positions = PopPositions(config, store, tables.offsets, buffer)
-    hold = PopHold(
-        config,
-        foundation.seams.clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
-    )
-    return Pop(puts, buffer, storing, positions, retry_topics, hold)
 
 
 def _replication(
@@ -492,6 +478,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
+        parts.pop.revive.arrived,
     )
     parts.closed_channels.subscribe(
         parts.clients.filter_servers.channel_closed,

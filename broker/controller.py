@@ -42,6 +42,7 @@ from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
+from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
@@ -60,6 +61,9 @@ SCAN_CLIENTS_INTERVAL_S = 10.0
 
 SAVE_FILTERS_INTERVAL_S = 10.0
 """Between two saves of changed filters. RocketMQ: BrokerController.initialize."""
+
+SAVE_ORDERS_INTERVAL_S = 10.0
+"""Between two saves of the messages in order. RocketMQ: BrokerController.initialize."""
 
 GOODBYE_TIMEOUT_S = 5.0
 """How long a stopping broker tries to unregister from its name servers."""
@@ -189,7 +193,9 @@ class BrokerController:
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
-        for service in (self.schedule, self.timers, self.transactions, self.parts.pop.storing):
+        parts = self.parts
+        services = (self.schedule, self.timers, self.transactions, parts.pop.storing)
+        for service in (*services, parts.pop.revive):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -268,6 +274,7 @@ class BrokerController:
 
         Raises: StoreError, ConfigError: see `run`.
         """
+        refuse_kv_state(self.store.disk, self.store.config.store_path_root_dir)
         if self.config.enable_property_filter:
             warm_up()
         migrates = self.config.migrate_auth_from_v1_enabled
@@ -328,31 +335,7 @@ class BrokerController:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
             elif self.config.metrics_exporter_type in PUSHED:
                 services.start_soon("the metrics", self._push_metrics)
-            saver = TableSaver(self.parts.tables.files, self.store)
-            config, store_config, filters = self.config, self.store.config, self.filters
-            saver.start_lazy(
-                services,
-                self.offsets.file,
-                lambda: config.flush_consumer_offset_interval / 1000,
-                saver.sync_log,
-            )
-            saver.start_lazy(
-                services,
-                self.delay_offsets.file,
-                lambda: store_config.flush_delay_offset_interval / 1000,
-                saver.sync_log_or_fail,
-            )
-            saver.start_lazy(
-                services,
-                filters.file,
-                lambda: SAVE_FILTERS_INTERVAL_S,
-                before_save=filters.clean,
-            )
-            mappings = self.parts.tables.mappings
-            accounts = self.parts.tables.access.accounts
-            saver.start_eager(
-                services, self.topics.file, mappings.file, self.groups.file, accounts.file
-            )
+            self._start_savers(services)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -370,6 +353,40 @@ class BrokerController:
                 )
             task_status.started()
             await trio.sleep_forever()
+
+    def _start_savers(self, services: Supervisor) -> None:
+        """Start the services that save the tables."""
+        saver = TableSaver(self.parts.tables.files, self.store)
+        config, store_config, filters = self.config, self.store.config, self.filters
+        saver.start_lazy(
+            services,
+            self.offsets.file,
+            lambda: config.flush_consumer_offset_interval / 1000,
+            saver.sync_log,
+        )
+        saver.start_lazy(
+            services,
+            self.delay_offsets.file,
+            lambda: store_config.flush_delay_offset_interval / 1000,
+            saver.sync_log_or_fail,
+        )
+        saver.start_lazy(
+            services,
+            filters.file,
+            lambda: SAVE_FILTERS_INTERVAL_S,
+            before_save=filters.clean,
+        )
+        saver.start_lazy(
+            services,
+            self.parts.pop.orders.table.file,
+            lambda: SAVE_ORDERS_INTERVAL_S,
+            saver.sync_log,
+        )
+        mappings = self.parts.tables.mappings
+        accounts = self.parts.tables.access.accounts
+        saver.start_eager(
+            services, self.topics.file, mappings.file, self.groups.file, accounts.file
+        )
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
@@ -416,7 +433,9 @@ class BrokerController:
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
+            ("the progress of pops", self._note_pops),
             ("the offsets", self.offsets.file.persist_changed),
+            ("the messages in order", self.parts.pop.orders.table.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
             ("the topics", self.topics.file.persist),
@@ -463,6 +482,10 @@ class BrokerController:
     def _note_transactions(self) -> None:
         if not self.store.is_slave:
             self.transactions.note_progress()
+
+    def _note_pops(self) -> None:
+        if not self.store.is_slave:
+            self.parts.pop.note_progress()
 
 
 class _LastServices:

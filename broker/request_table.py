@@ -272,7 +272,7 @@ def _popping(parts: BrokerParts, turn: SendTurn) -> list[Table]:
             pop,
             checks,
             topics=topics,
-            is_blocked=lambda topic, group, queue_id, attempt_id, invisible_time: False,
+            is_blocked=pop.orders.is_blocked,
             random=random,
         ).processors,
     ]

@@ -12,9 +12,11 @@ from ...remoting.turn import Turn
 from .buffer import PopBuffer
 from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
+from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
+from .revive_service import ReviveService
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Pop:
       positions: where the next pops begin.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
+      orders: pops in order.
+      revive: gives messages to their group again that were not acknowledged.
     """
 
     puts: RevivePuts
@@ -36,12 +40,15 @@ class Pop:
     positions: PopPositions
     retry_topics: PopRetryTopics
     hold: PopHold
+    orders: OrderedPops
+    revive: ReviveService
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
 
         Raises: StoreError: one is damaged or cannot be read.
         """
+        self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
@@ -50,6 +57,14 @@ class Pop:
             "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
+        self.revive.load()
+        services.start_soon("the revival of popped messages", self.revive.run)
+
+    def note_progress(self) -> None:
+        """Record what is done, at a clean stop of a master; the log is on the device."""
+        self.revive.note_progress()
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.
@@ -61,7 +76,9 @@ class Pop:
     def topic_deleted(self, topic: str) -> None:
         """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
+        self.orders.table.remove_topic(topic)
 
     def group_deleted(self, group: str) -> None:
         """Forget a deleted group."""
         self.buffer.forget_group(group)
+        self.orders.table.remove_group(group)

@@ -12,7 +12,7 @@ from ...common.message_properties import (
     find_property,
 )
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX, decode_record, encode_message
-from ...remoting.receipt import Receipt, TopicForm
+from ...remoting.receipt import OrderCounts, Receipt, TopicForm
 from .check_point import CheckPoint
 
 _POP_CK: Final = PROPERTY_POP_CK.encode()
@@ -31,6 +31,7 @@ class Popped:
       has_skipped: a queue had messages that are not wanted, and the next pop begins after them.
       starts, offsets: entries of startOffsetInfo and msgOffsetInfo.
       is_stored: a check point was appended to the turn, so the answer leaves when that is written.
+      order_counts: of the queues of a pop in order.
       trouble: why a queue could not be popped; "": all could.
     """
 
@@ -40,6 +41,7 @@ class Popped:
         "has_skipped",
         "is_stored",
         "offsets",
+        "order_counts",
         "rest",
         "size",
         "starts",
@@ -54,6 +56,7 @@ class Popped:
         self.starts: list[str] = []
         self.offsets: list[str] = []
         self.has_skipped = self.is_stored = False
+        self.order_counts: list[OrderCounts] = []
         self.trouble = ""
 
     def add(
