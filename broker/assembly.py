@@ -57,6 +57,7 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
+from .pop.request_modes import MessageRequestModeManager
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -76,6 +77,7 @@ from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
+from .topic_routes import TopicRoutes
 from .transaction_service import TransactionService
 
 if TYPE_CHECKING:
@@ -146,6 +148,7 @@ class Tables:
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsetManager
     filters: ConsumerFilterManager
+    request_modes: MessageRequestModeManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ class BrokerParts:
       keeper: starts and restarts filter servers.
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
+      routes: what the name servers know of topics that clients have assigned to them.
       static: rewrites requests for static topics.
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
@@ -203,6 +207,7 @@ class BrokerParts:
     keeper: FilterServerKeeper
     replication: MasterSide | SlaveSide
     registrar: Registrar
+    routes: TopicRoutes
     static: StaticTopicProcessor
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
@@ -282,9 +287,11 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
+    routes = TopicRoutes(config, seams.client)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, stats, refusals, runtime_info,
+        keeper, replication, registrar, routes, static, cleaner, pulls, stats, refusals,
+        runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation),
     )  # fmt: skip
@@ -356,6 +363,7 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
             ),
             kept_dead_ms=config.filter_data_clean_time_span,
         ),
+        MessageRequestModeManager(save=files.save, save_later=later),
     )
 
 
@@ -426,6 +434,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        request_modes=tables.request_modes,
         accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)

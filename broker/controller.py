@@ -281,6 +281,7 @@ class BrokerController:
             groups=self.groups,
             offsets=self.offsets,
             delay_offsets=self.delay_offsets,
+            request_modes=self.parts.tables.request_modes,
             filters=self.parts.sql_filters,
         )
         tables.load()
@@ -312,6 +313,7 @@ class BrokerController:
             await nursery.start(self.replication.run, ha_listeners)
             services = Supervisor(nursery, logger)
             await services.start("the registration", self.registrar.run)
+            services.start_soon("the refreshing of routes", self.parts.routes.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
             if self.parts.plain_acl is not None:
                 services.start_soon(
@@ -327,31 +329,7 @@ class BrokerController:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
             elif self.config.metrics_exporter_type in PUSHED:
                 services.start_soon("the metrics", self._push_metrics)
-            saver = TableSaver(self.parts.tables.files, self.store)
-            config, store_config, filters = self.config, self.store.config, self.filters
-            saver.start_lazy(
-                services,
-                self.offsets.file,
-                lambda: config.flush_consumer_offset_interval / 1000,
-                saver.sync_log,
-            )
-            saver.start_lazy(
-                services,
-                self.delay_offsets.file,
-                lambda: store_config.flush_delay_offset_interval / 1000,
-                saver.sync_log_or_fail,
-            )
-            saver.start_lazy(
-                services,
-                filters.file,
-                lambda: SAVE_FILTERS_INTERVAL_S,
-                before_save=filters.clean,
-            )
-            mappings = self.parts.tables.mappings
-            accounts = self.parts.tables.access.accounts
-            saver.start_eager(
-                services, self.topics.file, mappings.file, self.groups.file, accounts.file
-            )
+            self._save_tables(services)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -369,6 +347,40 @@ class BrokerController:
                 )
             task_status.started()
             await trio.sleep_forever()
+
+    def _save_tables(self, services: Supervisor) -> None:
+        """Start what saves changed tables."""
+        saver = TableSaver(self.parts.tables.files, self.store)
+        config, store_config, filters = self.config, self.store.config, self.filters
+        saver.start_lazy(
+            services,
+            self.offsets.file,
+            lambda: config.flush_consumer_offset_interval / 1000,
+            saver.sync_log,
+        )
+        saver.start_lazy(
+            services,
+            self.delay_offsets.file,
+            lambda: store_config.flush_delay_offset_interval / 1000,
+            saver.sync_log_or_fail,
+        )
+        saver.start_lazy(
+            services,
+            filters.file,
+            lambda: SAVE_FILTERS_INTERVAL_S,
+            before_save=filters.clean,
+        )
+        mappings = self.parts.tables.mappings
+        accounts = self.parts.tables.access.accounts
+        modes = self.parts.tables.request_modes
+        saver.start_eager(
+            services,
+            self.topics.file,
+            mappings.file,
+            self.groups.file,
+            accounts.file,
+            modes.file,
+        )
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
@@ -416,6 +428,10 @@ class BrokerController:
             ("the offsets", self.offsets.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
+            (
+                "the modes of message requests",
+                self.parts.tables.request_modes.file.persist_changed,
+            ),
             ("the topics", self.topics.file.persist),
             ("the groups", self.groups.file.persist),
         ):

@@ -31,6 +31,7 @@ from .processors.group_admin import GroupAdminProcessor
 from .processors.group_look_ups import GroupLookUpProcessor
 from .processors.lock import LockProcessor
 from .processors.pull_runs import PULL_CODES
+from .processors.query_assignment import QueryAssignmentProcessor
 from .processors.query_consume_queue import QueryConsumeQueueProcessor
 from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
@@ -234,6 +235,14 @@ def _reading(parts: BrokerParts) -> list[Table]:
         QueryMessageProcessor(parts.store).processors,
         LockProcessor(clients.locks, clock=clock).processors,
         FilterServerProcessor(parts.config, clients.filter_servers, clock=clock).processors,
+        QueryAssignmentProcessor(
+            parts.config,
+            modes=tables.request_modes,
+            topics=tables.topics,
+            groups=tables.groups,
+            consumers=clients.consumers,
+            routes=parts.routes,
+        ).processors,
     ]
 
 
@@ -265,7 +274,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
         GroupAdminProcessor(
             groups=tables.groups,
             offsets=tables.offsets,
-            on_deleted=parts.stats.group_deleted,
+            on_deleted=partial(_forget_group, parts),
             times_ms=parts.stats.group_creations_ms,
             is_slave=store.is_slave,
         ).processors,
@@ -299,14 +308,20 @@ def _administering(parts: BrokerParts) -> list[Table]:
         ).processors,
         _broker_config(parts).processors,
         tables.access.admin(is_slave=store.is_slave).processors,
-        ReplicationProcessor(
-            offsets=tables.offsets,
-            delay_offsets=tables.delay_offsets,
-            timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
-            status=parts.replication.status,
-            clock=parts.seams.clock,
-        ).processors,
+        _replication(parts).processors,
     ]
+
+
+def _replication(parts: BrokerParts) -> ReplicationProcessor:
+    tables, store = parts.tables, parts.store
+    return ReplicationProcessor(
+        offsets=tables.offsets,
+        delay_offsets=tables.delay_offsets,
+        request_modes=tables.request_modes,
+        timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
+        status=parts.replication.status,
+        clock=parts.seams.clock,
+    )
 
 
 def _broker_config(parts: BrokerParts) -> BrokerConfigProcessor:
@@ -328,7 +343,14 @@ async def _until_visible(store: MessageStore) -> None:
 
 
 def _forget_topic(parts: BrokerParts, topic: str) -> None:
-    """Drop the counters of a deleted topic."""
+    """Drop the counters of a deleted topic, and the ways in which groups get it."""
+    parts.tables.request_modes.topic_deleted(topic)
     parts.stats.topic_deleted(topic)
     parts.deliveries.transactions.ends.topic_deleted(topic)
     parts.deliveries.timers.counts.topic_deleted(topic)
+
+
+def _forget_group(parts: BrokerParts, group: str) -> None:
+    """Drop the counters of a deleted group, and the ways in which it gets topics."""
+    parts.stats.group_deleted(group)
+    parts.tables.request_modes.group_deleted(group)
