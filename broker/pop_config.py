@@ -104,7 +104,7 @@ class PopConfig:
     use_message_filter_for_notification: bool = setting(True, live=True)
     max_message_filter_num_for_notification: int = setting(64, minimum=0, maximum=1_024, live=True)
     server_load_balancer_enable: bool = setting(True, live=True)
-    load_balance_poll_name_server_interval: int = setting(30_000, minimum=1, live=True)
+    load_balance_poll_name_server_interval: int = setting(30_000, minimum=1_000, live=True)
     default_message_request_mode: MessageRequestMode = setting(  # noqa: RUF009 - a field
         MessageRequestMode.PULL, live=True
     )
