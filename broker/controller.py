@@ -453,6 +453,8 @@ class BrokerController:
     def _scan_clients(self) -> None:
         now_s = self._clock.monotonic_s()
         self.locks.remove_expired(now_s=now_s)
+        kept_ms = self.config.subscription_expired_timeout
+        self.consumers.compensated.expire(self._clock.wall_ms() - kept_ms)
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
         for channel in self.filter_servers.scan_inactive(now_s):

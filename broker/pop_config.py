@@ -64,6 +64,8 @@ class PopConfig:
       load_balance_poll_name_server_interval: how old routes for that may be.
       default_message_request_mode, default_pop_share_queue_num: the mode of groups for which no
         administrator set one.
+      subscription_expired_timeout: how long a group without heartbeats has the subscription of its
+        last pop.
       enable_pop_metrics: whether there are metrics of pop consumption.
     """
 
@@ -109,4 +111,5 @@ class PopConfig:
         MessageRequestMode.PULL, live=True
     )
     default_pop_share_queue_num: int = setting(-1, minimum=-1, live=True)
+    subscription_expired_timeout: int = setting(600_000, minimum=1, live=True)
     enable_pop_metrics: bool = setting(True, live=True)

@@ -345,6 +345,7 @@ async def _until_visible(store: MessageStore) -> None:
 def _forget_topic(parts: BrokerParts, topic: str) -> None:
     """Drop the counters of a deleted topic, and the ways in which groups get it."""
     parts.tables.request_modes.topic_deleted(topic)
+    parts.clients.consumers.compensated.topic_deleted(topic)
     parts.stats.topic_deleted(topic)
     parts.deliveries.transactions.ends.topic_deleted(topic)
     parts.deliveries.timers.counts.topic_deleted(topic)
@@ -354,3 +355,4 @@ def _forget_group(parts: BrokerParts, group: str) -> None:
     """Drop the counters of a deleted group, and the ways in which it gets topics."""
     parts.stats.group_deleted(group)
     parts.tables.request_modes.group_deleted(group)
+    parts.clients.consumers.compensated.group_deleted(group)
