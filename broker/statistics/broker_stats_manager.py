@@ -8,7 +8,7 @@ queues that grew: one write stores the messages of many. A latency of a get (GRO
 measured where a pull is read by Python; pulls that the C extension answers take microseconds.
 
 Java counterpart: store/stats/BrokerStatsManager.java of 5.5.0. Pure.
-Not done: billing (COMMERCIAL_*); acknowledgements, which belong to pop. Of reads from the disk
+Not done: billing (COMMERCIAL_*). Of reads from the disk
 (GROUP_GET_FROM_DISK_NUMS) RocketMQ has names but counts none, and what it keeps of how far reads
 fall behind (GROUP_GET_FALL_SIZE) is for its log: a request finds none of them there either.
 """
@@ -24,6 +24,7 @@ from ...common.histogram import Histogram
 from ...common.topic_names import is_system_topic
 from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.clock import Clock
+from .pop_counts import PopCounts
 from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
 from .totals import PutTimes, Totals, TotalsHistory
@@ -49,6 +50,8 @@ class StatsName(StrEnum):
     TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
     GROUP_GET_NUMS = "GROUP_GET_NUMS"  # topic@group
     GROUP_GET_SIZE = "GROUP_GET_SIZE"
+    GROUP_CK_NUMS = "GROUP_CK_NUMS"
+    GROUP_ACK_NUMS = "GROUP_ACK_NUMS"
     SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
     DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
     QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"  # topic@queue
@@ -57,6 +60,8 @@ class StatsName(StrEnum):
     GROUP_GET_LATENCY = "GROUP_GET_LATENCY"  # queue@topic@group; topic@group without details
     BROKER_PUT_NUMS = "BROKER_PUT_NUMS"  # cluster
     BROKER_GET_NUMS = "BROKER_GET_NUMS"
+    BROKER_CK_NUMS = "BROKER_CK_NUMS"
+    BROKER_ACK_NUMS = "BROKER_ACK_NUMS"
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
     BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"
 
@@ -89,6 +94,7 @@ class BrokerStatsManager:
       history: of the totals.
       put_times: of writes to the log.
       turn_messages: the numbers of sends that one write stored.
+      pop: what pop consumption counts for metrics.
       topic_creations_ms, group_creations_ms: times that administrators waited until a topic or a
         group was saved, milliseconds.
       started_ms: wall time of `start`.
@@ -106,6 +112,7 @@ class BrokerStatsManager:
         self.totals = Totals()
         self.history = TotalsHistory()
         self.put_times = PutTimes()
+        self.pop = PopCounts()
         self.turn_messages = Histogram(TURN_BOUNDS)
         self.topic_creations_ms = Histogram(CREATION_BOUNDS_MS)
         self.group_creations_ms = Histogram(CREATION_BOUNDS_MS)
@@ -189,6 +196,25 @@ class BrokerStatsManager:
     def count_misses(self, count: int) -> None:
         """Count pulls that found nothing."""
         self.totals.gets_missed += count
+
+    def count_check_point(self, key: str) -> None:
+        """Count a check point of a pop.
+
+        Args:
+          key: topic@group, of the topic that was asked for.
+        """
+        self.add(StatsName.GROUP_CK_NUMS, key)
+        self.add(StatsName.BROKER_CK_NUMS, self._cluster)
+
+    def count_acks(self, key: str, count: int) -> None:
+        """Count acknowledged messages.
+
+        Args:
+          key: topic@group, of the topic that the messages are in.
+          count: their number, > 0.
+        """
+        self.add(StatsName.GROUP_ACK_NUMS, key, count)
+        self.add(StatsName.BROKER_ACK_NUMS, self._cluster, count)
 
     def add(self, name: StatsName, key: str, value: int = 1, times: int = 1) -> None:
         """Count events that are rare enough to be counted one by one."""
@@ -318,6 +344,7 @@ class BrokerStatsManager:
         self._items[StatsName.TOPIC_PUT_NUMS].pop(topic, None)
         self._items[StatsName.TOPIC_PUT_SIZE].pop(topic, None)
         self._growth.sizes.pop(topic, None)
+        self.pop.topic_deleted(topic)
         head, end = f"{topic}{KEY_SEPARATOR}", f"{KEY_SEPARATOR}{topic}"
         self._drop(lambda key: key.startswith(head))
         _drop_from(self._items[StatsName.TOPIC_PUT_LATENCY], lambda key: key.endswith(end))
@@ -329,6 +356,7 @@ class BrokerStatsManager:
 
     def group_deleted(self, group: str) -> None:
         """Drop the counters of a deleted group. Source: BrokerStatsManager.onGroupDeleted."""
+        self.pop.group_deleted(group)
         end = f"{KEY_SEPARATOR}{group}"
         self._drop(lambda key: key.endswith(end))
         _drop_from(self._items[StatsName.GROUP_GET_LATENCY], lambda key: key.endswith(end))
@@ -337,6 +365,8 @@ class BrokerStatsManager:
         for name in (
             StatsName.GROUP_GET_NUMS,
             StatsName.GROUP_GET_SIZE,
+            StatsName.GROUP_CK_NUMS,
+            StatsName.GROUP_ACK_NUMS,
             StatsName.SNDBCK_PUT_NUMS,
             StatsName.DLQ_PUT_NUMS,
             StatsName.QUEUE_PUT_NUMS,
