@@ -189,7 +189,7 @@ class BrokerController:
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
-        for service in (self.schedule, self.timers, self.transactions):
+        for service in (self.schedule, self.timers, self.transactions, self.parts.pop.revive):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -428,6 +428,7 @@ class BrokerController:
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
+            ("the progress of pops", self._note_pops),
             ("the offsets", self.offsets.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
@@ -481,6 +482,10 @@ class BrokerController:
     def _note_transactions(self) -> None:
         if not self.store.is_slave:
             self.transactions.note_progress()
+
+    def _note_pops(self) -> None:
+        if not self.store.is_slave:
+            self.parts.pop.note_progress()
 
 
 class _LastServices:
