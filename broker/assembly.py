@@ -77,6 +77,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .statistics.broker_stats_manager import BrokerStatsManager
+from .statistics.pop_counts import PopCounts
 from .stored_topic import topic_of_message
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
@@ -297,7 +298,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         is_active=lambda: not store.is_slave,
     )
     routes = TopicRoutes(config, seams.client)
-    pop = _pop(foundation, tables, deliveries, new_messages)
+    pop = _pop(foundation, tables, deliveries, new_messages, stats.pop)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
@@ -427,11 +428,15 @@ def _deliveries(
 
 
 def _pop(
-    foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
+    foundation: Foundation,
+    tables: Tables,
+    deliveries: Deliveries,
+    new_messages: NewMessages,
+    counts: PopCounts,
 ) -> Pop:
     config, store, address = foundation.config, foundation.store, foundation.address
     topic = revive_topic(config.broker_cluster_name)
-    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
+    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host, counts)
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
     reviver = Reviver(
         config,
@@ -443,6 +448,7 @@ def _pop(
         records=puts,
         retry_topics=retry_topics,
         host=lambda: address.store_host,
+        counts=counts,
     )
     revive = ReviveService(
         config,
@@ -453,6 +459,7 @@ def _pop(
         topic=topic,
         reviver=reviver,
         on_messages=new_messages.notify,
+        counts=counts,
     )
     return Pop(puts, retry_topics, PopHold(), revive)
 

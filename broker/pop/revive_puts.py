@@ -8,6 +8,7 @@ from typing import Final
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
 from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
+from ..statistics.pop_counts import PopCounts, RecordKind
 from .check_point import CheckPoint
 from .records import Ack, RecordPlace, ack_record, check_point_record
 
@@ -24,15 +25,22 @@ class RevivePuts:
       puts: appends messages that the broker stores itself.
       topic: the revive topic.
       host: gives the broker's address, as `host_bytes` packs it.
+      counts: counts the records.
     """
 
     def __init__(
-        self, store: MessageStore, puts: InnerPuts, topic: str, host: Callable[[], bytes]
+        self,
+        store: MessageStore,
+        puts: InnerPuts,
+        topic: str,
+        host: Callable[[], bytes],
+        counts: PopCounts | None = None,
     ) -> None:
         self.topic = topic
         self._store = store
         self._puts = puts
         self._host = host
+        self._counts = counts or PopCounts()
 
     def put_check_point(self, check_point: CheckPoint, revive_queue_id: int) -> PutRefusal | None:
         """Append a check point's record; return why it is not stored, None: it is.
@@ -41,7 +49,9 @@ class RevivePuts:
           revive_queue_id: of the revive topic.
         """
         place, now_ms = RecordPlace(self.topic, self._host()), self._store.now_ms
-        return self._put(check_point_record(check_point, revive_queue_id, place, now_ms))
+        refusal = self._put(check_point_record(check_point, revive_queue_id, place, now_ms))
+        self._count(check_point.group, check_point.topic, RecordKind.CK, refusal)
+        return refusal
 
     def put_ack(self, ack: Ack, revive_time: int, revive_queue_id: int) -> PutRefusal | None:
         """Append an acknowledgement's record; return why it is not stored, None: it is.
@@ -51,7 +61,13 @@ class RevivePuts:
           revive_queue_id: as of `put_check_point`.
         """
         place, now_ms = RecordPlace(self.topic, self._host()), self._store.now_ms
-        return self._put(ack_record(ack, revive_time, revive_queue_id, place, now_ms))
+        refusal = self._put(ack_record(ack, revive_time, revive_queue_id, place, now_ms))
+        self._count(ack.key.group, ack.key.topic, RecordKind.ACK, refusal)
+        return refusal
+
+    def _count(self, group: str, topic: str, kind: RecordKind, refusal: PutRefusal | None) -> None:
+        status = PutMessageStatus.PUT_OK if refusal is None else refusal.status
+        self._counts.put(group, topic, kind, status)
 
     def _put(self, record: InnerMessage) -> PutRefusal | None:
         """Append to the timer topic; to the revive topic if it is due."""
