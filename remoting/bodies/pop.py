@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..receipt import POP_COUNT_MAX
 from .base import Body, Int32, Int64
 from .heartbeat import MessageModel
 from .queue import MessageQueue
@@ -51,6 +52,12 @@ class CheckPointBody(Body):
     broker_name: str | None = msgspec.field(default=None, name="bn")
     re_put_times: str | None = msgspec.field(default=None, name="rp")
     suspend: bool = msgspec.field(default=False, name="sp")
+
+    @property
+    def offsets(self) -> list[int]:
+        """The queue offsets of its messages, POP_COUNT_MAX at most."""
+        diffs = self.queue_offset_diff or range(min(self.num, POP_COUNT_MAX))
+        return [self.start_offset + diff for diff in diffs[:POP_COUNT_MAX]]
 
 
 class AckBody(Body):
