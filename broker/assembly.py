@@ -58,8 +58,11 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
+from .pop.buffer import PopBuffer
+from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
 from .pop.parts import Pop
+from .pop.positions import PopPositions
 from .pop.request_modes import MessageRequestModeManager
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
@@ -435,13 +438,28 @@ def _pop(
     counts: PopCounts,
 ) -> Pop:
     config, store, address = foundation.config, foundation.store, foundation.address
-    topic = revive_topic(config.broker_cluster_name)
+    topic, clock = revive_topic(config.broker_cluster_name), foundation.seams.clock
     puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host, counts)
+    buffer = PopBuffer(
+        config,
+        tables.offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=clock.wall_ms(),
+    )
+    storing = PopBufferService(
+        store,
+        clock=clock,
+        buffer=buffer,
+        puts=puts,
+        on_messages=new_messages.notify,
+    )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
+    positions = PopPositions(config, store, tables.offsets, buffer)
     reviver = Reviver(
         config,
         store,
-        clock=foundation.seams.clock,
+        clock=clock,
         topics=tables.topics,
         groups=tables.groups,
         puts=deliveries.puts,
@@ -453,7 +471,7 @@ def _pop(
     revive = ReviveService(
         config,
         store,
-        clock=foundation.seams.clock,
+        clock=clock,
         timers=deliveries.timers,
         offsets=tables.offsets,
         topic=topic,
@@ -461,7 +479,8 @@ def _pop(
         on_messages=new_messages.notify,
         counts=counts,
     )
-    return Pop(puts, retry_topics, PopHold(), revive)
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return Pop(puts, buffer, storing, positions, retry_topics, PopHold(), revive)
 
 
 def _replication(

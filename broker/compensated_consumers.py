@@ -1,8 +1,8 @@
 """CompensatedConsumers: groups that consume without heartbeats, known from their requests.
 
 A pop says which group gets which topic by which expression. So a consumer that only pops, behind a
-proxy for instance, has a subscription that administrators and metrics see. Connected groups and
-their clients (38, 203) are those of heartbeats only.
+proxy for instance, has a subscription that administrators and metrics see, and one to all messages
+of the retry topics. Connected groups and their clients (38, 203) are those of heartbeats only.
 
 Java counterpart: consumerCompensationTable of broker/client/ConsumerManager.java of 5.5.0, which
 also notes pulls, has no bound, and keeps the groups for ever. Pure.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from ..common.topic_names import normal_topic
 from ..remoting.bodies import SubscriptionData
 from .subscription import SUB_ALL, TAG, Subscription, is_tag_type, tags_codes_of
 
@@ -84,9 +85,15 @@ class CompensatedConsumers:
 
     def find(self, group: str, topic: str) -> Subscription | None:
         """The subscription of a group to a topic; None: it did not pop it lately."""
-        entry = self._groups.get(group, {}).get(topic)
-        if entry is None:
+        topics = self._groups.get(group)
+        if topics is None:
             return None
+        entry = topics.get(topic)
+        if entry is None:
+            origin = topics.get(normal_topic(topic, group))
+            if origin is None:
+                return None
+            entry = _Entry(SUB_ALL, origin.expression_type, origin.noted_ms)
         codes = tags_codes_of(entry.expression) if is_tag_type(entry.expression_type) else None
         return Subscription.from_data(
             SubscriptionData(

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from ...common.topic_names import normal_topic
 from ...remoting.bodies import TopicConfig
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message import MessageExt
@@ -27,7 +28,7 @@ from ..statistics.pop_counts import PopCounts
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
-from .retry_topics import PopRetryTopics, normal_topic
+from .retry_topics import PopRetryTopics
 from .revive import RE_PUT_DELAYS_S, ReviveQueue, WaitingPoint, put_again, retry_message
 from .revive_puts import RevivePuts
 

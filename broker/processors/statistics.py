@@ -181,8 +181,8 @@ class StatisticsProcessor:
         info = self._consumers.get_consumer_group_info(group)
         if info is None or not info.subscription_table:
             return list(names)
-        popped = self._consumers.compensated.topics_of(group)
-        return [name for name in names if name in info.subscription_table or name in popped]
+        find = self._consumers.find_subscription_data
+        return [name for name in names if find(group, name) is not None]
 
     def _answer_consume_stats(
         self, request: RemotingCommand, group: str, names: list[str], *, with_pops: bool

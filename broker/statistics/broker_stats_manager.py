@@ -21,9 +21,10 @@ from functools import partial
 from typing import Any, Final
 
 from ...common.histogram import Histogram
-from ...common.topic_names import is_system_topic
+from ...common.topic_names import is_system_topic, normal_topic
 from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.clock import Clock
+from .pop_counts import KEY_SEPARATOR as KEY_SEPARATOR
 from .pop_counts import PopCounts
 from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
@@ -35,10 +36,6 @@ TURN_BOUNDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_00
 CREATION_BOUNDS_MS: Final = (10.0, 100.0, 1_000.0, 3_000.0, 5_000.0)
 """Upper ends of the buckets of creation times.
 Source: BrokerMetricsManager.initMetricsView of 5.5.0."""
-
-KEY_SEPARATOR: Final = "@"
-"""Between the parts of a key, such as topic@group."""
-
 
 _DAY_DIGITS: Final = 8  # of a local time's name
 
@@ -197,25 +194,6 @@ class BrokerStatsManager:
         """Count pulls that found nothing."""
         self.totals.gets_missed += count
 
-    def count_check_point(self, key: str) -> None:
-        """Count a check point of a pop.
-
-        Args:
-          key: topic@group, of the topic that was asked for.
-        """
-        self.add(StatsName.GROUP_CK_NUMS, key)
-        self.add(StatsName.BROKER_CK_NUMS, self._cluster)
-
-    def count_acks(self, key: str, count: int) -> None:
-        """Count acknowledged messages.
-
-        Args:
-          key: topic@group, of the topic that the messages are in.
-          count: their number, > 0.
-        """
-        self.add(StatsName.GROUP_ACK_NUMS, key, count)
-        self.add(StatsName.BROKER_ACK_NUMS, self._cluster, count)
-
     def add(self, name: StatsName, key: str, value: int = 1, times: int = 1) -> None:
         """Count events that are rare enough to be counted one by one."""
         items = self._items[name]
@@ -232,6 +210,7 @@ class BrokerStatsManager:
         Raises: StoreError: the sizes of stored messages cannot be read.
         """
         yield from self._collect_gets()
+        yield from self._collect_pops()
         if not self._counts_puts:
             return
         # Another collection under way has taken the times, and may leave messages to this one.
@@ -283,6 +262,23 @@ class BrokerStatsManager:
                 self.add(name, self._cluster, count.messages, count.answers)
             self.totals.gets_found += count.answers
             self.totals.got_messages += count.messages
+
+    def _collect_pops(self) -> Steps[None]:
+        """Take what pops counted; check points of retry topics count for the topic."""
+        pops, self.pop.pops = self.pop.pops, {}
+        acks, self.pop.acks = self.pop.acks, {}
+        for number, (key, count) in enumerate(pops.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield
+            topic, _, group = key.partition(KEY_SEPARATOR)
+            name = f"{normal_topic(topic, group)}{KEY_SEPARATOR}{group}"
+            self.add(StatsName.GROUP_CK_NUMS, name, count, count)
+            self.add(StatsName.BROKER_CK_NUMS, self._cluster, count, count)
+        for number, (key, count) in enumerate(acks.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield
+            self.add(StatsName.GROUP_ACK_NUMS, key, count, count)
+            self.add(StatsName.BROKER_ACK_NUMS, self._cluster, count, count)
 
     def sample(self) -> Steps[None]:
         """Steps that take a sample of each counter; call it every SAMPLE_INTERVAL_MS.

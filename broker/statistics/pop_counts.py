@@ -6,6 +6,7 @@ Java counterpart: the counters in broker/metrics/PopMetricsManager.java of 5.5.0
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -19,6 +20,10 @@ Source: PopMetricsManager.getMetricsView."""
 ENTRIES_MAX: Final = 50_000
 """Combinations of topic, group and state that one counter has, as many as one metric has samples by
 default; further ones are not counted. RocketMQ has no bound."""
+
+
+KEY_SEPARATOR: Final = "@"
+"""Between the parts of a key, such as topic@group."""
 
 
 class RecordKind(StrEnum):
@@ -60,6 +65,8 @@ class PopCounts:
     Attributes:
       puts, gets, retries: by what was counted; read-only.
       scans_ms: times that storing the check points of the buffer took, of each slice.
+      pops, acks: check points and acknowledged messages since `BrokerStatsManager` took them last,
+        by topic@group, of the topic that the messages are in.
     """
 
     def __init__(self) -> None:
@@ -67,6 +74,8 @@ class PopCounts:
         self.gets: Counter[RecordGot] = Counter()
         self.retries: Counter[RetryPut] = Counter()
         self.scans_ms = Histogram(SCAN_BOUNDS_MS)
+        self.pops: dict[str, int] = {}
+        self.acks: dict[str, int] = {}
 
     def put(self, group: str, topic: str, kind: RecordKind, status: PutMessageStatus) -> None:
         """Count a record of the revive topic that was stored, or not."""
@@ -88,12 +97,19 @@ class PopCounts:
 
     def topic_deleted(self, topic: str) -> None:
         """Drop the counters of a topic."""
+        self._drop_keys(lambda key: key.startswith(f"{topic}{KEY_SEPARATOR}"))
         for counts in (self.puts, self.gets, self.retries):
             for key in [key for key in counts if key.topic == topic]:
                 del counts[key]
 
     def group_deleted(self, group: str) -> None:
         """Drop the counters of a group."""
+        self._drop_keys(lambda key: key.endswith(f"{KEY_SEPARATOR}{group}"))
         for counts in (self.puts, self.gets, self.retries):
             for key in [key for key in counts if key.group == group]:
+                del counts[key]
+
+    def _drop_keys(self, is_dropped: Callable[[str], bool]) -> None:
+        for counts in (self.pops, self.acks):
+            for key in [key for key in counts if is_dropped(key)]:
                 del counts[key]

@@ -7,6 +7,7 @@ import pytest
 from trocket.broker.statistics import pop_counts
 from trocket.broker.statistics.broker_stats_manager import BrokerStatsManager, StatsName
 from trocket.broker.statistics.pop_counts import PopCounts, RecordKind
+from trocket.remoting.steps import at_once
 from trocket.store.clock import ManualClock
 from trocket.store.status import PutMessageStatus
 
@@ -52,13 +53,21 @@ def test_the_number_of_counters_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_statistics_count_check_points_and_acknowledgements() -> None:
     stats = BrokerStatsManager("C", {}, counts_puts=True, clock=ManualClock())
-    stats.count_check_point("T@g")
-    stats.count_acks("T@g", 3)
-    stats.count_acks("T@h", 1)
-    assert stats.items(StatsName.GROUP_CK_NUMS)["T@g"].value == 1
-    assert stats.items(StatsName.GROUP_ACK_NUMS)["T@g"].value == 3
-    assert stats.items(StatsName.BROKER_CK_NUMS)["C"].value == 1
-    assert stats.items(StatsName.BROKER_ACK_NUMS)["C"].value == 4
+    stats.pop.pops = {"T@g": 2, "%RETRY%g_T@g": 1, "%RETRY%g+T@g": 1}
+    stats.pop.acks = {"T@g": 3, "T@h": 1, "%RETRY%g_T@g": 1}
+    at_once(stats.collect())
+    assert values(stats, StatsName.GROUP_CK_NUMS) == {"T@g": 4}
+    assert values(stats, StatsName.GROUP_ACK_NUMS) == {"T@g": 3, "T@h": 1, "%RETRY%g_T@g": 1}
+    assert values(stats, StatsName.BROKER_CK_NUMS) == {"C": 4}
+    assert values(stats, StatsName.BROKER_ACK_NUMS) == {"C": 5}
+    at_once(stats.collect())
+    assert values(stats, StatsName.BROKER_ACK_NUMS) == {"C": 5}
+    stats.pop.acks = {"T@g": 1}
     stats.group_deleted("h")
     stats.topic_deleted("T")
-    assert not stats.items(StatsName.GROUP_ACK_NUMS)
+    at_once(stats.collect())
+    assert values(stats, StatsName.GROUP_ACK_NUMS) == {"%RETRY%g_T@g": 1}
+
+
+def values(stats: BrokerStatsManager, name: StatsName) -> dict[str, int]:
+    return {key: item.value for key, item in stats.items(name).items()}
