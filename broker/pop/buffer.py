@@ -192,9 +192,10 @@ class PopBuffer:
         order = self._orders.get((topic, group, queue_id))
         return 0 if order is None else order.in_flight
 
-    def check_points(self) -> list[CheckPoint]:
-        """The check points that are in memory and not stored, the oldest first: a copy."""
-        return [entry.check_point for entry in self._by_text.values()]
+    def check_points(self) -> list[tuple[CheckPoint, int]]:
+        """The check points that are in memory and not stored, the oldest first, each with its queue
+        of the revive topic: a copy."""
+        return [(entry.check_point, entry.revive_queue_id) for entry in self._by_text.values()]
 
     def skip(self, order: PopOrder, next_offset: int) -> None:
         """Let the committed offset pass messages that no pop returned, because of a filter."""

@@ -20,8 +20,9 @@ class PopProgress(Protocol):
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
         """The number of messages that were popped and are not acknowledged, about."""
 
-    def check_points(self) -> Sequence[CheckPoint]:
-        """The check points that are in memory and not stored, the oldest first: a copy."""
+    def check_points(self) -> Sequence[tuple[CheckPoint, int]]:
+        """The check points that are in memory and not stored, the oldest first, each with its queue
+        of the revive topic: a copy."""
 
 
 class NoPops:
@@ -35,6 +36,6 @@ class NoPops:
         """There are none."""
         return 0
 
-    def check_points(self) -> Sequence[CheckPoint]:
+    def check_points(self) -> Sequence[tuple[CheckPoint, int]]:
         """There are none."""
         return ()

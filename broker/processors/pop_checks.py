@@ -51,7 +51,7 @@ class PopChecks:
         compensated: CompensatedConsumers | None = None,
     ) -> None:
         self._config = config
-        self._compensated = compensated or CompensatedConsumers()
+        self._compensated = CompensatedConsumers() if compensated is None else compensated
         self._store_config = store_config
         self._topic_table = topics.topic_config_table
         self._groups = groups

@@ -18,7 +18,7 @@ from ...remoting import fastjson
 from ...remoting.bodies import (
     BrokerStatsData,
     BrokerStatsItem,
-    CheckPointBody,
+    BufferedCheckPointBody,
     ConsumeStats,
     MessageQueue,
     OffsetWrapper,
@@ -101,7 +101,7 @@ class StatisticsProcessor:
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
-        self._pops = pops or NoPops()
+        self._pops = NoPops() if pops is None else pops
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.GET_TOPIC_STATS_INFO: self._topic_stats,
             RequestCode.GET_CONSUME_STATS: self._consume_stats,
@@ -211,15 +211,15 @@ class StatisticsProcessor:
 
     def _add_pops(self, stats: ConsumeStats, group: str, names: list[str]) -> Steps[None]:
         """Steps that add a group's check points that are in memory only."""
-        found: list[CheckPointBody] = []
+        found: list[BufferedCheckPointBody] = []
         left_out = 0
         for part in in_parts(self._pops.check_points(), CHECK_POINTS_PER_STEP):
             yield
-            for point in part:
+            for point, revive_queue_id in part:
                 if point.group != group or point.topic not in names:
                     continue
                 if len(found) < CHECK_POINTS_MAX:
-                    found.append(_with_acked(point))
+                    found.append(_buffered(point, revive_queue_id))
                 else:
                     left_out += 1
         stats.pop_check_points = found
@@ -339,8 +339,8 @@ def _growth(item: StatsItem, period: int) -> BrokerStatsItem:
     return BrokerStatsItem(*item.growth(period))
 
 
-def _with_acked(point: CheckPoint) -> CheckPointBody:
-    """A check point's body with the bits of its acknowledged messages, as a Java int."""
-    body = point.to_body()
-    body.bit_map = point.acked - (1 << 32) if point.acked >> 31 else point.acked
-    return body
+def _buffered(point: CheckPoint, revive_queue_id: int) -> BufferedCheckPointBody:
+    """The body of a check point in memory, with its acknowledged messages as bits of a Java int."""
+    bits = point.acked - (1 << 32) if point.acked >> 31 else point.acked
+    members = msgspec.structs.asdict(point.to_body()) | {"bit_map": bits}
+    return BufferedCheckPointBody(**members, revive_queue_id=revive_queue_id)

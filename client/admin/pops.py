@@ -202,7 +202,7 @@ class PopVerbs:
         # meanwhile is seen twice, and not missed.
         stats = await self._stats(address, group, topics)
         for point in stats.pop_check_points or ():
-            records.take_check_point(point, 0, is_stored=False)
+            records.take_check_point(point, point.revive_queue_id, is_stored=False)
         left = RECORDS_MAX
         left_out = stats.pop_check_points_left_out or 0
         revive = revive_topic(broker.cluster)

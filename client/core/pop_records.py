@@ -85,7 +85,7 @@ class PopRecords:
         """Process a check point, with its acknowledged messages.
 
         Args:
-          revive_queue_id: queue of the revive topic; of one in memory any.
+          revive_queue_id: queue of the revive topic.
           is_stored: false: it is in the broker's memory only.
         """
         if body.group != self._group:

@@ -60,6 +60,17 @@ class CheckPointBody(Body):
         return [self.start_offset + diff for diff in diffs[:POP_COUNT_MAX]]
 
 
+class BufferedCheckPointBody(CheckPointBody):
+    """A check point that is in a broker's memory only; not of RocketMQ.
+
+    Attributes:
+      bit_map: as in memory: bit i: message i is acknowledged.
+      revive_queue_id: queue of the revive topic that its records would go to.
+    """
+
+    revive_queue_id: Int32 = msgspec.field(default=0, name="rq")
+
+
 class AckBody(Body):
     """The record of one acknowledged message.
 

@@ -6,7 +6,7 @@ import msgspec
 
 from .base import Body, Int32, Int64
 from .heartbeat import SubscriptionData
-from .pop import CheckPointBody
+from .pop import BufferedCheckPointBody
 from .queue import MessageQueue
 
 
@@ -67,7 +67,7 @@ class ConsumeStats(Body):
 
     offset_table: dict[MessageQueue, OffsetWrapper] = msgspec.field(default_factory=dict)
     consume_tps: float = 0.0
-    pop_check_points: list[CheckPointBody] | None = None
+    pop_check_points: list[BufferedCheckPointBody] | None = None
     pop_check_points_left_out: Int32 | None = None
 
 
