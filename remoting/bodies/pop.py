@@ -16,6 +16,7 @@ import msgspec
 
 from ..receipt import POP_COUNT_MAX
 from .base import Body, Int32, Int64
+from .fields import PopShare
 from .heartbeat import MessageModel
 from .queue import MessageQueue
 
@@ -186,7 +187,7 @@ class SetMessageRequestModeRequestBody(Body):
     topic: str = ""
     consumer_group: str = ""
     mode: MessageRequestMode = MessageRequestMode.PULL
-    pop_share_queue_num: Int32 = 0
+    pop_share_queue_num: PopShare = 0
 
 
 class MessageRequestModeSerializeWrapper(Body):

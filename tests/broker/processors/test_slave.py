@@ -26,7 +26,7 @@ REFUSED = {
     10: BUSY, 310: BUSY, 320: BUSY, 36: BUSY, 324: BUSY, 325: BUSY, 11: BUSY, 361: BUSY,
     37: NO_END, 323: NO_END,
     17: NO_CHANGE, 18: NO_CHANGE, 215: NO_CHANGE, 200: NO_CHANGE, 225: NO_CHANGE, 207: NO_CHANGE,
-    513: NO_CHANGE,
+    513: NO_CHANGE, 401: NO_CHANGE,
     222: (1, "Can not reset offset in slave broker"),
 }  # fmt: skip
 RECALL = {370: (11, "recall failed, broker service not available")}
