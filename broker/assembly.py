@@ -5,7 +5,8 @@ of dependencies. Where an earlier part has to notify a later one, `_connect` sub
 at the end.
 
 `assemble` creates everything but the request processors: they need the broker's address, so
-`request_table.py` creates them once that is known.
+`request_table.py` creates them once that is known. `followed_settings.py` connects the parts to
+changes of keys.
 
 Java counterpart: the constructor and initialize of broker/BrokerController.java of 5.3.3.
 """
@@ -27,7 +28,6 @@ from ..auth.need_tables import NEEDS_OF_BROKER
 from ..auth.needs import Places
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
-from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
 from ..common.topic_names import revive_topic
 from ..native import Extension, extension
@@ -42,6 +42,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -61,6 +62,7 @@ from .peer_brokers import PeerBrokers
 from .pop.buffer import PopBuffer
 from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
+from .pop.order import OrderedPops
 from .pop.parts import Pop
 from .pop.positions import PopPositions
 from .pop.request_modes import MessageRequestModeManager
@@ -310,7 +312,6 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         _plain_acl(foundation),
     )  # fmt: skip
     _connect(parts, bit_maps)
-    _follow_settings(parts)
     return parts
 
 
@@ -455,7 +456,6 @@ def _pop(
         on_messages=new_messages.notify,
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    positions = PopPositions(config, store, tables.offsets, buffer)
     reviver = Reviver(
         config,
         store,
@@ -480,7 +480,24 @@ def _pop(
         counts=counts,
     )
     revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    return Pop(puts, buffer, storing, positions, retry_topics, PopHold(), revive)
+    hold = PopHold(
+        config,
+        clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
+    orders = OrderedPops.of_store(
+        config,
+        store,
+        tables.files,
+        buffer,
+        tables.offsets,
+        tables.topics,
+        tables.groups,
+        hold.notify,
+    )
+    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
+    return Pop(puts, buffer, storing, positions, retry_topics, hold, revive, orders)
 
 
 def _replication(
@@ -561,57 +578,6 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     parts.tables.topics.on_change = on_topics_changed
     parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
     parts.clients.filter_servers.on_change = on_filter_servers_changed
-
-
-def _follow_settings(parts: BrokerParts) -> None:
-    """Have parts that derive something from a key do it again when the key changes."""
-    config, live = parts.config, parts.live
-
-    def on_permission() -> None:
-        parts.pulls.settings_changed()
-        parts.tables.topics.permission_changed()
-
-    def on_message_size() -> None:
-        # Never less: a delayed message that was accepted is delivered. Each send is checked before.
-        burst = parts.store.writer.burst
-        burst.body_size_max = max(burst.body_size_max, parts.store.config.max_message_size)
-
-    def on_expiry() -> None:
-        expired_s = config.channel_expired_timeout / 1000
-        parts.clients.producers.expired_s = parts.clients.consumers.expired_s = expired_s
-        parts.tables.filters.kept_dead_ms = config.filter_data_clean_time_span
-
-    def on_log_levels() -> None:
-        apply_levels(config.log_level, parse_levels(config.log_levels))
-
-    live.subscribe(on_permission, "brokerPermission")
-    live.subscribe(
-        parts.pulls.settings_changed,
-        "heldPullsMax",
-        "litePullMessageEnable",
-        "longPollingEnable",
-        "slaveReadEnable",
-    )
-    live.subscribe(on_message_size, "maxMessageSize")
-    if not parts.store.is_slave:  # a slave's topics are its master's
-        live.subscribe(
-            parts.tables.topics.settings_changed,
-            "autoCreateTopicEnable",
-            "brokerTopicEnable",
-            "clusterTopicEnable",
-            "defaultTopicQueueNums",
-            "traceTopicEnable",
-        )
-    live.subscribe(
-        parts.registrar.changed,
-        "compressedRegister",
-        "enableSplitRegistration",
-        "forceRegister",
-        "registerNameServerPeriod",
-        "splitRegistrationSize",
-    )
-    live.subscribe(on_expiry, "channelExpiredTimeout", "filterDataCleanTimeSpan")
-    live.subscribe(on_log_levels, "logLevel", "logLevels")
 
 
 def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:

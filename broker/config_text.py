@@ -27,6 +27,7 @@ DELAY_OFFSETS: Final = "delayOffset.json"
 CONSUMER_FILTERS: Final = "consumerFilter.json"
 QUEUE_MAPPINGS: Final = "topicQueueMapping.json"
 REQUEST_MODES: Final = "messageRequestMode.json"
+CONSUMER_ORDERS: Final = "consumerOrderInfo.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from .assembly import Seams, assemble, note_batch_topics
 from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
+from .followed_settings import follow_settings
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
@@ -60,6 +61,9 @@ SCAN_CLIENTS_INTERVAL_S = 10.0
 
 SAVE_FILTERS_INTERVAL_S = 10.0
 """Between two saves of changed filters. RocketMQ: BrokerController.initialize."""
+
+SAVE_ORDERS_INTERVAL_S = 10.0
+"""Between two saves of the messages in order. RocketMQ: BrokerController.initialize."""
 
 GOODBYE_TIMEOUT_S = 5.0
 """How long a stopping broker tries to unregister from its name servers."""
@@ -140,6 +144,7 @@ class BrokerController:
             self._tls,
         )
         self.parts = parts = assemble(config, store_config, seams)
+        follow_settings(parts)
         self.client.credentials = parts.tables.access.credentials
         self.store = parts.store
         self.topics = parts.tables.topics
@@ -331,7 +336,7 @@ class BrokerController:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
             elif self.config.metrics_exporter_type in PUSHED:
                 services.start_soon("the metrics", self._push_metrics)
-            self._save_tables(services)
+            self._start_savers(services)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -350,8 +355,8 @@ class BrokerController:
             task_status.started()
             await trio.sleep_forever()
 
-    def _save_tables(self, services: Supervisor) -> None:
-        """Start what saves changed tables."""
+    def _start_savers(self, services: Supervisor) -> None:
+        """Start the services that save the tables."""
         saver = TableSaver(self.parts.tables.files, self.store)
         config, store_config, filters = self.config, self.store.config, self.filters
         saver.start_lazy(
@@ -372,16 +377,20 @@ class BrokerController:
             lambda: SAVE_FILTERS_INTERVAL_S,
             before_save=filters.clean,
         )
-        mappings = self.parts.tables.mappings
-        accounts = self.parts.tables.access.accounts
-        modes = self.parts.tables.request_modes
+        saver.start_lazy(
+            services,
+            self.parts.pop.orders.table.file,
+            lambda: SAVE_ORDERS_INTERVAL_S,
+            saver.sync_log,
+        )
+        tables = self.parts.tables
         saver.start_eager(
             services,
             self.topics.file,
-            mappings.file,
+            tables.mappings.file,
             self.groups.file,
-            accounts.file,
-            modes.file,
+            tables.access.accounts.file,
+            tables.request_modes.file,
         )
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
@@ -431,6 +440,7 @@ class BrokerController:
             ("the timers", self.timers.note_progress),
             ("the progress of pops", self._note_pops),
             ("the offsets", self.offsets.file.persist_changed),
+            ("the messages in order", self.parts.pop.orders.table.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
             (

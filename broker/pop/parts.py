@@ -12,6 +12,7 @@ from ...remoting.turn import Turn
 from .buffer import PopBuffer
 from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
+from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
@@ -30,6 +31,7 @@ class Pop:
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
       revive: gives messages to their group again that were not acknowledged.
+      orders: pops in order.
     """
 
     puts: RevivePuts
@@ -39,12 +41,14 @@ class Pop:
     retry_topics: PopRetryTopics
     hold: PopHold
     revive: ReviveService
+    orders: OrderedPops
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
 
         Raises: StoreError: one is damaged or cannot be read.
         """
+        self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
@@ -55,6 +59,8 @@ class Pop:
         services.start_soon("the waking of pops", self.hold.run, turn)
         self.revive.load()
         services.start_soon("the revival of popped messages", self.revive.run)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
 
     def note_progress(self) -> None:
         """Record what is done, at a clean stop of a master; the log is on the device."""
@@ -70,7 +76,9 @@ class Pop:
     def topic_deleted(self, topic: str) -> None:
         """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
+        self.orders.table.remove_topic(topic)
 
     def group_deleted(self, group: str) -> None:
         """Forget a deleted group."""
         self.buffer.forget_group(group)
+        self.orders.table.remove_group(group)
