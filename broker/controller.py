@@ -43,6 +43,7 @@ from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .followed_settings import follow_settings
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
+from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
@@ -274,6 +275,7 @@ class BrokerController:
 
         Raises: StoreError, ConfigError: see `run`.
         """
+        refuse_kv_state(self.store.disk, self.store.config.store_path_root_dir)
         if self.config.enable_property_filter:
             warm_up()
         migrates = self.config.migrate_auth_from_v1_enabled
