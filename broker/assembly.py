@@ -62,6 +62,8 @@ from .pop.hold import PopHold
 from .pop.parts import Pop
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
+from .pop.revive_service import ReviveService
+from .pop.reviver import Reviver
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -289,7 +291,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
-    pop = _pop(foundation, tables, deliveries)
+    pop = _pop(foundation, tables, deliveries, new_messages)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, static, cleaner, pulls, pop, stats, refusals, runtime_info,
@@ -416,14 +418,35 @@ def _deliveries(
     )
 
 
-def _pop(foundation: Foundation, tables: Tables, deliveries: Deliveries) -> Pop:
-    config, address = foundation.config, foundation.address
+def _pop(
+    foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
+) -> Pop:
+    config, store, address = foundation.config, foundation.store, foundation.address
     topic = revive_topic(config.broker_cluster_name)
-    return Pop(
-        RevivePuts(foundation.store, deliveries.puts, topic, lambda: address.store_host),
-        PopRetryTopics(config, tables.topics, tables.offsets),
-        PopHold(),
+    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
+    retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
+    reviver = Reviver(
+        config,
+        store,
+        clock=foundation.seams.clock,
+        topics=tables.topics,
+        groups=tables.groups,
+        puts=deliveries.puts,
+        records=puts,
+        retry_topics=retry_topics,
+        host=lambda: address.store_host,
     )
+    revive = ReviveService(
+        config,
+        store,
+        clock=foundation.seams.clock,
+        timers=deliveries.timers,
+        offsets=tables.offsets,
+        topic=topic,
+        reviver=reviver,
+        on_messages=new_messages.notify,
+    )
+    return Pop(puts, retry_topics, PopHold(), revive)
 
 
 def _replication(
@@ -473,6 +496,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
+        parts.pop.revive.arrived,
     )
     parts.closed_channels.subscribe(
         parts.clients.filter_servers.channel_closed,

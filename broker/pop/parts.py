@@ -12,6 +12,7 @@ from ...remoting.turn import Turn
 from .hold import PopHold
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
+from .revive_service import ReviveService
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,13 @@ class Pop:
       puts: appends the records of check points and acknowledgements.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
+      revive: gives messages to their group again that were not acknowledged.
     """
 
     puts: RevivePuts
     retry_topics: PopRetryTopics
     hold: PopHold
+    revive: ReviveService
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
@@ -37,6 +40,12 @@ class Pop:
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
         services.start_soon("the waking of pops", self.hold.run, turn)
+        self.revive.load()
+        services.start_soon("the revival of popped messages", self.revive.run)
+
+    def note_progress(self) -> None:
+        """Record what is done, at a clean stop of a master; the log is on the device."""
+        self.revive.note_progress()
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.
