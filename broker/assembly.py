@@ -42,6 +42,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -446,7 +447,13 @@ def _pop(
         reviver=reviver,
         on_messages=new_messages.notify,
     )
-    return Pop(puts, retry_topics, PopHold(), revive)
+    hold = PopHold(
+        config,
+        foundation.seams.clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, foundation.store.queue_store.queues),
+    )
+    return Pop(puts, retry_topics, hold, revive)
 
 
 def _replication(
