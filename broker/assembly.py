@@ -60,6 +60,8 @@ from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
 from .pop.hold import PopHold
+from .pop.order import OrderedPops
+from .pop.order_info_manager import ConsumerOrderInfoManager
 from .pop.parts import Pop
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
@@ -453,7 +455,18 @@ def _pop(
         now_s=trio.current_time,
         tags_codes_since=partial(tags_codes_since, foundation.store.queue_store.queues),
     )
-    return Pop(puts, retry_topics, hold, revive)
+    orders = OrderedPops(
+        config,
+        tables.files,
+        ConsumerOrderInfoManager(save=tables.files.save),
+        offsets=tables.offsets,
+        topics=tables.topics,
+        groups=tables.groups,
+        max_offset=store.max_offset,
+        now_ms=foundation.seams.clock.wall_ms,
+        wake=hold.notify,
+    )
+    return Pop(puts, retry_topics, hold, revive, orders)
 
 
 def _replication(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...common.supervision import Supervisor
 from ...remoting.turn import Turn
 from .hold import PopHold
+from .order import CLEAN_INTERVAL_S, OrderedPops
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
 from .revive_service import ReviveService
@@ -24,24 +25,29 @@ class Pop:
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
       revive: gives messages to their group again that were not acknowledged.
+      orders: pops in order.
     """
 
     puts: RevivePuts
     retry_topics: PopRetryTopics
     hold: PopHold
     revive: ReviveService
+    orders: OrderedPops
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
 
         Raises: StoreError: one is damaged or cannot be read.
         """
+        self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
         services.start_soon("the waking of pops", self.hold.run, turn)
         self.revive.load()
         services.start_soon("the revival of popped messages", self.revive.run)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
 
     def note_progress(self) -> None:
         """Record what is done, at a clean stop of a master; the log is on the device."""
