@@ -28,7 +28,8 @@ from .pop_groups import Ask, Delivery, PopGroup
 from .pop_order import Entry, OrderAsk, PopOrderGroup
 
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
-NO_MESSAGE_CODES = frozenset({209, 210})
+NO_MESSAGE_CODES = frozenset({17, 209, 210})
+"""The topic is not there until the first message; found nothing, and may not wait."""
 
 
 class Popped(NamedTuple):

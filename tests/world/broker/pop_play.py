@@ -13,7 +13,8 @@ from .pop_groups import ANY_QUEUE, PopGroup
 from .pop_order import PopOrderGroup
 from .pop_peers import PopConsumer, PopOrderConsumer
 from .pop_programs import (
-    POP_STEPS,
+    IN_ORDER,
+    IN_PARALLEL,
     Ack,
     AckInOrder,
     Change,
@@ -48,24 +49,32 @@ class PopPlay:
         self._order_groups: list[PopOrderGroup] = []
         self._consumers: list[PopConsumer] = []
         self._order_consumers: list[PopOrderConsumer] = []
-        if not any(isinstance(step, POP_STEPS) for step in program.steps):
-            return
+        if any(isinstance(step, IN_PARALLEL) for step in program.steps):
+            self._add_groups(program)
+        if any(isinstance(step, IN_ORDER) for step in program.steps):
+            self._add_order_group()
+
+    def _add_groups(self, program: Program) -> None:
         for name, tags in (("POP", ()), ("POPSOME", ("a", "Aa"))):
             v2, v1 = pop_retry_topics(TOPIC, name)
             group = PopGroup(
-                oracle, name, tags, topic=TOPIC, retry_topic=v2 if program.retry_v2 else v1,
+                self._oracle, name, tags, topic=TOPIC, retry_topic=v2 if program.retry_v2 else v1,
                 merges=program.merges,
             )  # fmt: skip
             self._groups.append(group)
             self.places.append((group.retry_topic, 0))
-            oracle.judges[group.retry_topic] = group.came_again
+            self._oracle.judges[group.retry_topic] = group.came_again
             self._consumers += [
-                PopConsumer(machine, oracle, group, f"{name}{number}") for number in range(2)
+                PopConsumer(self._machine, self._oracle, group, f"{name}{number}")
+                for number in range(2)
             ]
-        order = PopOrderGroup(oracle, "POPORDER", topic=TOPIC)
-        self._order_groups.append(order)
+
+    def _add_order_group(self) -> None:
+        group = PopOrderGroup(self._oracle, "POPORDER", topic=TOPIC)
+        self._order_groups.append(group)
         self._order_consumers += [
-            PopOrderConsumer(machine, oracle, order, f"POPORDER{number}") for number in range(2)
+            PopOrderConsumer(self._machine, self._oracle, group, f"POPORDER{number}")
+            for number in range(2)
         ]
 
     # ---- steps ---------------------------------------------------------------------------
@@ -91,7 +100,10 @@ class PopPlay:
             case ChangeInOrder(member, queue, which, invisible_ms):
                 await self._order_consumers[member].change(queue, which, invisible_ms)
             case LeavePops(member):
-                await [*self._consumers, *self._order_consumers][member].hang_up()
+                for consumer in self._consumers[member : member + 1]:
+                    await consumer.hang_up()
+                for in_order in self._order_consumers[member : member + 1]:
+                    await in_order.hang_up()
 
     # ---- checks --------------------------------------------------------------------------
 

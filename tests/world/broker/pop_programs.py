@@ -66,12 +66,14 @@ class ChangeInOrder(NamedTuple):
 
 
 class LeavePops(NamedTuple):
-    """A consumer that pops loses its connection."""
+    """A consumer that pops, and that of the same number in order, lose their connections."""
 
     member: int
 
 
-POP_STEPS = (Pop, Ack, Change, PopInOrder, AckInOrder, ChangeInOrder, LeavePops)
+IN_PARALLEL = (Pop, Ack, Change)
+IN_ORDER = (PopInOrder, AckInOrder, ChangeInOrder)
+POP_STEPS = (*IN_PARALLEL, *IN_ORDER, LeavePops)
 
 _member = st.integers(0, 3)  # two of each group
 _either = st.integers(0, 1)
@@ -100,5 +102,5 @@ ack_in_order: st.SearchStrategy[Any] = st.builds(
 change_in_order: st.SearchStrategy[Any] = st.builds(
     ChangeInOrder, _either, _either, st.integers(0, 3), _invisible_ms
 )
-leave_pops: st.SearchStrategy[Any] = st.builds(LeavePops, st.integers(0, 5))
+leave_pops: st.SearchStrategy[Any] = st.builds(LeavePops, _member)
 pop_wait_ms = st.sampled_from([1, 1_000, 3_000, 5_000, 8_000, 11_000, 15_000, 25_000, 61_000])
