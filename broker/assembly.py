@@ -435,11 +435,11 @@ def _pop(
         on_messages=new_messages.notify,
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    positions = PopPositions(config, store, tables.offsets, buffer)
     hold = PopHold()
     orders = OrderedPops.of_store(
         config, store, tables.files, tables.offsets, tables.topics, tables.groups, hold.notify
     )
+    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
     return Pop(puts, buffer, storing, positions, retry_topics, hold, orders)
 
 

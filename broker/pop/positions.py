@@ -6,6 +6,7 @@ broker/processor/PopMessageProcessor.java of 5.5.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ...common.topic_names import RETRY_TOPIC_PREFIX
@@ -27,6 +28,7 @@ class PopPositions:
       store: already loaded.
       offsets: the committed offsets.
       buffer: the pops that they have not passed.
+      on_reset: called with topic, group and queue id when an offset was set by an administrator.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class PopPositions:
         store: MessageStore,
         offsets: ConsumerOffsetManager,
         buffer: PopBuffer,
+        on_reset: Callable[[str, str, int], None],
     ) -> None:
+        self._on_reset = on_reset
         self._config = config
         self._store = store
         self._offsets = offsets
@@ -48,6 +52,7 @@ class PopPositions:
             reset = offsets.take_reset_offset(key, queue_id)
             if reset is not None:
                 self._buffer.restart(order)
+                self._on_reset(*order.key)
                 offsets.commit_by_key(key, queue_id, reset)
                 return reset
         table = offsets.offset_table.get(key)

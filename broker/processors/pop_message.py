@@ -20,12 +20,12 @@ from typing import Final, NamedTuple
 
 from ...common.sql92.expression import Expression
 from ...remoting.answer_template import AnswerTemplate
-from ...remoting.bodies import TopicConfig
+from ...remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import PopMessageRequestHeader, decode
-from ...remoting.receipt import TopicForm
+from ...remoting.receipt import ORDER_REVIVE_QUEUE, TopicForm, encode_order_counts
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
@@ -36,6 +36,7 @@ from ...store.status import GetMessageStatus, PutRefusal
 from ..admission import may_commit_offset, own_offsets
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
+from ..message_priority import pops_by_priority, queues_to_read
 from ..pop.buffer import Buffered, PopOrder
 from ..pop.check_point import CheckPoint
 from ..pop.hold import Polling, WaitingPop
@@ -90,7 +91,8 @@ class Asked(NamedTuple):
       header: of the request.
       count_max: messages wanted.
       pop_time: ms since 1970.
-      revive_queue_id: queue of the revive topic for its check points.
+      revive_queue_id: queue of the revive topic for its check points; ORDER_REVIVE_QUEUE: the pop
+        is in order.
       selector: the filter; None: all messages.
       channel: its connection.
       end_s: when a scan for matching messages ends, by the monotonic clock.
@@ -173,26 +175,27 @@ class PopMessageProcessor:
             born_time = now_ms
             request.ext_fields = {**request.ext_fields, "bornTime": str(now_ms)}
         group = header.consumer_group
-        topic, _ = self._checks.check(header, born_time, now_ms, channel)
+        topic, config = self._checks.check(header, born_time, now_ms, channel)
         if not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)
         if header.order:
-            raise RequestRefused(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "pops in order are not served yet"
-            )
-        self._count += 1
+            self._pop.orders.check(header.topic, header.attempt_id)
+            revive_queue_id = ORDER_REVIVE_QUEUE
+        else:
+            self._count += 1
+            revive_queue_id = self._count % self._config.revive_queue_num
         asked = Asked(
             header,
             header.max_msg_nums,
             now_ms,
-            self._count % self._config.revive_queue_num,
+            revive_queue_id,
             selector,
             channel,
             self._monotonic_s() + FILTER_TIME_MAX_S,
         )
         popped = Popped()
-        self._pop_all(asked, topic, popped)
+        self._pop_all(asked, topic, config, popped)
         if popped.count:
             self._answer(request, asked, popped)
         elif popped.trouble:
@@ -202,37 +205,45 @@ class PopMessageProcessor:
 
     # ---- queues ----------------------------------------------------------------------------
 
-    def _pop_all(self, asked: Asked, topic: TopicConfig, popped: Popped) -> None:
-        """Pop from the topic, and from the retry topic before or after it."""
-        config = self._config
+    def _pop_all(
+        self,
+        asked: Asked,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        popped: Popped,
+    ) -> None:
+        """Pop from the topic, and, but in order, from the retry topic before or after it."""
+        config, header = self._config, asked.header
         number = self._random.randrange(_RANDOM_MAX)
-        retry_first = number < config.pop_from_retry_probability
-        retry_names = self._pop.retry_topics.read_names(
-            asked.header.topic, asked.header.consumer_group
-        )
-        # One of the two forms: an answer may name each form and queue only once.
-        retry = self._topic_table.get(retry_names[-1 if number % 2 == 0 else 0])
+        retry_percent = config.pop_from_retry_probability
+        first = number
+        if topic.attributes and not header.order and pops_by_priority(topic, group, number):
+            retry_percent = config.pop_from_retry_probability_for_priority
+            first = 0
+        retry_first = number < retry_percent
+        retry: TopicConfig | None = None
+        if not header.order:
+            names = self._pop.retry_topics.read_names(header.topic, header.consumer_group)
+            # One of the two forms: an answer may name each form and queue only once.
+            retry = self._topic_table.get(names[-1 if number % 2 == 0 else 0])
         if retry_first and retry is not None:
-            self._pop_topic(asked, retry, number, popped)
-        queue_id = asked.header.queue_id
-        if queue_id < 0:
-            self._pop_topic(asked, topic, number, popped)
+            self._pop_topic(asked, retry, first, popped)
+        if header.queue_id < 0:
+            self._pop_topic(asked, topic, first, popped)
         else:
-            self._pop_queue(asked, topic.topic_name, queue_id, popped)
+            self._pop_queue(asked, topic.topic_name, header.queue_id, popped)
         if not retry_first and retry is not None and popped.count < asked.count_max:
-            self._pop_topic(asked, retry, number, popped)
+            self._pop_topic(asked, retry, first, popped)
 
     def _pop_topic(self, asked: Asked, topic: TopicConfig, first: int, popped: Popped) -> None:
         """Pop from all queues of a topic.
 
         Args:
-          first: from which on, in any way; each pop begins elsewhere.
+          first: see `queues_to_read`.
         """
-        count = topic.read_queue_nums
         ascending = self._config.priority_order_asc
-        for number in range(count):
-            index = (count - 1 - number if ascending else number) + first
-            self._pop_queue(asked, topic.topic_name, index % count, popped)
+        for queue_id in queues_to_read(topic.read_queue_nums, first, is_ascending=ascending):
+            self._pop_queue(asked, topic.topic_name, queue_id, popped)
 
     def _pop_queue(self, asked: Asked, topic: str, queue_id: int, popped: Popped) -> None:
         """Pop from one queue what the answer has room for."""
@@ -240,6 +251,8 @@ class PopMessageProcessor:
         buffer = self._buffer
         order = buffer.order(topic, header.consumer_group, queue_id, asked.pop_time)
         offset = self._positions.next(order, header.init_mode)
+        if header.order and self._is_blocked(order, header):
+            return
         room = asked.count_max - popped.count
         if room <= 0 or self._is_full(order):
             popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
@@ -268,6 +281,16 @@ class PopMessageProcessor:
             self._take(asked, order, offset, result, popped)
         elif result.status in _SKIPS and result.next_begin_offset > offset:
             buffer.skip(order, result.next_begin_offset)
+
+    def _is_blocked(self, order: PopOrder, header: PopMessageRequestHeader) -> bool:
+        """Whether a pop in order must not read a queue now.
+
+        Messages that were popped in parallel, and whose check points are in memory only, block it,
+        too: the committed offset must not pass them.
+        """
+        return bool(order.entries) or self._pop.orders.is_blocked(
+            *order.key, header.attempt_id, header.invisible_time
+        )
 
     def _is_full(self, order: PopOrder) -> bool:
         """Whether too many messages of the queue are not acknowledged."""
@@ -335,17 +358,11 @@ class PopMessageProcessor:
             self._config.broker_name,
             diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
         )
-        buffer, revive_queue_id = self._buffer, asked.revive_queue_id
-        if (
-            not buffer.may_wait(order, check_point, asked.pop_time)
-            or buffer.add(order, check_point, next_offset, revive_queue_id) is None
-        ):
-            refusal = self._store_now(asked, order, check_point, next_offset)
-            if refusal is not None:
-                popped.trouble = refusal.remark or refusal.status.name
-                popped.rest += result.count
-                return
-            popped.is_stored = True
+        if header.order:
+            popped.order_counts.append(self._pop.orders.popped(check_point, header.attempt_id))
+        elif not self._keep(asked, order, check_point, next_offset, popped):
+            popped.rest += result.count
+            return
         self._stats.count_get(order.offset_key, result.count, result.size)
         if topic == header.topic:
             popped.add(check_point, TopicForm.NORMAL.value, result.buffers, result.size)
@@ -353,8 +370,30 @@ class PopMessageProcessor:
         form = TopicForm.of(topic).value
         buffers: list[bytes | memoryview] = list(result.buffers)
         if not self._config.pop_response_return_actual_retry_topic:
-            buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
+            buffers = as_of_topic(buffers, header.topic, check_point, asked.revive_queue_id)
         popped.add(check_point, form, buffers, sum(map(len, buffers)))
+
+    def _keep(
+        self,
+        asked: Asked,
+        order: PopOrder,
+        check_point: CheckPoint,
+        next_offset: int,
+        popped: Popped,
+    ) -> bool:
+        """Put a check point into the buffer, or append its record; False: it cannot be stored."""
+        buffer = self._buffer
+        if (
+            buffer.may_wait(order, check_point, asked.pop_time)
+            and buffer.add(order, check_point, next_offset, asked.revive_queue_id) is not None
+        ):
+            return True
+        refusal = self._store_now(asked, order, check_point, next_offset)
+        if refusal is not None:
+            popped.trouble = refusal.remark or refusal.status.name
+            return False
+        popped.is_stored = True
+        return True
 
     def _store_now(
         self, asked: Asked, order: PopOrder, check_point: CheckPoint, next_offset: int
@@ -390,11 +429,16 @@ class PopMessageProcessor:
             ";".join(popped.starts).encode("ascii"),
             ";".join(popped.offsets).encode("ascii"),
         )
-        if popped.is_stored:
+        if popped.is_stored or header.order:
             fields = {name: str(value, "ascii") for name, value in zip(_NAMES, values, strict=True)}
+            if header.order:
+                fields["orderCountInfo"] = encode_order_counts(popped.order_counts)
             body = b"".join(popped.buffers)
             answer = request.answer(ResponseCode.SUCCESS, _FOUND.name, fields, body)
-            self._turn.answer(request, answer, False)
+            if popped.is_stored:
+                self._turn.answer(request, answer, False)
+            else:
+                asked.channel.write(encode(answer))
         else:
             head = _TEMPLATE.encode_all(request.opaque, request.serialize_type, values, popped.size)
             asked.channel.write([head, *popped.buffers], len(head) + popped.size)
