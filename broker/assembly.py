@@ -42,6 +42,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -435,7 +436,12 @@ def _pop(
         on_messages=new_messages.notify,
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    hold = PopHold()
+    hold = PopHold(
+        config,
+        foundation.seams.clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
     orders = OrderedPops.of_store(
         config, store, tables.files, tables.offsets, tables.topics, tables.groups, hold.notify
     )
