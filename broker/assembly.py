@@ -59,10 +59,12 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
+from .pop.buffer import PopBuffer
+from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
 from .pop.order import OrderedPops
-from .pop.order_info_manager import ConsumerOrderInfoManager
 from .pop.parts import Pop
+from .pop.positions import PopPositions
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
 from .pop.revive_service import ReviveService
@@ -424,10 +426,28 @@ def _deliveries(
 def _pop(
     foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
 ) -> Pop:
-    config, store, address = foundation.config, foundation.store, foundation.address
+    config, address, store = foundation.config, foundation.address, foundation.store
     topic = revive_topic(config.broker_cluster_name)
     puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
+    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
+    storing = PopBufferService(
+        store,
+        clock=foundation.seams.clock,
+        buffer=buffer,
+        puts=puts,
+        on_messages=new_messages.notify,
+    )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
+    hold = PopHold(
+        config,
+        foundation.seams.clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
+    orders = OrderedPops.of_store(
+        config, store, tables.files, tables.offsets, tables.topics, tables.groups, hold.notify
+    )
+    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
     reviver = Reviver(
         config,
         store,
@@ -449,24 +469,7 @@ def _pop(
         reviver=reviver,
         on_messages=new_messages.notify,
     )
-    hold = PopHold(
-        config,
-        foundation.seams.clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, foundation.store.queue_store.queues),
-    )
-    orders = OrderedPops(
-        config,
-        tables.files,
-        ConsumerOrderInfoManager(save=tables.files.save),
-        offsets=tables.offsets,
-        topics=tables.topics,
-        groups=tables.groups,
-        max_offset=store.max_offset,
-        now_ms=foundation.seams.clock.wall_ms,
-        wake=hold.notify,
-    )
-    return Pop(puts, retry_topics, hold, revive, orders)
+    return Pop(puts, buffer, storing, positions, retry_topics, hold, revive, orders)
 
 
 def _replication(

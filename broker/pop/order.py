@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...common.java_integers import INT64_MAX
@@ -21,12 +21,15 @@ from ...remoting.receipt import ORDER_REVIVE_QUEUE, OrderCounts, QueueKey, Topic
 from ...remoting.response_codes import ResponseCode
 from ...remoting.steps import in_steps
 from ...store.errors import CorruptRecordError
+from ...store.message_store import MessageStore
 from ...store.state.state_files import StateFiles
+from ..attributes import BATCH_CQ, QUEUE_TYPE
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..due_task import DueTask
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
+from .check_point import CheckPoint
 from .order_info import ATTEMPT_ID_LENGTH_MAX, OrderInfo
 from .order_info_manager import ILLEGAL, UNKNOWN, ConsumerOrderInfoManager
 from .order_locks import LockedQueue, OrderLocks
@@ -87,19 +90,49 @@ class OrderedPops:
             failing="pops that wait for messages in order are answered later",
         )
 
+    @classmethod
+    def of_store(
+        cls,
+        config: BrokerConfig,
+        store: MessageStore,
+        files: StateFiles,
+        offsets: ConsumerOffsetManager,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        wake: Wake,
+    ) -> OrderedPops:
+        """Pops in order with an empty table, and the clock and the queues of a store."""
+        return cls(
+            config,
+            files,
+            ConsumerOrderInfoManager(save=files.save),
+            offsets=offsets,
+            topics=topics,
+            groups=groups,
+            max_offset=store.max_offset,
+            now_ms=store.clock.wall_ms,
+            wake=wake,
+        )
+
     # Pop
 
-    @staticmethod
-    def check_attempt_id(attempt_id: str | None) -> None:
-        """Refuse an attempt id that is too long to be kept.
+    def check(self, topic: str, attempt_id: str | None) -> None:
+        """Check a pop before anything is read.
 
-        Raises: RequestRefused: INVALID_PARAMETER.
+        Raises: RequestRefused: INVALID_PARAMETER: its attempt id is too long to be kept, or the
+          records of the topic hold whole batches, of which no message can be blocked alone.
         """
         if attempt_id is not None and len(attempt_id) > ATTEMPT_ID_LENGTH_MAX:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"the attemptId has {len(attempt_id)} characters, the limit is "
                 f"{ATTEMPT_ID_LENGTH_MAX}",
+            )
+        config = self._topics.topic_config_table.get(topic)
+        if config is not None and config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic[{topic}] cannot be popped in order, because its {QUEUE_TYPE} is {BATCH_CQ}",
             )
 
     def is_blocked(
@@ -131,41 +164,27 @@ class OrderedPops:
             now_ms=self._now_ms(),
         )
 
-    def popped(
-        self,
-        topic: str,
-        group: str,
-        queue_id: int,
-        *,
-        attempt_id: str | None,
-        start_offset: int,
-        offsets: Sequence[int],
-        pop_time: int,
-        invisible_time: int,
-    ) -> OrderCounts:
-        """Record the messages that a pop gets from one queue.
+    def popped(self, check_point: CheckPoint, attempt_id: str | None) -> OrderCounts:
+        """Record the messages that a pop gets from one queue, and commit where it began to read.
 
         Args:
-          topic, group, queue_id: of the messages.
+          check_point: the messages, as those of another pop; it is not kept.
           attempt_id: of the request; None: it has none.
-          start_offset: queue offset at which the pop began to read; it is committed.
-          offsets: of the messages, see `ConsumerOrderInfoManager.update`.
-          pop_time: ms since 1970.
-          invisible_time: ms after `pop_time`.
         Returns: how often the messages were popped before.
         """
+        ck = check_point
+        queue = LockedQueue(ck.topic, ck.group, ck.queue_id)
         info = self.table.update(
             attempt_id,
-            topic,
-            group,
-            queue_id,
-            pop_time=pop_time,
-            invisible_time=invisible_time,
-            offsets=offsets,
+            *queue,
+            pop_time=ck.pop_time,
+            invisible_time=ck.invisible_time,
+            offsets=tuple(ck.offsets()),
         )
-        self._offsets.commit_offset(group, topic, queue_id, start_offset)
-        self._lock(LockedQueue(topic, group, queue_id), info)
-        return OrderCounts(QueueKey(TopicForm.of(topic), queue_id), info.consumed or {}, info.times)
+        self._offsets.commit_offset(ck.group, ck.topic, ck.queue_id, ck.start_offset)
+        self._lock(queue, info)
+        key = QueueKey(TopicForm.of(ck.topic), ck.queue_id)
+        return OrderCounts(key, info.consumed or {}, info.times)
 
     def reset(self, topic: str, group: str, queue_id: int) -> None:
         """Clear the block of a queue, because an administrator set the group's offset."""
@@ -183,15 +202,15 @@ class OrderedPops:
         *,
         pop_time: int,
         remote_address: str,
-    ) -> None:
+    ) -> str | None:
         """Acknowledge messages of one pop and one queue. Late and repeated ones change nothing.
 
         Args:
           topic, group, queue_id, pop_time: of the receipts.
           offsets: queue offsets of the messages.
           remote_address: of the client.
-        Raises: RequestRefused: MESSAGE_ILLEGAL: the pop did not have one of the messages; the
-          others are acknowledged.
+        Returns: None; or the remark of an answer MESSAGE_ILLEGAL, because the pop did not have one
+          of the messages; the others are acknowledged.
         Source: AckMessageProcessor.ackOrderly.
         """
         illegal: str | None = None
@@ -213,8 +232,7 @@ class OrderedPops:
                     following = max(following, committed)
                     self._offsets.commit_offset(group, topic, queue_id, following)
                 self._changed(LockedQueue(topic, group, queue_id))
-        if illegal is not None:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, illegal)
+        return illegal
 
     def change_invisible_time(
         self,

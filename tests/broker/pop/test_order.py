@@ -9,6 +9,7 @@ import trio
 
 from trocket.broker.config import BrokerConfig
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.pop.check_point import CheckPoint
 from trocket.broker.pop.order import OrderedPops
 from trocket.broker.pop.order_info import ATTEMPT_ID_LENGTH_MAX
 from trocket.broker.pop.order_info_manager import KEPT_MS, ConsumerOrderInfoManager
@@ -39,7 +40,9 @@ class Pops(OrderedPops):
         self.files = StateFiles(disk or MemoryDisk(), FOLDER)
         self.settings = BrokerConfig(**config)
         self.offsets = ConsumerOffsetManager(clock=self.clock, save=self.files.save)
-        topics = TopicConfigManager(self.settings, clock=self.clock, save=self.files.save)
+        self.topics = topics = TopicConfigManager(
+            self.settings, clock=self.clock, save=self.files.save
+        )
         groups = SubscriptionGroupManager(self.settings, clock=self.clock, save=self.files.save)
         topics.update([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
         groups.update([SubscriptionGroupConfig(group_name="G")])
@@ -60,22 +63,18 @@ class Pops(OrderedPops):
         return self.offsets.query_offset("G", "T", 0)
 
     def pop(self, *offsets, start=None, attempt=None, queue=0, invisible=MINUTE):
-        return self.popped(
-            "T",
-            "G",
-            queue,
-            attempt_id=attempt,
-            start_offset=offsets[0] if start is None else start,
-            offsets=offsets,
-            pop_time=self.clock.wall_ms(),
-            invisible_time=invisible,
+        start = offsets[0] if start is None else start
+        diffs = [offset - start for offset in offsets]
+        check_point = CheckPoint(
+            "T", "G", queue, start, self.clock.wall_ms(), invisible, "b", diffs
         )
+        return self.popped(check_point, attempt)
 
     def blocks(self, attempt=None, queue=0):
         return self.is_blocked("T", "G", queue, attempt, MINUTE)
 
     def acks(self, *offsets, at, queue=0):
-        self.ack("T", "G", queue, offsets, pop_time=at, remote_address="1.2.3.4:5")
+        return self.ack("T", "G", queue, offsets, pop_time=at, remote_address="1.2.3.4:5")
 
     def change(self, offset, invisible, *, at):
         return self.change_invisible_time(
@@ -117,12 +116,8 @@ def test_an_acknowledgement_of_another_message_is_refused_and_the_others_are_don
     pops = Pops()
     at = pops.clock.wall_ms()
     pops.pop(5, 6)
-    with pytest.raises(RequestRefused) as caught:
-        pops.acks(5, 8, 6, at=at)
-    assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
-    assert caught.value.remark == (
-        "offset is illegal, key:T@G@0, old:6, commit:8, next:-1, 1.2.3.4:5"
-    )
+    remark = "offset is illegal, key:T@G@0, old:6, commit:8, next:-1, 1.2.3.4:5"
+    assert pops.acks(5, 8, 6, at=at) == remark
     assert pops.committed == 7
 
 
@@ -205,12 +200,24 @@ def test_a_change_to_now_wakes():
 
 
 def test_a_long_attempt_id_is_refused():
-    OrderedPops.check_attempt_id(None)
-    OrderedPops.check_attempt_id("x" * ATTEMPT_ID_LENGTH_MAX)
+    pops = Pops()
+    pops.check("T", None)
+    pops.check("T", "x" * ATTEMPT_ID_LENGTH_MAX)
     with pytest.raises(RequestRefused) as caught:
-        OrderedPops.check_attempt_id("x" * (1 << 20))
+        pops.check("T", "x" * (1 << 20))
     assert caught.value.code == ResponseCode.INVALID_PARAMETER
     assert caught.value.remark == "the attemptId has 1048576 characters, the limit is 256"
+
+
+def test_whole_batches_are_not_popped_in_order():
+    pops = Pops()
+    batches = TopicConfig(topic_name="B", attributes={"+queue.type": "BatchCQ"})
+    pops.topics.update([batches])
+    with pytest.raises(RequestRefused) as caught:
+        pops.check("B", None)
+    assert caught.value.remark == (
+        "topic[B] cannot be popped in order, because its queue.type is BatchCQ"
+    )
 
 
 def test_a_full_table_blocks_what_it_does_not_know(caplog):

@@ -92,6 +92,15 @@ def test_messages_popped_again_are_counted():
     assert table.pop(7, 8, attempt="b", at=NOW + 4 * MINUTE).consumed == {7: 2, 8: 1}
 
 
+def test_counts_of_acknowledged_messages_end_with_them():
+    table = Table()
+    table.pop(5, 6)
+    table.pop(5, 6, attempt="a", at=NOW + MINUTE)
+    table.ack(5, NOW + MINUTE)
+    again = table.pop(6, 7, attempt="a", at=NOW + MINUTE + 1)
+    assert (again.consumed, again.times) == ({6: 1}, 0)
+
+
 def test_a_changed_invisible_time_moves_the_end_of_the_block():
     table = Table()
     table.pop(5, 6)
