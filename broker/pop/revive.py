@@ -42,7 +42,7 @@ GRACE_MS: Final = 1_000
 """How long after the revive time an ack still counts. RocketMQ's broker waits for more than 2 s."""
 
 POINTS_MAX: Final = 20_000
-"""Undecided check points of one queue (some 12 MB) from which on late acks are not waited for."""
+"""Undecided check points of one queue (some 18 MB) from which on late acks are not waited for."""
 
 EARLY_ACKS_MAX: Final = 20_000
 """Acks of one queue that wait for their check points; further ones are dropped, as RocketMQ's

@@ -264,20 +264,20 @@ class Reviver:
 
         Raises: StoreError: the store accepts no messages.
         """
-        about = {
-            "queue_offset": offset,
-            "topic": check_point.topic,
-            "queue_id": check_point.queue_id,
-            "group": check_point.group,
-            "trouble": trouble,
-        }
         tries = check_point.re_put_times
         if tries >= len(RE_PUT_DELAYS_S) and self._config.skip_when_ck_re_put_reach_max_times:
             logger.error(
                 "message %(queue_offset)d of topic %(topic)s queue %(queue_id)d is given up after "
                 "%(tries)d tries to deliver it to group %(group)s again "
                 "(skipWhenCKRePutReachMaxTimes): %(trouble)s",
-                {**about, "tries": tries},
+                {
+                    "queue_offset": offset,
+                    "topic": check_point.topic,
+                    "queue_id": check_point.queue_id,
+                    "tries": tries,
+                    "group": check_point.group,
+                    "trouble": trouble,
+                },
             )
             return
         again = put_again(check_point, offset, self._clock.wall_ms())
@@ -288,5 +288,12 @@ class Reviver:
         logger.error(
             "message %(queue_offset)d of topic %(topic)s queue %(queue_id)d cannot be delivered to "
             "group %(group)s again now, the next try follows in %(delay_s)d s: %(trouble)s",
-            {**about, "delay_s": (again.revive_time - self._clock.wall_ms()) // 1000},
+            {
+                "queue_offset": offset,
+                "topic": check_point.topic,
+                "queue_id": check_point.queue_id,
+                "group": check_point.group,
+                "delay_s": (again.revive_time - self._clock.wall_ms()) // 1000,
+                "trouble": trouble,
+            },
         )
