@@ -40,6 +40,7 @@ from ..common.topic_names import (
     DLQ_TOPIC_PREFIX,
     OFFSET_MOVED_EVENT_TOPIC,
     RETRY_TOPIC_PREFIX,
+    REVIVE_TOPIC_PREFIX,
     ROCKSDB_OFFSET_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
@@ -67,7 +68,7 @@ class TopicKind(Enum):
     CLIENT_SYSTEM = "a system topic that clients send to, such as the trace topic"
     NOTICE = "a system topic that the broker writes and people read"
     RECORDS = "a system topic that the broker writes and reads back"
-    REVIVE = "pop checkpoints of Apache's broker, which wait as timer messages"
+    REVIVE = "records of pop consumption, which wait as timer messages"
 
 
 RECORD_TOPICS: Final = frozenset(
@@ -78,7 +79,6 @@ NOTICE_TOPICS: Final = frozenset(
 )
 CLOSED_TOPICS: Final = RECORD_TOPICS | NOTICE_TOPICS
 """Topics that no client may send to; other names with a system topic's prefix are closed, too."""
-_REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 _TRACE_PREFIX: Final = "rmq_sys_TRACE_DATA_"
 """Trace topics of a region; clients send to them with AccessChannel.CLOUD."""
 
@@ -279,7 +279,7 @@ class TopicKinds:
             return TopicKind.RETRY
         if topic.startswith(DLQ_TOPIC_PREFIX):
             return TopicKind.DEAD_LETTER
-        if topic.startswith(_REVIVE_PREFIX):
+        if topic.startswith(REVIVE_TOPIC_PREFIX):
             return TopicKind.REVIVE
         if topic in self._client_topics or topic.startswith(_TRACE_PREFIX):
             return TopicKind.CLIENT_SYSTEM

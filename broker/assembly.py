@@ -29,6 +29,7 @@ from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
+from ..common.topic_names import revive_topic
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
@@ -57,6 +58,10 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
+from .pop.hold import PopHold
+from .pop.parts import Pop
+from .pop.retry_topics import PopRetryTopics
+from .pop.revive_puts import RevivePuts
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -184,6 +189,7 @@ class BrokerParts:
       static: rewrites requests for static topics.
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
+      pop: the parts of pop consumption.
       stats: the counters.
       refusals: what the limits refuse, of the connections and of the tables.
       runtime_info: what the broker tells of itself.
@@ -206,6 +212,7 @@ class BrokerParts:
     static: StaticTopicProcessor
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
+    pop: Pop
     stats: BrokerStatsManager
     refusals: Refusals
     runtime_info: RuntimeInfo
@@ -282,9 +289,10 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
+    pop = _pop(foundation, tables, deliveries)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, stats, refusals, runtime_info,
+        keeper, replication, registrar, static, cleaner, pulls, pop, stats, refusals, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation),
     )  # fmt: skip
@@ -408,6 +416,16 @@ def _deliveries(
     )
 
 
+def _pop(foundation: Foundation, tables: Tables, deliveries: Deliveries) -> Pop:
+    config, address = foundation.config, foundation.address
+    topic = revive_topic(config.broker_cluster_name)
+    return Pop(
+        RevivePuts(foundation.store, deliveries.puts, topic, lambda: address.store_host),
+        PopRetryTopics(config, tables.topics, tables.offsets),
+        PopHold(),
+    )
+
+
 def _replication(
     foundation: Foundation, tables: Tables, deliveries: Deliveries
 ) -> MasterSide | SlaveSide:
@@ -451,6 +469,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     config, store, deliveries = parts.config, parts.store, parts.deliveries
     parts.new_messages.subscribe(
         parts.pulls.hold_service.notify_messages,
+        parts.pop.hold.arrived,
         parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
@@ -459,6 +478,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.clients.filter_servers.channel_closed,
         parts.clients.consumers.channel_closed,
         parts.clients.producers.channel_closed,
+        parts.pop.hold.channel_closed,
     )
     if store.is_slave:
         parts.new_messages.subscribe(parts.replication.arrived)

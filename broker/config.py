@@ -27,6 +27,7 @@ from ..remoting.tls_config import TlsConfig, TlsMode, split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.retention.retention_rules import delete_hours
 from .limits import BrokerLimits
+from .pop_config import PopConfig
 
 MASTER_ID = 0
 """The broker id that is the master of its broker name. Source: RocketMQ MixAll.MASTER_ID."""
@@ -68,11 +69,11 @@ PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
 
 
 @dataclass(slots=True)
-class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits):
+class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     """The broker's configuration. Times are milliseconds unless the name says otherwise.
 
     The keys of `FilterPolicy` are for the filter servers that the broker keeps alive; those of
-    `AccessConfig` for its accounts; those of `BrokerLimits` for its clients.
+    `AccessConfig` for its accounts; of `BrokerLimits` for its clients; of `PopConfig` for pop.
 
     Attributes:
       broker_cluster_name: the cluster that name servers list it under.

@@ -294,6 +294,7 @@ class BrokerController:
         if not self.store.is_slave:
             self.transactions.load()
         self.timers.load()
+        self.parts.pop.load()
 
     def _migrate_accounts(self, accounts: Accounts) -> None:
         from .plain_acl import migrate_files  # needs PyYAML
@@ -401,6 +402,7 @@ class BrokerController:
             CLEAN_INTERVAL_S,
             self.parts.mapping_cleaner.clean_when_due,
         )
+        self.parts.pop.start(services, self.turn)
         if self.store.config.timer_wheel_enable:
             services.start_soon("the delivery of timer messages", self.timers.run)
             services.start_soon("the saving of timers", self.timers.save)
@@ -409,6 +411,7 @@ class BrokerController:
         if self._metrics_listener is not None:
             self._metrics_listener.close()
         for what, close in (
+            ("the check points of pops", self.parts.pop.close),  # appends to the log
             ("the log", self.store.flusher.flush),  # before offsets that refer to it
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),

@@ -35,7 +35,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "metrics": "metrics come without it, and so do the statistics that mqadmin shows",
     "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
     "other": "it is not there yet",
-    "pop": "POP consumption is not there yet",
+    "pop": "pop consumption comes without it: its records are written as the broker sees fit",
     "replication": "who is master is set by an operator: no controller, acting master or DLedger",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
@@ -51,7 +51,6 @@ EFFECTS: Final[Mapping[str, str]] = {
 ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     "cold": ("SET_COMMITLOG_READ_MODE", "UPDATE_COLD_DATA_FLOW_CTR_CONFIG"),
     "lite": ("LITE_SUBSCRIPTION_CTL", "POP_LITE_MESSAGE"),
-    "pop": ("POP_MESSAGE", "ACK_MESSAGE"),
     "replication": ("CONTROLLER_REGISTER_BROKER", "CONTROLLER_ELECT_MASTER"),
 }
 """Request codes that no server serves while a section's text says that its feature is missing; a

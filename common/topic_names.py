@@ -15,6 +15,10 @@ RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 DLQ_TOPIC_PREFIX: Final = "%DLQ%"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+"""Prefix of the topics with the records of pop consumption."""
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+"""The group that consumes them. Source: common/PopAckConstants.java."""
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The topic whose settings a send's new topic gets."""
@@ -69,6 +73,14 @@ def is_system_group(group: str) -> bool:
 def retry_topic(group: str) -> str:
     """The topic of a group's retried messages. Source: MixAll.getRetryTopic."""
     return RETRY_TOPIC_PREFIX + group
+
+
+def revive_topic(cluster: str) -> str:
+    """The topic with the records of pop consumption of a cluster's brokers.
+
+    Source: PopAckConstants.buildClusterReviveTopic of 5.5.0.
+    """
+    return REVIVE_TOPIC_PREFIX + cluster
 
 
 def pop_retry_topics(topic: str, group: str) -> tuple[str, str]:

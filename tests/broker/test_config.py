@@ -277,6 +277,7 @@ DIFFERENT_DEFAULTS = {
     "brokerIP2": "filled in by with_machine",
     "namesrvAddr": "from_environment",
     "storePathRootDir": "(home)/store, as text",
+    "enablePopBufferMerge": "true: the buffer keeps the order of commits and loses nothing",
 }
 
 

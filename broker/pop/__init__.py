@@ -1,0 +1,1 @@
+"""Pop consumption: check points, their records, and what follows from them."""

@@ -1,0 +1,45 @@
+"""Pop: the parts of pop consumption, and the services among them.
+
+Each part belongs to one module of this folder; `assembly.py` creates and connects them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...common.supervision import Supervisor
+from ...remoting.turn import Turn
+from .hold import PopHold
+from .retry_topics import PopRetryTopics
+from .revive_puts import RevivePuts
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """The parts of pop consumption.
+
+    Attributes:
+      puts: appends the records of check points and acknowledgements.
+      retry_topics: names and creates retry topics.
+      hold: the waiting pops.
+    """
+
+    puts: RevivePuts
+    retry_topics: PopRetryTopics
+    hold: PopHold
+
+    def load(self) -> None:
+        """Read the files of pop consumption, on masters and slaves; the store is loaded.
+
+        Raises: StoreError: one is damaged or cannot be read.
+        """
+
+    def start(self, services: Supervisor, turn: Turn) -> None:
+        """Start the services, on a master."""
+        services.start_soon("the waking of pops", self.hold.run, turn)
+
+    def close(self) -> None:
+        """Store and save what is in memory only, at a clean stop; the store is still open.
+
+        Raises: StoreError: it could not be stored.
+        """

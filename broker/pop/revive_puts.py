@@ -1,0 +1,64 @@
+"""RevivePuts: appends the records of pop consumption within a turn or a burst of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus, PutRefusal
+from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
+from .check_point import CheckPoint
+from .records import Ack, RecordPlace, ack_record, check_point_record
+
+_NOT_STORED: Final = "the record of a pop would not be stored"
+
+
+class RevivePuts:
+    """Appends records to what the store's next commit writes.
+
+    A turn (`SendTurn.begin`) or a burst (`MessageStore.begin_burst`) must have begun.
+
+    Args:
+      store: already loaded.
+      puts: appends messages that the broker stores itself.
+      topic: the revive topic.
+      host: gives the broker's address, as `host_bytes` packs it.
+    """
+
+    def __init__(
+        self, store: MessageStore, puts: InnerPuts, topic: str, host: Callable[[], bytes]
+    ) -> None:
+        self.topic = topic
+        self._store = store
+        self._puts = puts
+        self._host = host
+
+    def put_check_point(self, check_point: CheckPoint, revive_queue_id: int) -> PutRefusal | None:
+        """Append a check point's record; return why it is not stored, None: it is.
+
+        Args:
+          revive_queue_id: of the revive topic.
+        """
+        place, now_ms = RecordPlace(self.topic, self._host()), self._store.now_ms
+        return self._put(check_point_record(check_point, revive_queue_id, place, now_ms))
+
+    def put_ack(self, ack: Ack, revive_time: int, revive_queue_id: int) -> PutRefusal | None:
+        """Append an acknowledgement's record; return why it is not stored, None: it is.
+
+        Args:
+          revive_time: of the check point, ms since 1970.
+          revive_queue_id: as of `put_check_point`.
+        """
+        place, now_ms = RecordPlace(self.topic, self._host()), self._store.now_ms
+        return self._put(ack_record(ack, revive_time, revive_queue_id, place, now_ms))
+
+    def _put(self, record: InnerMessage) -> PutRefusal | None:
+        """Append to the timer topic; to the revive topic if it is due."""
+        try:
+            waiting = self._puts.waiting(record)
+        except WaitingRefused as error:
+            return PutRefusal(error.status, _NOT_STORED)
+        except ValueError as error:
+            return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, str(error))
+        return self._puts.put(waiting)[0]
