@@ -25,6 +25,9 @@ MAIN = "main"
 ANY_CODE = -1
 """In `Request.expect`: whatever code, the same on both sides."""
 
+SHORT_MAX = 0x7FFF
+"""The greatest code that a ROCKETMQ header can carry."""
+
 _ACCOUNT_CODES = tuple(code for code in RequestCode if 3001 <= code <= 3010)
 _POP_CODES = tuple(
     code

@@ -10,7 +10,7 @@ import pytest
 from trocket.interop.wire_differ.builders import Names
 from trocket.interop.wire_differ.catalogue import catalogue, coverage
 from trocket.interop.wire_differ.normalise import Side
-from trocket.interop.wire_differ.request import Played, Request, Script, served_in
+from trocket.interop.wire_differ.request import SHORT_MAX, Played, Request, Script, served_in
 from trocket.remoting.codec import SerializeType
 from trocket.remoting.request_codes import RequestCode
 
@@ -20,10 +20,6 @@ SIDE = Side("trocket", "127.0.0.1:1", "127.0.0.1:2")
 def test_no_two_cells_have_one_name():
     names = Counter(name for script in catalogue() for name, _ in script.features())
     assert [name for name, count in names.items() if count > 1] == []
-
-
-SHORT_MAX = 0x7FFF
-"""The greatest code that a ROCKETMQ header can carry."""
 
 
 def needs_json(script: Script) -> bool:
