@@ -90,11 +90,10 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
         """
-        now_s = self._inner.client.now_s
         try:
             while True:
                 for message in self.receive(max_messages, invisible_s=invisible_s):
-                    if self._call_plain(now_s) >= message.deadline_s:
+                    if self._inner.client.now_s() >= message.deadline_s:
                         continue
                     yield message
                     if auto_ack:

@@ -52,6 +52,8 @@ from .handling import handle
 from .members import GroupMember
 from .options import split_options
 from .participant import Participant, configured
+from .pop_mode import PopMode
+from .pop_queue import PopQueue
 from .pulling import (
     LocalOffsetStore,
     OffsetStore,
@@ -143,6 +145,7 @@ class PushConsumer(Participant):
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
+        self._pop_mode = self._made_pop_mode() if self._config.mode == "pop" else None
         self._rebalance = Rebalance(
             self._client,
             self._group,
@@ -150,6 +153,7 @@ class PushConsumer(Participant):
             self._subscriptions,
             self._offsets,
             lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
+            self._pop_mode.allocate if self._pop_mode else None,
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
@@ -160,7 +164,11 @@ class PushConsumer(Participant):
             self._ready.put,
             interceptors,
         )
-        self._pushed = PushedMessages(self._client.without_namespace, self._results)
+        self._pushed = PushedMessages(
+            self._client.without_namespace,
+            self._results,
+            self._pop_mode.pop_retry_topics if self._pop_mode else {},
+        )
         self._puller = QueuePuller(
             self._client,
             self._group,
@@ -170,6 +178,7 @@ class PushConsumer(Participant):
             self._results,
             self._filter_servers,
             self._rebalance.give_up,
+            self._pushed,
         )
         self._member = GroupMember(
             self._group,
@@ -177,10 +186,26 @@ class PushConsumer(Participant):
             lambda: list(self._subscriptions),
             processors={
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed,
-                **reports.processors(self, self._rebalance.assigned, self._unassigned_message),
+                **reports.processors(
+                    self, self._rebalance.assigned, self._pop_queues, self._unassigned_message
+                ),
             },
             on_routes_changed=self._on_routes_changed,
             on_heartbeat=self._filter_servers.upload_soon,
+        )
+
+    def _made_pop_mode(self) -> PopMode:
+        if self._filter_classes:
+            raise ConfigurationError(
+                'a FilterClass does not go with mode="pop": use tags or Sql, or pull'
+            )
+        return PopMode(
+            self._client,
+            self._group,
+            self._config,
+            self._subscriptions,
+            self._ready,
+            lambda method, queues: self._rebalance.notify_listener(method, queues),
         )
 
     def _describe(self) -> ConsumerData:
@@ -247,8 +272,15 @@ class PushConsumer(Participant):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are assigned to this consumer, sorted."""
-        return sorted(self._rebalance.assigned)
+        """The queues that are assigned to this consumer, sorted.
+
+        With mode="pop", a queue id of -1 means all queues of a broker.
+        """
+        return sorted([*self._rebalance.assigned, *self._pop_queues])
+
+    @property
+    def _pop_queues(self) -> Mapping[MessageQueue, PopQueue]:
+        return self._pop_mode.assigned if self._pop_mode else {}
 
     @property
     def delivery_queue(self) -> DeliveryQueue:
@@ -268,6 +300,8 @@ class PushConsumer(Participant):
                 if topic != self._retry_topic:
                     logger.warning("no name server knows the topic %s (yet)", topic)
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
+        if self._pop_mode is not None:
+            await self._pop_mode.check_brokers()
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat.
@@ -278,6 +312,8 @@ class PushConsumer(Participant):
             self._client.start_soon(self._until_stopped, self._filter_servers.run_once)
         if self._rebalance.has_locks:
             self._client.start_soon(self._until_stopped, self._rebalance.renew_locks)
+        if self._pop_mode is not None and self._config.pop_extend:
+            self._client.start_soon(self._until_stopped, self._pop_mode.extend)
 
     async def __aexit__(
         self,
@@ -295,6 +331,8 @@ class PushConsumer(Participant):
             return
         self._is_stopping = True
         self._rebalance.stop()
+        if self._pop_mode is not None:
+            self._pop_mode.stop()
         self._filter_servers.stop()
         self._ready.stop()
 
@@ -302,6 +340,8 @@ class PushConsumer(Participant):
         # Shielded from cancellation: messages that were acknowledged must not be redelivered.
         with anyio.move_on_after(self._config.close_timeout_s, shield=True):
             await self.commit()
+            if self._pop_mode is not None:
+                await self._pop_mode.release()
             await self._rebalance.release()
             await super()._leave()
 
@@ -391,6 +431,8 @@ class PushConsumer(Participant):
         for queue, assigned in self._rebalance.assigned.items():
             assigned.is_paused = self._ready.is_paused(queue)
             assigned.wake_if_room()
+        if self._pop_mode is not None:
+            self._pop_mode.apply_pauses()
 
     @property
     def paused(self) -> set[str | MessageQueue]:

@@ -44,6 +44,7 @@ class QueuePuller:
       results: delivers the messages of orderly queues, and settles all.
       filter_servers: the consumer's.
       give_up: called with a queue that cannot be consumed at the moment.
+      pushed: makes the messages.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class QueuePuller:
         results: ConsumeResultService,
         filter_servers: FilterServers,
         give_up: Callable[[AssignedQueue], None],
+        pushed: PushedMessages,
     ) -> None:
         self._client = client
         self._group = group
@@ -66,7 +68,7 @@ class QueuePuller:
         self._filter_servers = filter_servers
         self._give_up = give_up
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
-        self._pushed = PushedMessages(client.without_namespace, results)
+        self._pushed = pushed
         self._failures = PullFailureLog()
 
     async def pull_queue(self, assigned: AssignedQueue) -> None:

@@ -6,7 +6,8 @@ Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -43,6 +44,9 @@ from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
+Allocate: TypeAlias = Callable[[str], Awaitable[Sequence[MessageQueue] | None]]
+"""Finds the queues of a topic, with namespace, that one member of the group gets."""
+
 
 class Rebalance:
     """Assigns queues to one member of a group.
@@ -57,6 +61,8 @@ class Rebalance:
       subscriptions: the subscriptions by topic, with namespace.
       offsets: persisted for revoked queues.
       begin: starts to pull from a newly assigned queue.
+      allocate: finds the queues of a topic to pull from, in place of the strategy of `config`; it
+        returns None if that is not known now, so that the assigned ones stay.
 
     Attributes:
       assigned: the assigned queues.
@@ -70,6 +76,7 @@ class Rebalance:
         subscriptions: Mapping[str, SubscriptionData],
         offsets: OffsetStore,
         begin: Callable[[AssignedQueue], None],
+        allocate: Allocate | None = None,
     ) -> None:
         self._client = client
         self._group = group
@@ -77,6 +84,7 @@ class Rebalance:
         self._subscriptions = subscriptions
         self._offsets = offsets
         self._begin = begin
+        self._allocate: Allocate = allocate or self._allocate_here
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
         self._is_stopped = False
@@ -138,10 +146,13 @@ class Rebalance:
                 continue
             if self._is_stopped:
                 return True
+            if mine is None:
+                is_complete = False
+                continue
             is_complete &= await self._assign(topic, subscription, mine)
         return is_complete
 
-    async def _allocate(self, topic: str) -> list[MessageQueue]:
+    async def _allocate_here(self, topic: str) -> list[MessageQueue]:
         route = await self._client.route(topic)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
@@ -184,7 +195,7 @@ class Rebalance:
                 await self._unlock(gained)
             return True
         if gained:
-            self._notify_listener("on_assign", gained)
+            self.notify_listener("on_assign", gained)
         for queue in gained:
             assigned = AssignedQueue(queue, subscription, self._config)
             assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
@@ -202,7 +213,7 @@ class Rebalance:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
-        self._notify_listener("on_revoke", queues)
+        self.notify_listener("on_revoke", queues)
 
     def give_up(self, assigned: AssignedQueue) -> None:
         """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
@@ -223,7 +234,8 @@ class Rebalance:
             self._offsets.remove(queue)
         self.rebalance_soon()
 
-    def _notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
+    def notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
+        """Call a method of the RebalanceListener, if there is one; exceptions are logged."""
         listener = self._config.listener
         if listener is not None:
             try:
