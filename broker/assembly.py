@@ -42,6 +42,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -61,6 +62,7 @@ from .peer_brokers import PeerBrokers
 from .pop.buffer import PopBuffer
 from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
+from .pop.order import OrderedPops
 from .pop.parts import Pop
 from .pop.positions import PopPositions
 from .pop.retry_topics import PopRetryTopics
@@ -434,8 +436,24 @@ def _pop(
         on_messages=new_messages.notify,
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    positions = PopPositions(config, store, tables.offsets, buffer)
-    return Pop(puts, buffer, storing, positions, retry_topics, PopHold())
+    hold = PopHold(
+        config,
+        foundation.seams.clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
+    orders = OrderedPops.of_store(
+        config,
+        store,
+        tables.files,
+        buffer,
+        tables.offsets,
+        tables.topics,
+        tables.groups,
+        hold.notify,
+    )
+    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
+    return Pop(puts, buffer, storing, positions, retry_topics, hold, orders)
 
 
 def _replication(
