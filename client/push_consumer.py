@@ -131,11 +131,7 @@ class PushConsumer(Participant):
         self._retry_topic = retry_topic(self._group)
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
-        self._offsets: OffsetStore = (
-            RemoteOffsetStore(self._client, self._group)
-            if self._is_clustering
-            else LocalOffsetStore(self._config.offset_path)
-        )
+        self._offsets = self._offset_store()
         interceptors = self._client.interceptors
         trace = consumer_trace(self._client, self._group, self._config.trace)
         if trace is not None:
@@ -181,6 +177,11 @@ class PushConsumer(Participant):
             pushed=self._pushed,
         )
         self._member = self._made_member()
+
+    def _offset_store(self) -> OffsetStore:
+        if self._is_clustering:
+            return RemoteOffsetStore(self._client, self._group)
+        return LocalOffsetStore(self._config.offset_path)
 
     def _made_member(self) -> GroupMember:
         return GroupMember(
