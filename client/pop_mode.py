@@ -81,7 +81,7 @@ class PopMode:
         self._notify = notify
         self._popping = Popping(client, group, pop_init_mode(config.consume_from_where))
         self._results = PopResults(client, group, config, self._popping, ready.interceptors)
-        self._failures = PullFailureLog()
+        self._failures = PullFailureLog("a pop")
         self._is_stopped = False
         # The topics that a broker assigned to be pulled.
         self._pulled_topics: set[str] = set()
