@@ -87,6 +87,11 @@ BROKER: Final = Danger(
             # Consumers. UPDATE_CONSUMER_OFFSET is how each of them commits, so it cannot be closed.
             Code.PULL_MESSAGE,
             Code.LITE_PULL_MESSAGE,
+            Code.POP_MESSAGE,
+            Code.ACK_MESSAGE,
+            Code.BATCH_ACK_MESSAGE,
+            Code.CHANGE_MESSAGE_INVISIBLETIME,
+            Code.PEEK_MESSAGE,
             Code.CONSUMER_SEND_MSG_BACK,
             Code.QUERY_CONSUMER_OFFSET,
             Code.UPDATE_CONSUMER_OFFSET,

@@ -58,8 +58,11 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
+from .pop.buffer import PopBuffer
+from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
 from .pop.parts import Pop
+from .pop.positions import PopPositions
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
 from .processors.pull_message import PullMessageProcessor
@@ -289,7 +292,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
-    pop = _pop(foundation, tables, deliveries)
+    pop = _pop(foundation, tables, deliveries, new_messages)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
         keeper, replication, registrar, static, cleaner, pulls, pop, stats, refusals, runtime_info,
@@ -416,14 +419,23 @@ def _deliveries(
     )
 
 
-def _pop(foundation: Foundation, tables: Tables, deliveries: Deliveries) -> Pop:
-    config, address = foundation.config, foundation.address
+def _pop(
+    foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
+) -> Pop:
+    config, address, store = foundation.config, foundation.address, foundation.store
     topic = revive_topic(config.broker_cluster_name)
-    return Pop(
-        RevivePuts(foundation.store, deliveries.puts, topic, lambda: address.store_host),
-        PopRetryTopics(config, tables.topics, tables.offsets),
-        PopHold(),
+    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
+    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
+    storing = PopBufferService(
+        store,
+        clock=foundation.seams.clock,
+        buffer=buffer,
+        puts=puts,
+        on_messages=new_messages.notify,
     )
+    retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
+    positions = PopPositions(config, store, tables.offsets, buffer)
+    return Pop(puts, buffer, storing, positions, retry_topics, PopHold())
 
 
 def _replication(

@@ -189,7 +189,7 @@ class BrokerController:
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
-        for service in (self.schedule, self.timers, self.transactions):
+        for service in (self.schedule, self.timers, self.transactions, self.parts.pop.storing):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

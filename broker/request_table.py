@@ -19,8 +19,10 @@ from ..store.offsets import PhysicalOffset
 from ..store.state.config_changes import ConfigChanges
 from .assembly import BrokerParts
 from .filter_bit_maps import FilterBitMaps
+from .processors.ack_message import AckMessageProcessor
 from .processors.added_properties import AddedProperties
 from .processors.broker_config import BrokerConfigProcessor
+from .processors.change_invisible_time import ChangeInvisibleTimeProcessor
 from .processors.cleaning import CleaningProcessor
 from .processors.client_admin import ClientAdminProcessor
 from .processors.client_manage import ClientManageProcessor
@@ -30,6 +32,9 @@ from .processors.filter_server import FilterServerProcessor
 from .processors.group_admin import GroupAdminProcessor
 from .processors.group_look_ups import GroupLookUpProcessor
 from .processors.lock import LockProcessor
+from .processors.peek_message import PeekMessageProcessor
+from .processors.pop_checks import PopChecks
+from .processors.pop_message import PopMessageProcessor
 from .processors.pull_runs import PULL_CODES
 from .processors.query_consume_queue import QueryConsumeQueueProcessor
 from .processors.query_message import QueryMessageProcessor
@@ -113,6 +118,7 @@ def request_table(parts: BrokerParts) -> Serving:
         sends.processors,
         *_storing(parts, puts, topics, added),
         *_reading(parts),
+        *_popping(parts, turn),
         *_administering(parts),
     ]
     processors = {int(code): process for table in tables for code, process in table.items()}
@@ -237,6 +243,30 @@ def _reading(parts: BrokerParts) -> list[Table]:
     ]
 
 
+def _popping(parts: BrokerParts, turn: SendTurn) -> list[Table]:
+    """Processors for pop consumption."""
+    config, store, pop, tables = parts.config, parts.store, parts.pop, parts.tables
+    topics, random = tables.topics, parts.seams.random
+    checks = PopChecks(config, store.config, topics=topics, groups=tables.groups)
+    return [
+        PopMessageProcessor(
+            config,
+            store,
+            turn,
+            pop,
+            checks,
+            topics=topics,
+            offsets=tables.offsets,
+            random=random,
+            stats=parts.stats,
+            monotonic_s=parts.seams.clock.monotonic_s,
+        ).processors,
+        AckMessageProcessor(config, store, turn, pop, topics).processors,
+        ChangeInvisibleTimeProcessor(config, store, turn, pop, topics).processors,
+        PeekMessageProcessor(config, store, pop, checks, random).processors,
+    ]
+
+
 def _administering(parts: BrokerParts) -> list[Table]:
     """Processors for administrators and slaves."""
     tables, clients, store = parts.tables, parts.clients, parts.store
@@ -265,7 +295,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
         GroupAdminProcessor(
             groups=tables.groups,
             offsets=tables.offsets,
-            on_deleted=parts.stats.group_deleted,
+            on_deleted=partial(_forget_group, parts),
             times_ms=parts.stats.group_creations_ms,
             is_slave=store.is_slave,
         ).processors,
@@ -328,7 +358,14 @@ async def _until_visible(store: MessageStore) -> None:
 
 
 def _forget_topic(parts: BrokerParts, topic: str) -> None:
-    """Drop the counters of a deleted topic."""
+    """Drop what is counted and remembered of a deleted topic."""
     parts.stats.topic_deleted(topic)
     parts.deliveries.transactions.ends.topic_deleted(topic)
     parts.deliveries.timers.counts.topic_deleted(topic)
+    parts.pop.topic_deleted(topic)
+
+
+def _forget_group(parts: BrokerParts, group: str) -> None:
+    """Drop what is counted and remembered of a deleted group."""
+    parts.stats.group_deleted(group)
+    parts.pop.group_deleted(group)

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from ...common.supervision import Supervisor
 from ...remoting.turn import Turn
+from .buffer import PopBuffer
+from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
+from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
 
@@ -20,11 +23,17 @@ class Pop:
 
     Attributes:
       puts: appends the records of check points and acknowledgements.
+      buffer: the check points in memory, and the order of commits.
+      storing: stores what is due of the buffer.
+      positions: where the next pops begin.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
     """
 
     puts: RevivePuts
+    buffer: PopBuffer
+    storing: PopBufferService
+    positions: PopPositions
     retry_topics: PopRetryTopics
     hold: PopHold
 
@@ -36,10 +45,23 @@ class Pop:
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
+        services.start_soon("the storing of check points", self.storing.run)
+        services.every(
+            "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
+        )
         services.start_soon("the waking of pops", self.hold.run, turn)
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.
 
-        Raises: StoreError: it could not be stored.
+        Raises: StoreError: it could not be stored; the messages are popped again.
         """
+        self.storing.store_all()
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget a deleted topic."""
+        self.buffer.forget_topic(topic)
+
+    def group_deleted(self, group: str) -> None:
+        """Forget a deleted group."""
+        self.buffer.forget_group(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
@@ -12,6 +12,13 @@ from .check_point import CheckPoint
 from .records import Ack, RecordPlace, ack_record, check_point_record
 
 _NOT_STORED: Final = "the record of a pop would not be stored"
+
+
+class WrittenTurn(Protocol):
+    """The part of the broker's turn (`processors/send_turn.py`) that pop consumption needs."""
+
+    def when_written(self, callback: Callable[[bool], None]) -> None:
+        """Call back when the turn is written (true), or could not be."""
 
 
 class RevivePuts:
@@ -34,14 +41,20 @@ class RevivePuts:
         self._puts = puts
         self._host = host
 
+    @property
+    def log_end(self) -> int:
+        """Physical offset after the last commit."""
+        return self._store.max_physical_offset
+
     def put_check_point(self, check_point: CheckPoint, revive_queue_id: int) -> PutRefusal | None:
         """Append a check point's record; return why it is not stored, None: it is.
 
         Args:
           revive_queue_id: of the revive topic.
         """
-        place, now_ms = RecordPlace(self.topic, self._host()), self._store.now_ms
-        return self._put(check_point_record(check_point, revive_queue_id, place, now_ms))
+        place = RecordPlace(self.topic, self._host())
+        now_ms = self._store.now_ms
+        return self._put(lambda: check_point_record(check_point, revive_queue_id, place, now_ms))
 
     def put_ack(self, ack: Ack, revive_time: int, revive_queue_id: int) -> PutRefusal | None:
         """Append an acknowledgement's record; return why it is not stored, None: it is.
@@ -50,15 +63,16 @@ class RevivePuts:
           revive_time: of the check point, ms since 1970.
           revive_queue_id: as of `put_check_point`.
         """
-        place, now_ms = RecordPlace(self.topic, self._host()), self._store.now_ms
-        return self._put(ack_record(ack, revive_time, revive_queue_id, place, now_ms))
+        place = RecordPlace(self.topic, self._host())
+        now_ms = self._store.now_ms
+        return self._put(lambda: ack_record(ack, revive_time, revive_queue_id, place, now_ms))
 
-    def _put(self, record: InnerMessage) -> PutRefusal | None:
+    def _put(self, make: Callable[[], InnerMessage]) -> PutRefusal | None:
         """Append to the timer topic; to the revive topic if it is due."""
         try:
-            waiting = self._puts.waiting(record)
+            waiting = self._puts.waiting(make())
         except WaitingRefused as error:
             return PutRefusal(error.status, _NOT_STORED)
-        except ValueError as error:
+        except ValueError as error:  # a name from a client cannot be a property
             return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, str(error))
         return self._puts.put(waiting)[0]

@@ -101,6 +101,7 @@ class SendTurn:
         self._requests: list[_Request] = []
         self._answers: list[bytes] = []
         self._waiting: list[int] = []  # answers that wait for disk and slaves: 0, 1, those of a run
+        self._when_written: list[Callable[[bool], None]] = []
         self.change_settings(constants, held_max)
 
     def change_settings(self, constants: Mapping[str, str], held_max: int) -> None:
@@ -129,6 +130,14 @@ class SendTurn:
             self._store.begin_burst()
         self.channel = channel
         self._senders.append((channel, len(self._requests)))
+
+    def when_written(self, callback: Callable[[bool], None]) -> None:
+        """Call back when the turn, which must have begun, is written, or could not be.
+
+        Args:
+          callback: called with whether its messages are stored, before any answer leaves.
+        """
+        self._when_written.append(callback)
 
     def accept(
         self,
@@ -266,9 +275,16 @@ class SendTurn:
         meaning = "The connections of its senders are closed, and they send again"
         self._failures.note("a turn of sends", meaning, error)
         self._store.roll_back()
-        self._transactions.after_commit(False)
+        self._written(False)
         for channel, _ in senders:
             channel.close("the turn of its sends failed")
+
+    def _written(self, is_stored: bool) -> None:
+        self._transactions.after_commit(is_stored)
+        if self._when_written:
+            callbacks, self._when_written = self._when_written, []
+            for callback in callbacks:
+                callback(is_stored)
 
     def _commit_and_answer(
         self,
@@ -282,7 +298,7 @@ class SendTurn:
         try:
             arrivals = self._store.commit()
         except StoreIOError as error:
-            self._transactions.after_commit(False)
+            self._written(False)
             count = sum(r.send_count if isinstance(r, AppendedRun) else 1 for r in requests)
             logger.error(
                 "%(count)d sends were not stored: %(error)s", {"count": count, "error": error}
@@ -292,7 +308,7 @@ class SendTurn:
             answers = [_refused(request, refusal) for request in requests]
         else:
             self._note_commit(self._now_s() - started_s, sum(waiting))
-            self._transactions.after_commit(True)
+            self._written(True)
             if arrivals:
                 self._on_messages(arrivals)
             if self._answers_later and any(waiting):

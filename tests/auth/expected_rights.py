@@ -31,6 +31,7 @@ HEARTBEAT = (
     b'{"clientID":"c","producerDataSet":[{"groupName":"PG"}],"consumerDataSet":[{"groupName":"G",'
     b'"subscriptionDataSet":[{"topic":"T","subString":"*"},{"topic":"%RETRY%G","subString":"*"}]}]}'
 )
+ACKS = b'{"brokerName":"b","acks":[{"c":"G","t":"T","r":"0","b":"AQ=="}]}'
 LOCK = (
     b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"b","queueId":0},'
     b'{"topic":"%RETRY%G","brokerName":"b","queueId":0}]}'
@@ -49,6 +50,13 @@ BROKER: dict[int, Row] = {
     ),
     Code.PULL_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
     Code.LITE_PULL_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
+    Code.POP_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
+    Code.ACK_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
+    Code.BATCH_ACK_MESSAGE: row("Topic:T Sub", "Group:G Sub", body=ACKS),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: row(
+        "Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"
+    ),
+    Code.PEEK_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
     Code.CONSUMER_SEND_MSG_BACK: row(
         "Group:G Sub", "Topic:STORED Sub", group="G", offset=0, delayLevel=0
     ),

@@ -44,7 +44,7 @@ def test_each_served_code_gets_valid_and_invalid_requests() -> None:
 def test_only_what_is_served_is_served_partly() -> None:
     served = frozenset().union(*served_codes().values())
     assert set(PARTLY) <= served
-    assert state(RequestCode.POP_MESSAGE, "broker", served) == ""
+    assert state(RequestCode.POP_LITE_MESSAGE, "broker", served) == ""
     assert state(RequestCode.PULL_MESSAGE, "broker", served) == "partly"
     assert state(RequestCode.HEART_BEAT, "broker", served) == "yes"
 

@@ -1,0 +1,114 @@
+"""Acks: acknowledgements of popped messages, in memory or as records of the turn.
+
+Java counterpart: AckMessageProcessor.appendAck, PopBufferMergeService.addAk and
+ChangeInvisibleTimeProcessor.appendCheckPointThenAckOrigin of 5.5.0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...common.java_integers import INT64_MAX
+from ...remoting.receipt import Receipt
+from ...store.status import PutRefusal
+from ..pop_config import PopConfig
+from .buffer import Buffered, PopBuffer
+from .check_point import CheckPoint, CheckPointKey
+from .records import Ack
+from .revive_puts import RevivePuts, WrittenTurn
+
+
+class Acks:
+    """Takes acknowledgements.
+
+    Args:
+      config: the broker's.
+      buffer: has the check points in memory.
+      puts: appends records.
+      turn: of the broker.
+    """
+
+    def __init__(
+        self, config: PopConfig, buffer: PopBuffer, puts: RevivePuts, turn: WrittenTurn
+    ) -> None:
+        self._config = config
+        self._buffer = buffer
+        self._puts = puts
+        self._turn = turn
+
+    def find(self, key: CheckPointKey, receipt: Receipt) -> Buffered | None:
+        """The check point in memory; None: it is stored, or there is none."""
+        return self._buffer.entry_of(
+            f"{key.topic}@{key.group}@{key.start_offset} {key.pop_time} {receipt.invisible_time} "
+            f"{receipt.revive_queue_id} {receipt.form.value} {key.broker_name} {key.queue_id}"
+        )
+
+    def refusal(self, receipt: Receipt) -> str:
+        """Why a receipt is none of this broker's; "": it may be."""
+        if not 0 <= receipt.revive_queue_id < self._config.revive_queue_num:
+            return (
+                f"the receipt names queue {receipt.revive_queue_id} of the revive topic, which has "
+                f"{self._config.revive_queue_num}"
+            )
+        numbers = (receipt.start_offset, receipt.pop_time, receipt.invisible_time)
+        if min(numbers) < 0 or receipt.revive_time > INT64_MAX:
+            return f"the receipt has numbers that are negative or too large: {numbers}"
+        return ""
+
+    def ack_in_memory(self, entry: Buffered, offsets: tuple[int, ...]) -> None:
+        """Mark messages of a check point in memory; other offsets are ignored."""
+        bits = 0
+        for offset in offsets:
+            index = entry.check_point.index_of(offset)
+            if index >= 0:
+                bits |= 1 << index
+        self._buffer.ack(entry, bits)
+
+    def ack_in_store(
+        self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...]
+    ) -> PutRefusal | None:
+        """Append the record of an acknowledgement; return why it is not stored, None: it is.
+
+        Args:
+          offsets: of the messages, 1 to 32.
+        """
+        refusal = self._put_ack(key, receipt, offsets)
+        if refusal is None:
+            self._buffer.acked_elsewhere(key.topic, key.group, key.queue_id, len(offsets))
+        return refusal
+
+    def renew(
+        self, check_point: CheckPoint, origin: CheckPointKey, receipt: Receipt
+    ) -> PutRefusal | None:
+        """Append a new check point for one message, and acknowledge it of its old one.
+
+        The old one is marked when the turn is written. Nothing is done for a message that is
+        acknowledged already: this request came twice, or too late.
+
+        Args:
+          check_point: the new one.
+          origin, receipt: of the old one.
+        Returns: why it is not stored; None: it is.
+        """
+        offset = check_point.start_offset
+        entry = self.find(origin, receipt)
+        index = -1 if entry is None else entry.check_point.index_of(offset)
+        if entry is not None and index >= 0 and entry.check_point.acked >> index & 1:
+            return None
+        refusal = self._puts.put_check_point(check_point, receipt.revive_queue_id)
+        if refusal is not None:
+            return refusal
+        if entry is None:
+            return self._put_ack(origin, receipt, (offset,))
+        if index >= 0:
+            self._turn.when_written(partial(self._renewed, entry, 1 << index))
+        return None
+
+    def _renewed(self, entry: Buffered, bit: int, is_stored: bool) -> None:
+        if is_stored:
+            self._buffer.ack(entry, bit, self._puts.log_end)
+
+    def _put_ack(
+        self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...]
+    ) -> PutRefusal | None:
+        return self._puts.put_ack(Ack(key, offsets), receipt.revive_time, receipt.revive_queue_id)

@@ -1,0 +1,254 @@
+"""Acknowledgements of popped messages: ACK_MESSAGE 200051, BATCH_ACK_MESSAGE 200151.
+
+One for a check point in memory marks a bit of it. Others are stored as records, with which the
+revive service then finds the check point. Late and repeated ones are answered with success.
+
+Java counterpart: broker/processor/AckMessageProcessor.java of 5.5.0.
+"""
+
+from __future__ import annotations
+
+import binascii
+import logging
+from typing import Final
+
+from ...remoting.bodies import BatchAck, BatchAckMessageRequestBody
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
+from ...remoting.headers import AckMessageRequestHeader, decode
+from ...remoting.receipt import POP_COUNT_MAX, Receipt, TopicForm
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.message_store import MessageStore
+from ..config import BrokerConfig
+from ..pop.acks import Acks
+from ..pop.check_point import CheckPointKey
+from ..pop.parts import Pop
+from ..topic_config_manager import TopicConfigManager
+from .pop_checks import illegal_queue, require_topic
+from .send_turn import SendTurn
+
+logger = logging.getLogger(__name__)
+
+BIT_SET_SIZE_MAX: Final = 16 * 1024
+"""Characters of a batch's bit set: a pop has at most 32 messages, but its filter may have skipped
+maxFilterMessageSize / 20 others, 800 by default, between two of them."""
+
+BATCH_ACKS_MAX: Final = 1024
+"""Check points of one request: a proxy sends those of 32 messages, or a few more."""
+
+
+NO_ORDER: Final = RequestRefused(
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "pops in order are not served yet"
+)
+
+
+class AckMessageProcessor:
+    """Serves acknowledgements.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      turn: of the broker.
+      pop: the parts of pop consumption.
+      topics: the broker's.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        turn: SendTurn,
+        pop: Pop,
+        topics: TopicConfigManager,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topic_table = topics.topic_config_table
+        self._buffer = pop.buffer
+        self._acks = Acks(config, pop.buffer, pop.puts, turn)
+        self._turn = turn
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.ACK_MESSAGE: self.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.ack_batch,
+        }
+
+    def ack(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """Serve the acknowledgement of one message.
+
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the receipt cannot be
+          read.
+        """
+        header = decode(AckMessageRequestHeader, request.ext_fields)
+        topic, queue_id, offset = header.topic, header.queue_id, header.offset
+        config = require_topic(self._topic_table, topic)
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, illegal_queue(config, queue_id, channel)
+            )
+        least, end = (
+            self._store.min_offset(topic, queue_id),
+            self._store.max_offset(topic, queue_id),
+        )
+        if not least <= offset <= end:
+            raise RequestRefused(
+                ResponseCode.NO_MESSAGE,
+                f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{least}~{end}",
+            )
+        group, extra_info = header.consumer_group, header.extra_info
+        # A receipt is sent back as it was given out: nearly always it need not be parsed.
+        entry = self._buffer.entry_of(f"{topic}@{group}@{extra_info.rpartition(' ')[0]}")
+        if entry is not None and entry.check_point.queue_id == queue_id:
+            index = entry.check_point.index_of(offset)
+            if index >= 0:
+                self._buffer.ack(entry, 1 << index)
+                return request.answer()
+        refuse_lite(header.lite_topic)
+        receipt = read_receipt(extra_info)
+        if receipt.in_order:
+            raise NO_ORDER
+        key = CheckPointKey(
+            topic, group, queue_id, receipt.start_offset, receipt.pop_time, receipt.broker_name
+        )
+        if not self._ack(key, receipt, (offset,), channel):
+            return request.answer()
+        self._turn.answer(request, request.answer(), False)
+        return None
+
+    def ack_batch(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """Serve the acknowledgement of several messages of several pops.
+
+        Entries with an unknown topic or queue, and offsets outside of the queue, are skipped.
+
+        Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read.
+        """
+        body = None
+        if request.body:
+            try:
+                body = BatchAckMessageRequestBody.from_request(request.body)
+            except RemoteProtocolError as error:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if body is None or not body.acks:
+            return request.answer(ResponseCode.NO_MESSAGE)
+        if len(body.acks) > BATCH_ACKS_MAX:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(body.acks)} check points in one request, the limit is {BATCH_ACKS_MAX}",
+            )
+        broker_name = body.broker_name or self._config.broker_name
+        is_stored = False
+        for batch in body.acks:
+            is_stored |= self._ack_batch(batch, broker_name, channel)
+        if not is_stored:
+            return request.answer()
+        self._turn.answer(request, request.answer(), False)
+        return None
+
+    def _ack_batch(self, batch: BatchAck, broker_name: str, channel: Channel) -> bool:
+        """Acknowledge messages of one pop; return whether a record was appended."""
+        try:
+            form = TopicForm(batch.retry)
+        except ValueError:
+            return False
+        topic, queue_id = form.real_topic(batch.topic, batch.group), batch.queue_id
+        config = self._topic_table.get(topic)
+        if config is None or not 0 <= queue_id < config.read_queue_nums:
+            logger.warning(
+                "%(peer)s: a batch of acknowledgements names queue %(queue_id)d of %(topic)s, "
+                "which does not exist: it is skipped",
+                {"peer": channel.remote_address, "queue_id": queue_id, "topic": topic},
+            )
+            return False
+        receipt = Receipt(
+            batch.start_offset,
+            batch.pop_time,
+            batch.invisible_time,
+            batch.revive_queue_id,
+            form,
+            broker_name,
+            queue_id,
+            batch.start_offset,
+        )
+        if receipt.in_order:
+            raise NO_ORDER
+        least = self._store.min_offset(topic, queue_id)
+        end = self._store.max_offset(topic, queue_id)
+        offsets = tuple(
+            batch.start_offset + index
+            for index in bits_of(batch.bit_set)
+            if least <= batch.start_offset + index <= end
+        )
+        if not offsets or self._acks.refusal(receipt):
+            return False
+        key = CheckPointKey(
+            topic, batch.group, queue_id, batch.start_offset, batch.pop_time, broker_name
+        )
+        return self._ack(key, receipt, offsets, channel)
+
+    def _ack(
+        self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...], channel: Channel
+    ) -> bool:
+        """Acknowledge messages of one pop; return whether a record was appended to the turn.
+
+        Raises: RequestRefused: MESSAGE_ILLEGAL: the receipt is not of this broker; or the code of a
+          put: the record is not stored.
+        """
+        entry = self._acks.find(key, receipt)
+        if entry is not None:
+            self._acks.ack_in_memory(entry, offsets)
+            return False
+        reason = self._acks.refusal(receipt)
+        if reason:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
+        self._turn.begin(channel)
+        refusal = self._acks.ack_in_store(key, receipt, offsets)
+        if refusal is not None:
+            raise self._turn.refusal(refusal)
+        return True
+
+
+def read_receipt(text: str) -> Receipt:
+    """Raises: RequestRefused: SYSTEM_ERROR: it cannot be read."""
+    try:
+        return Receipt.from_text(text)
+    except RemoteProtocolError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def refuse_lite(lite_topic: str | None) -> None:
+    """Refuse requests for lite topics, of which this broker has none.
+
+    Raises: RequestRefused: INVALID_PARAMETER, as for a group that is not bound to the topic.
+    """
+    if lite_topic and lite_topic.strip():
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "group type or bind topic not match.")
+
+
+def bits_of(bit_set: str) -> list[int]:
+    """The indexes of the bits of a batch, ascending; none if it has more than a pop has messages.
+
+    Args:
+      bit_set: base64 of bytes in little endian, at most BIT_SET_SIZE_MAX characters.
+
+    Raises: RequestRefused: SYSTEM_ERROR: it is not base64; INVALID_PARAMETER: it is too long.
+    """
+    if len(bit_set) > BIT_SET_SIZE_MAX:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"a bit set of {len(bit_set)} characters, the limit is {BIT_SET_SIZE_MAX}",
+        )
+    try:
+        number = int.from_bytes(binascii.a2b_base64(bit_set), "little")
+    except ValueError as error:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"the bit set of a batch is not base64: {error}"
+        ) from error
+    indexes: list[int] = []
+    if number.bit_count() > POP_COUNT_MAX:
+        return indexes
+    while number:
+        lowest = number & -number
+        indexes.append(lowest.bit_length() - 1)
+        number ^= lowest
+    return indexes

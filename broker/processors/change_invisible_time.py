@@ -1,0 +1,104 @@
+"""Changes of the invisible time of a popped message: CHANGE_MESSAGE_INVISIBLETIME 200053.
+
+The message gets a check point of its own, which is stored with the turn, and is acknowledged of the
+old one.
+
+Java counterpart: broker/processor/ChangeInvisibleTimeProcessor.java of 5.5.0.
+"""
+
+from __future__ import annotations
+
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import ChangeInvisibleTimeRequestHeader, decode
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import NOT_SET, ResponseCode
+from ...store.message_store import MessageStore
+from ..config import BrokerConfig
+from ..pop.acks import Acks
+from ..pop.check_point import CheckPoint, CheckPointKey
+from ..pop.parts import Pop
+from ..topic_config_manager import TopicConfigManager
+from .ack_message import NO_ORDER, read_receipt, refuse_lite
+from .pop_checks import illegal_queue, refuse_long_time, require_topic
+from .send_turn import SendTurn
+
+
+class ChangeInvisibleTimeProcessor:
+    """Serves changes of invisible times.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      turn: of the broker.
+      pop: the parts of pop consumption.
+      topics: the broker's.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        turn: SendTurn,
+        pop: Pop,
+        topics: TopicConfigManager,
+    ) -> None:
+        self._store = store
+        self._topic_table = topics.topic_config_table
+        self._wall_ms = store.clock.wall_ms
+        self._acks = Acks(config, pop.buffer, pop.puts, turn)
+        self._turn = turn
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change,
+        }
+
+    def change(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a change; the answer, with the parts of the new receipt, leaves with the turn.
+
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the receipt cannot be
+          read, or the new check point not be stored; INVALID_PARAMETER: the time is too long.
+        """
+        header = decode(ChangeInvisibleTimeRequestHeader, request.ext_fields)
+        topic, queue_id, offset = header.topic, header.queue_id, header.offset
+        config = require_topic(self._topic_table, topic)
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, illegal_queue(config, queue_id, channel)
+            )
+        refuse_lite(header.lite_topic)
+        store = self._store
+        if not store.min_offset(topic, queue_id) <= offset < store.max_offset(topic, queue_id):
+            raise RequestRefused(ResponseCode.NO_MESSAGE, NOT_SET)
+        receipt = read_receipt(header.extra_info)
+        refuse_long_time(header.invisible_time, store.config)
+        if receipt.in_order:
+            raise NO_ORDER
+        reason = self._acks.refusal(receipt)
+        if reason:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
+        group, now_ms = header.consumer_group, self._wall_ms()
+        renewed = CheckPoint(
+            topic,
+            group,
+            queue_id,
+            offset,
+            now_ms,
+            header.invisible_time,
+            receipt.broker_name,
+            range(1),
+            suspend=bool(header.suspend),
+        )
+        origin = CheckPointKey(
+            topic, group, queue_id, receipt.start_offset, receipt.pop_time, receipt.broker_name
+        )
+        self._turn.begin(channel)
+        refusal = self._acks.renew(renewed, origin, receipt)
+        if refusal is not None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, refusal.remark or refusal.status.name)
+        fields = {
+            "popTime": str(now_ms),
+            "invisibleTime": str(header.invisible_time),
+            "reviveQid": str(receipt.revive_queue_id),
+        }
+        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), False)

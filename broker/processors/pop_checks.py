@@ -1,0 +1,202 @@
+"""The checks of a pop before anything is read, with Apache's codes and remarks.
+
+Source: PopMessageProcessor.processRequest of 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from ...remoting.bodies import PERM_READ, SubscriptionGroupConfig, TopicConfig
+from ...remoting.channel import Channel
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import PopMessageRequestHeader
+from ...remoting.receipt import POP_COUNT_MAX
+from ...remoting.response_codes import FAQ_HELP, ResponseCode
+from ...store.config import MessageStoreConfig
+from ..config import BrokerConfig
+from ..consumer_filter_manager import compile_filter
+from ..pull import Selector
+from ..subscription import SUBSCRIPTION_LENGTH_MAX, is_tag_type, tags_codes_of
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..topic_config_manager import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+LATE_MS: Final = 500
+"""A pop that arrives so long after its time to wait is over is not served, as its client has given
+up. Source: PopMessageRequestHeader.isTimeoutTooMuch."""
+
+
+class PopChecks:
+    """The checks of one broker.
+
+    Args:
+      config: the broker's.
+      store_config: says which invisible times can be stored.
+      topics, groups: the broker's tables.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._topic_table = topics.topic_config_table
+        self._groups = groups
+
+    def check(
+        self, header: PopMessageRequestHeader, born_time: int, now_ms: int, channel: Channel
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
+        """Check whether the group may pop from the topic.
+
+        Args:
+          born_time: that of the header, or now.
+          now_ms: ms since 1970.
+
+        Returns: the entries of the tables.
+        Raises: RequestRefused: it may not.
+        """
+        config = self._config
+        if now_ms - born_time - header.poll_time > LATE_MS:
+            raise RequestRefused(
+                ResponseCode.POLLING_TIMEOUT,
+                f"the broker[{config.broker_ip1}] pop message is timeout too much",
+            )
+        if not config.broker_permission & PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_ip1}] pop message is forbidden",
+            )
+        if header.max_msg_nums > POP_COUNT_MAX:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"the broker[{config.broker_ip1}] pop message's num is greater than "
+                f"{POP_COUNT_MAX}",
+            )
+        if not self._store_config.timer_wheel_enable:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker[{config.broker_ip1}] pop message is forbidden because "
+                "timerWheelEnable is false",
+            )
+        refuse_long_time(header.invisible_time, self._store_config)
+        topic = self.topic(header.topic, header.queue_id, channel)
+        return topic, self.group(header.consumer_group, channel)
+
+    def find_topic(self, name: str) -> TopicConfig | None:
+        """A topic by name; None: it does not exist."""
+        return self._topic_table.get(name)
+
+    def topic(self, name: str, queue_id: int, channel: Channel) -> TopicConfig:
+        """A topic that may be read, and has the queue; a negative one stands for all.
+
+        Raises: RequestRefused: it does not exist, may not be read, or has no such queue.
+        """
+        topic = require_topic(self._topic_table, name)
+        if not topic.perm & PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden"
+            )
+        if queue_id >= topic.read_queue_nums:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER, illegal_queue(topic, queue_id, channel)
+            )
+        return topic
+
+    def group(self, name: str, channel: Channel) -> SubscriptionGroupConfig:
+        """A group that may consume; it is created where groups may be.
+
+        Raises: RequestRefused: it does not exist, or may not consume.
+        """
+        group = self._groups.find(name, channel.remote_address)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{name}] does not exist, {FAQ_HELP}",
+            )
+        if not group.consume_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}"
+            )
+        return group
+
+    def selector(
+        self, topic: str, group: str, expression_type: str | None, expression: str | None
+    ) -> Selector | None:
+        """The filter of a pop; None: all messages.
+
+        SQL92 needs enablePropertyFilter, as for pulls; Apache's broker compiles it in any case.
+
+        Raises: RequestRefused: it cannot be read.
+        """
+        if not expression:
+            return None
+        if is_tag_type(expression_type):
+            if len(expression) > SUBSCRIPTION_LENGTH_MAX:
+                reason = (
+                    f"{len(expression)} characters of tags, the limit is {SUBSCRIPTION_LENGTH_MAX}"
+                )
+                raise _not_parsed(topic, group, reason)
+            return tags_codes_of(expression)
+        if not self._config.enable_property_filter:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {expression_type}",
+            )
+        found = compile_filter(expression_type or "", expression)
+        if isinstance(found, str):
+            raise _not_parsed(topic, group, found)
+        return found
+
+
+def refuse_long_time(invisible_time: int, config: MessageStoreConfig) -> None:
+    """Refuse an invisible time, ms, for which no record can wait.
+
+    Apache's broker pops nothing then, and says nothing.
+
+    Raises: RequestRefused: INVALID_PARAMETER.
+    """
+    longest_ms = config.timer_max_delay_sec * 1000
+    if invisible_time > longest_ms:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"invisibleTime[{invisible_time}] is longer than timerMaxDelaySec allows: "
+            f"{longest_ms} ms",
+        )
+
+
+def require_topic(table: Mapping[str, TopicConfig], name: str) -> TopicConfig:
+    """A topic by name. Raises: RequestRefused: TOPIC_NOT_EXIST."""
+    topic = table.get(name)
+    if topic is None:
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"topic[{name}] not exist, apply first please! {FAQ_HELP}",
+        )
+    return topic
+
+
+def illegal_queue(topic: TopicConfig, queue_id: int, channel: Channel) -> str:
+    """The remark of a refusal of a queue id."""
+    return (
+        f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
+        f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{channel.remote_address}]"
+    )
+
+
+def _not_parsed(topic: str, group: str, reason: str) -> RequestRefused:
+    logger.warning(
+        "the expression of a pop of %(topic)s by group %(group)s is wrong: %(reason)s",
+        {"topic": topic, "group": group, "reason": reason},
+    )
+    return RequestRefused(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+    )

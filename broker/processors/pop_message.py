@@ -1,0 +1,435 @@
+"""Pops: POP_MESSAGE 200050, messages that only one consumer of a group gets for a while.
+
+A pop reads the queues of the topic, and before or after them those of the group's retry topic. What
+it gives becomes one check point for each queue, which waits in the buffer (`pop/buffer.py`) or is
+stored with the turn. A pop that finds nothing waits (`pop/hold.py`).
+
+Nothing can come between the read of a queue and its check point, because a pop is one plain call;
+Apache's broker locks the queue, and skips one that is locked.
+
+Java counterpart: broker/processor/PopMessageProcessor.java of 5.5.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final, NamedTuple
+
+from ...common.sql92.expression import Expression
+from ...remoting.answer_template import AnswerTemplate
+from ...remoting.bodies import TopicConfig
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import RemotingCommand, encode
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import PopMessageRequestHeader, decode
+from ...remoting.receipt import TopicForm
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.errors import StoreError
+from ...store.message_store import MessageStore
+from ...store.reading.message_reader import GetMessageResult
+from ...store.reading.record_filter import RecordFilter
+from ...store.status import GetMessageStatus, PutRefusal
+from ..admission import may_commit_offset, own_offsets
+from ..config import BrokerConfig
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..pop.buffer import Buffered, PopOrder
+from ..pop.check_point import CheckPoint
+from ..pop.hold import Polling, WaitingPop
+from ..pop.parts import Pop
+from ..pop.popped import Popped, as_of_topic, diffs_of
+from ..pull import Selector
+from ..statistics.broker_stats_manager import BrokerStatsManager
+from ..topic_config_manager import TopicConfigManager
+from .pop_checks import PopChecks
+from .send_turn import SendTurn
+
+logger = logging.getLogger(__name__)
+
+FILTER_TIME_MAX_S: Final = 0.01
+"""How long one pop may scan for messages that match its expression; see pull_message.py."""
+
+_FOUND: Final = GetMessageStatus.FOUND
+_SKIPS: Final = frozenset(
+    {
+        GetMessageStatus.NO_MATCHED_MESSAGE,
+        GetMessageStatus.OFFSET_FOUND_NULL,
+        GetMessageStatus.MESSAGE_WAS_REMOVING,
+        GetMessageStatus.OFFSET_TOO_SMALL,
+    }
+)
+"""Outcomes after which the next pop begins at another offset."""
+_BAD: Final = frozenset(
+    {
+        GetMessageStatus.OFFSET_TOO_SMALL,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        GetMessageStatus.OFFSET_FOUND_NULL,
+    }
+)
+"""Outcomes of an offset at which there is no message; it is corrected once."""
+
+_NAMES: Final = (
+    "popTime",
+    "invisibleTime",
+    "reviveQid",
+    "restNum",
+    "startOffsetInfo",
+    "msgOffsetInfo",
+)
+_TEMPLATE: Final = AnswerTemplate(_NAMES, remark=_FOUND.name)
+_RANDOM_MAX: Final = 100
+
+
+class Asked(NamedTuple):
+    """A pop that passed its checks.
+
+    Attributes:
+      header: of the request.
+      count_max: messages wanted.
+      pop_time: ms since 1970.
+      revive_queue_id: queue of the revive topic for its check points.
+      selector: the filter; None: all messages.
+      channel: its connection.
+      end_s: when a scan for matching messages ends, by the monotonic clock.
+    """
+
+    header: PopMessageRequestHeader
+    count_max: int
+    pop_time: int
+    revive_queue_id: int
+    selector: Selector | None
+    channel: Channel
+    end_s: float
+
+
+class PopMessageProcessor:
+    """Serves pops, at once or after they have waited.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      turn: of the broker.
+      pop: the parts of pop consumption.
+      checks: of pops.
+      topics, offsets: the broker's tables.
+      random: chooses the first queue, and when a retry topic comes first.
+      stats: counts the messages.
+      monotonic_s: the clock for scans.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        turn: SendTurn,
+        pop: Pop,
+        checks: PopChecks,
+        *,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        random: Random,
+        stats: BrokerStatsManager,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._turn = turn
+        self._pop = pop
+        self._buffer = pop.buffer
+        self._positions = pop.positions
+        self._offsets = offsets
+        self._topic_table = topics.topic_config_table
+        self._random = random
+        self._stats = stats
+        self._wall_ms = store.clock.wall_ms
+        self._monotonic_s = monotonic_s
+        self._checks = checks
+        self._count = 0
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.POP_MESSAGE: self.pop_message,
+        }
+        pop.hold.serve = self.serve_again
+
+    def serve_again(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a pop that has waited, within a turn of the server."""
+        try:
+            self.pop_message(request, channel)
+        except RequestRefused as error:
+            channel.write(encode(request.answer(error.code, error.remark)))
+
+    def pop_message(self, request: RemotingCommand, channel: Channel) -> None:
+        """Serve a pop; the answer is written to the channel, now or later.
+
+        Raises: RequestRefused: with Apache's codes and remarks; or NO_PERMISSION: the group is the
+          broker's own; INVALID_PARAMETER: the invisible time is longer than timerMaxDelaySec.
+        """
+        header = decode(PopMessageRequestHeader, request.ext_fields)
+        now_ms = self._wall_ms()
+        born_time = header.born_time
+        if born_time == 0:
+            born_time = now_ms
+            request.ext_fields = {**request.ext_fields, "bornTime": str(now_ms)}
+        group = header.consumer_group
+        topic, _ = self._checks.check(header, born_time, now_ms, channel)
+        if not may_commit_offset(group):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
+        selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)
+        if header.order:
+            raise RequestRefused(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "pops in order are not served yet"
+            )
+        self._count += 1
+        asked = Asked(
+            header,
+            header.max_msg_nums,
+            now_ms,
+            self._count % self._config.revive_queue_num,
+            selector,
+            channel,
+            self._monotonic_s() + FILTER_TIME_MAX_S,
+        )
+        popped = Popped()
+        self._pop_all(asked, topic, popped)
+        if popped.count:
+            self._answer(request, asked, popped)
+        elif popped.trouble:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, popped.trouble)
+        else:
+            self._wait(request, asked, born_time, popped)
+
+    # ---- queues ----------------------------------------------------------------------------
+
+    def _pop_all(self, asked: Asked, topic: TopicConfig, popped: Popped) -> None:
+        """Pop from the topic, and from the retry topic before or after it."""
+        config = self._config
+        number = self._random.randrange(_RANDOM_MAX)
+        retry_first = number < config.pop_from_retry_probability
+        retry_names = self._pop.retry_topics.read_names(
+            asked.header.topic, asked.header.consumer_group
+        )
+        # One of the two forms: an answer may name each form and queue only once.
+        retry = self._topic_table.get(retry_names[-1 if number % 2 == 0 else 0])
+        if retry_first and retry is not None:
+            self._pop_topic(asked, retry, number, popped)
+        queue_id = asked.header.queue_id
+        if queue_id < 0:
+            self._pop_topic(asked, topic, number, popped)
+        else:
+            self._pop_queue(asked, topic.topic_name, queue_id, popped)
+        if not retry_first and retry is not None and popped.count < asked.count_max:
+            self._pop_topic(asked, retry, number, popped)
+
+    def _pop_topic(self, asked: Asked, topic: TopicConfig, first: int, popped: Popped) -> None:
+        """Pop from all queues of a topic.
+
+        Args:
+          first: from which on, in any way; each pop begins elsewhere.
+        """
+        count = topic.read_queue_nums
+        ascending = self._config.priority_order_asc
+        for number in range(count):
+            index = (count - 1 - number if ascending else number) + first
+            self._pop_queue(asked, topic.topic_name, index % count, popped)
+
+    def _pop_queue(self, asked: Asked, topic: str, queue_id: int, popped: Popped) -> None:
+        """Pop from one queue what the answer has room for."""
+        header = asked.header
+        buffer = self._buffer
+        order = buffer.order(topic, header.consumer_group, queue_id, asked.pop_time)
+        offset = self._positions.next(order, header.init_mode)
+        room = asked.count_max - popped.count
+        if room <= 0 or self._is_full(order):
+            popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
+            return
+        if self._store.reader.ends_at(topic, queue_id, offset):
+            return  # nearly always, of the retry topic
+        try:
+            result = self._get(asked, topic, queue_id, offset, room)
+            if result.status in _BAD:
+                offset = self._correct(order, offset, result)
+                result = self._get(asked, topic, queue_id, offset, room)
+        except StoreError as error:
+            popped.trouble = str(error)
+            logger.error(
+                "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s",
+                {
+                    "peer": asked.channel.remote_address,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "error": error,
+                },
+            )
+            return
+        popped.rest += max(result.max_offset - result.next_begin_offset, 0)
+        if result.status is _FOUND:
+            self._take(asked, order, offset, result, popped)
+        elif result.status in _SKIPS and result.next_begin_offset > offset:
+            buffer.skip(order, result.next_begin_offset)
+
+    def _is_full(self, order: PopOrder) -> bool:
+        """Whether too many messages of the queue are not acknowledged."""
+        config = self._config
+        return (
+            config.enable_pop_message_threshold
+            and order.in_flight > config.pop_inflight_message_threshold
+        )
+
+    def _get(
+        self, asked: Asked, topic: str, queue_id: int, offset: int, count: int
+    ) -> GetMessageResult:
+        """Read from the store. Raises: StoreError: a record or file cannot be read."""
+        selector = asked.selector
+        if selector is None:  # nearly always
+            return self._store.get_message(topic, queue_id, offset, count)
+        if isinstance(selector, Expression):
+            record_filter = RecordFilter(selector.matches, partial(self._is_over, asked))
+            return self._store.get_message(
+                topic, queue_id, offset, count, record_filter=record_filter
+            )
+        return self._store.get_message(topic, queue_id, offset, count, tags_codes=selector)
+
+    def _is_over(self, asked: Asked) -> bool:
+        return self._monotonic_s() > asked.end_s
+
+    def _correct(self, order: PopOrder, offset: int, result: GetMessageResult) -> int:
+        """Begin elsewhere, because there is no message at the offset; return where."""
+        corrected = result.next_begin_offset
+        topic, group, queue_id = order.key
+        logger.warning(
+            "group %(group)s pops %(topic)s queue %(queue_id)d from %(corrected)d on: there is "
+            "nothing at %(queue_offset)d (%(status)s)",
+            {
+                "group": group,
+                "topic": topic,
+                "queue_id": queue_id,
+                "corrected": corrected,
+                "queue_offset": offset,
+                "status": result.status.name,
+            },
+        )
+        if corrected < offset:  # the queue is not the one that was popped
+            self._buffer.restart(order)
+            self._offsets.commit_by_key(order.offset_key, queue_id, corrected)
+        else:
+            self._buffer.skip(order, corrected)
+        return corrected
+
+    def _take(
+        self, asked: Asked, order: PopOrder, offset: int, result: GetMessageResult, popped: Popped
+    ) -> None:
+        """Make the messages of one queue a check point, and add them to the answer."""
+        header = asked.header
+        topic, group, queue_id = order.key
+        next_offset = result.next_begin_offset
+        plain = topic not in self._store.queue_store.batch_topics
+        check_point = CheckPoint(
+            topic,
+            group,
+            queue_id,
+            offset,
+            asked.pop_time,
+            header.invisible_time,
+            self._config.broker_name,
+            diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
+        )
+        buffer, revive_queue_id = self._buffer, asked.revive_queue_id
+        if (
+            not buffer.may_wait(order, check_point, asked.pop_time)
+            or buffer.add(order, check_point, next_offset, revive_queue_id) is None
+        ):
+            refusal = self._store_now(asked, order, check_point, next_offset)
+            if refusal is not None:
+                popped.trouble = refusal.remark or refusal.status.name
+                popped.rest += result.count
+                return
+            popped.is_stored = True
+        self._stats.count_get(order.offset_key, result.count, result.size)
+        if topic == header.topic:
+            popped.add(check_point, TopicForm.NORMAL.value, result.buffers, result.size)
+            return
+        form = TopicForm.of(topic).value
+        buffers: list[bytes | memoryview] = list(result.buffers)
+        if not self._config.pop_response_return_actual_retry_topic:
+            buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
+        popped.add(check_point, form, buffers, sum(map(len, buffers)))
+
+    def _store_now(
+        self, asked: Asked, order: PopOrder, check_point: CheckPoint, next_offset: int
+    ) -> PutRefusal | None:
+        """Append a check point's record to the turn; return why it is not stored, None: it is.
+
+        Raises: RequestRefused: SYSTEM_BUSY: the disk is behind.
+        """
+        self._turn.begin(asked.channel)
+        refusal = self._pop.puts.put_check_point(check_point, asked.revive_queue_id)
+        if refusal is not None:
+            return refusal
+        buffer = self._buffer
+        entry = buffer.add_stored(order, check_point, next_offset, asked.revive_queue_id)
+        self._turn.when_written(partial(self._written, entry))
+        return None
+
+    def _written(self, entry: Buffered, is_stored: bool) -> None:
+        if is_stored:
+            self._buffer.was_written(entry, self._store.max_physical_offset)
+        else:
+            self._buffer.was_not_written(entry, self._wall_ms())
+
+    # ---- answers ---------------------------------------------------------------------------
+
+    def _answer(self, request: RemotingCommand, asked: Asked, popped: Popped) -> None:
+        header = asked.header
+        values = (
+            b"%d" % asked.pop_time,
+            b"%d" % header.invisible_time,
+            b"%d" % asked.revive_queue_id,
+            b"%d" % popped.rest,
+            ";".join(popped.starts).encode("ascii"),
+            ";".join(popped.offsets).encode("ascii"),
+        )
+        if popped.is_stored:
+            fields = {name: str(value, "ascii") for name, value in zip(_NAMES, values, strict=True)}
+            body = b"".join(popped.buffers)
+            answer = request.answer(ResponseCode.SUCCESS, _FOUND.name, fields, body)
+            self._turn.answer(request, answer, False)
+        else:
+            head = _TEMPLATE.encode_all(request.opaque, request.serialize_type, values, popped.size)
+            asked.channel.write([head, *popped.buffers], len(head) + popped.size)
+        if popped.rest > 0:
+            self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
+
+    def _wait(self, request: RemotingCommand, asked: Asked, born_time: int, popped: Popped) -> None:
+        """Let a pop wait that found nothing, or answer it."""
+        header = asked.header
+        waiting = WaitingPop(
+            request,
+            asked.channel,
+            header.topic,
+            header.consumer_group,
+            header.queue_id,
+            born_time,
+            header.poll_time,
+            asked.selector,
+        )
+        polling = self._pop.hold.hold(waiting)
+        if polling is Polling.WAITS:
+            if popped.rest > 0:
+                self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
+            return
+        code = ResponseCode.POLLING_FULL
+        if polling is Polling.TIMEOUT:
+            code = ResponseCode.POLLING_TIMEOUT
+        fields = {
+            "popTime": str(asked.pop_time),
+            "invisibleTime": str(header.invisible_time),
+            "reviveQid": str(asked.revive_queue_id),
+            "restNum": str(popped.rest),
+            "startOffsetInfo": "",
+            "msgOffsetInfo": "",
+        }
+        self._stats.count_misses(1)
+        remark = GetMessageStatus.NO_MESSAGE_IN_QUEUE.name
+        asked.channel.write(encode(request.answer(code, remark, fields)))

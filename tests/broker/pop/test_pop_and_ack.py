@@ -1,0 +1,137 @@
+"""Pops and acknowledgements through a whole broker."""
+
+from __future__ import annotations
+
+from trocket.remoting.receipt import Receipt
+
+from ..embedded import START_MS, embedded_broker
+from .consumer import REVIVE, TIMER, consumer, seconds
+
+
+async def test_a_pop_gives_messages_with_the_parts_of_their_receipts(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        answer = await group.ask_pop(queueId=0)
+        assert (answer.code, answer.remark) == (0, "FOUND")
+        assert answer.ext_fields == {
+            "popTime": str(START_MS),
+            "invisibleTime": "60000",
+            "reviveQid": "1",
+            "restNum": "0",
+            "startOffsetInfo": "0 0 0",
+            "msgOffsetInfo": "0 0 0,1,2",
+        }
+
+
+async def test_what_one_consumer_popped_another_does_not_get(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(5)
+        first = await group.pop(maxMsgNums=2)
+        second = await group.pop(maxMsgNums=2)
+        third = await group.pop()
+        offsets = [got.message.queue_offset for got in (*first, *second, *third)]
+        assert offsets == [0, 1, 2, 3, 4]
+        assert (await group.ask_pop()).code == 210
+
+
+async def test_a_quick_acknowledgement_leaves_no_record(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        got = await group.pop()
+        for each in got[:2]:
+            assert (await group.ack(each)).code == 0
+            assert group.committed() == 0
+        assert (await group.ack(got[2])).code == 0
+        assert group.committed() == 3
+        await seconds(120)
+        assert (group.end(TIMER), group.end(REVIVE, 1)) == (0, 0)
+
+
+async def test_a_batch_of_acknowledgements_leaves_no_record(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        assert (await group.ack_batch(await group.pop())).code == 0
+        assert group.committed() == 3
+        assert group.end(TIMER) == 0
+
+
+async def test_the_committed_offset_follows_the_pops_in_their_order(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        first, second, third = [(await group.pop(maxMsgNums=1))[0] for _ in range(3)]
+        await group.ack(third)
+        await group.ack(second)
+        assert group.committed() == 0
+        await group.ack(first)
+        assert group.committed() == 3
+
+
+async def test_a_slow_pop_is_stored_with_what_is_acknowledged(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        got = await group.pop()
+        await group.ack(got[1])
+        await seconds(9)
+        assert group.end(TIMER) == 0
+        await seconds(2)
+        assert group.waiting() == ["ck", "ack"]
+        assert group.committed() == 3
+        # Those that come later have records of their own.
+        assert (await group.ack(got[0])).code == 0
+        assert group.waiting() == ["ck", "ack", "ack"]
+        assert (await group.ack_batch(got)).code == 0
+        assert group.waiting() == ["ck", "ack", "ack", "bAck"]
+        await seconds(60)
+        revive_queue = Receipt.from_text(got[0].receipt).revive_queue_id
+        assert [message.tags for message in group.stored(REVIVE, revive_queue)] == [
+            "ck", "ack", "ack", "bAck",
+        ]  # fmt: skip
+
+
+async def test_without_the_buffer_everything_is_stored_at_once(autojump_clock) -> None:
+    async with embedded_broker(enable_pop_buffer_merge=False) as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        got = await group.pop()
+        assert group.waiting() == ["ck"]
+        await group.ack(got[0])
+        assert group.waiting() == ["ck", "ack"]
+        await seconds(1)
+        assert group.committed() == 3
+
+
+async def test_a_stop_stores_what_is_not_acknowledged(autojump_clock, tmp_path) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        got = await group.pop()
+        await group.ack(got[1])
+        disk = broker.controller.store.disk
+    async with embedded_broker(disk) as broker:
+        group = await consumer(broker)
+        assert group.waiting() == ["ck", "ack"]
+        assert group.committed() == 3
+        assert (await group.ask_pop()).code == 210
+
+
+async def test_a_change_of_the_invisible_time_is_a_check_point_of_its_own(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        got = await group.pop()
+        await seconds(1)
+        answer = await group.change(got[0], 10_000)
+        assert (answer.code, answer.ext_fields) == (
+            0,
+            {"popTime": str(START_MS + 1000), "invisibleTime": "10000", "reviveQid": "1"},
+        )
+        assert group.waiting() == ["ck"]
+        await group.ack(got[1])
+        await seconds(1)
+        assert group.committed() == 2
