@@ -42,6 +42,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
+from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -435,7 +436,13 @@ def _pop(
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
     positions = PopPositions(config, store, tables.offsets, buffer)
-    return Pop(puts, buffer, storing, positions, retry_topics, PopHold())
+    hold = PopHold(
+        config,
+        foundation.seams.clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
+    return Pop(puts, buffer, storing, positions, retry_topics, hold)
 
 
 def _replication(

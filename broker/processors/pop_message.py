@@ -38,9 +38,10 @@ from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..pop.buffer import Buffered, PopOrder
 from ..pop.check_point import CheckPoint
-from ..pop.hold import Polling, WaitingPop
+from ..pop.hold import WaitingPop
 from ..pop.parts import Pop
 from ..pop.popped import Popped, as_of_topic, diffs_of
+from ..pop.waiting_requests import Polling
 from ..pull import Selector
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..topic_config_manager import TopicConfigManager
