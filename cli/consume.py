@@ -40,6 +40,30 @@ INVISIBLE_S_MAX: Final = 3 * 24 * 3600
 POP_COUNT_MAX: Final = 32
 """Messages of a pop at most."""
 
+Pop = Annotated[
+    bool,
+    typer.Option(
+        "--pop",
+        help="With --group: pop the messages (brokers from 5.0 on), so that the broker, not the "
+        "members, shares them out.",
+    ),
+]
+InvisibleS = Annotated[
+    float,
+    typer.Option(
+        "--invisible",
+        metavar="S",
+        help="With --pop: give a message to no one else for S seconds, above 0 to 3 days.",
+    ),
+]
+NoAck = Annotated[
+    bool,
+    typer.Option(
+        "--no-ack",
+        help="With --pop: only print; the group gets the messages again after --invisible.",
+    ),
+]
+
 _QUEUE: Final = re.compile(r"(?:(.+):)?([0-9]{1,9})", re.ASCII)
 
 
@@ -82,33 +106,14 @@ def consume(
         float,
         typer.Option("--idle", min=0, metavar="S", help="Stop after S seconds without a message."),
     ] = 0.0,
-    pop: Annotated[
-        bool,
-        typer.Option(
-            "--pop",
-            help="With --group: pop the messages (brokers from 5.0 on), so that the broker, not "
-            "the members, shares them out.",
-        ),
-    ] = False,
-    invisible: Annotated[
-        float,
-        typer.Option(
-            "--invisible",
-            metavar="S",
-            help="With --pop: give a message to no one else for S seconds, above 0 to 3 days.",
-        ),
-    ] = 60.0,
-    no_ack: Annotated[
-        bool,
-        typer.Option(
-            "--no-ack",
-            help="With --pop: only print; the group gets the messages again after --invisible.",
-        ),
-    ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print only bodies, one a line.")] = False,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
+    *,
+    pop: Pop = False,
+    invisible: InvisibleS = 60.0,
+    no_ack: NoAck = False,
 ) -> None:
     """Print the messages of a topic; without --group and --follow, those stored now.
 
@@ -124,22 +129,16 @@ def consume(
         usage("--from OFFSET does not work with --group; use `trocket offset reset`")
     if queue and _QUEUE.fullmatch(queue) is None:
         usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
-    if pop and not group:
-        usage("--pop needs --group: the broker pops messages for a group")
-    if no_ack and not pop:
-        usage("--no-ack works with --pop only; without --group nothing is acknowledged")
-    if pop and start not in ("", "begin", "end"):
-        usage("--from TIME does not work with --pop: give begin or end")
-    if pop and not 0 < invisible <= INVISIBLE_S_MAX:
-        usage(f"--invisible: {invisible:g} is not above 0 and at most {INVISIBLE_S_MAX} (3 days)")
+    if pop or no_ack:
+        _check_pops(group, start, invisible, is_popped=pop)
     out = _Output(key, count, raw=raw, as_json=as_json)
 
     async def main() -> None:
         async with new_client(url, timeout_s) as client:
             selector = _selector(tag, sql)
             if pop:
-                popped = _Pops(invisible, is_acknowledged=not no_ack)
-                await _by_pops(client, topic, group, selector, start, idle, out, popped)
+                pops = _Pops(group, start, idle, invisible, is_acknowledged=not no_ack)
+                await _by_pops(client, topic, selector, pops, out)
             elif group:
                 await _as_member(client, topic, group, selector, start, idle, out)
             else:
@@ -147,6 +146,17 @@ def consume(
                 await _as_reader(client, topic, selector, where, queue, idle, out, follow=follow)
 
     run(main)
+
+
+def _check_pops(group: str, start: str, invisible: float, *, is_popped: bool) -> None:
+    if not is_popped:
+        usage("--no-ack works with --pop only; without --group no message is acknowledged")
+    if not group:
+        usage("--pop needs --group: the broker pops messages for a group")
+    if start not in ("", "begin", "end"):
+        usage("--from TIME does not work with --pop: give begin or end")
+    if not 0 < invisible <= INVISIBLE_S_MAX:
+        usage(f"--invisible: {invisible:g} is not above 0 and at most {INVISIBLE_S_MAX} (3 days)")
 
 
 class _Output:
@@ -356,31 +366,29 @@ def _first_offsets(start: str, now_ms: int) -> Any:
 class _Pops(NamedTuple):
     """The flags of --pop."""
 
+    group: str
+    start: str
+    idle_s: float
     invisible_s: float
     is_acknowledged: bool
 
 
 async def _by_pops(
-    client: Client,
-    topic: str,
-    group: str,
-    selector: MessageSelector,
-    start: str,
-    idle_s: float,
-    out: _Output,
-    pops: _Pops,
+    client: Client, topic: str, selector: MessageSelector, pops: _Pops, out: _Output
 ) -> None:
     from ..client import SimpleConsumer
 
-    options = _first_offsets(start, client.wall_ms())
+    options = _first_offsets(pops.start, client.wall_ms())
     async with SimpleConsumer(
-        client, group=group, subscriptions={topic: selector}, **options
+        client, group=pops.group, subscriptions={topic: selector}, **options
     ) as consumer:
         while not out.is_done:
             messages = await consumer.receive(
-                min(out.left, POP_COUNT_MAX), invisible_s=pops.invisible_s, wait_s=idle_s or POP_S
+                min(out.left, POP_COUNT_MAX),
+                invisible_s=pops.invisible_s,
+                wait_s=pops.idle_s or POP_S,
             )
-            if not messages and idle_s:
+            if not messages and pops.idle_s:
                 return
             for message in messages:
                 out.print(message)
