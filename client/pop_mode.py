@@ -81,10 +81,11 @@ class PopMode:
         self._notify = notify
         self._popping = Popping(client, group, pop_init_mode(config.consume_from_where))
         self._results = PopResults(client, group, config, self._popping, ready.interceptors)
-        self._failures = PullFailureLog()
+        self._failures = PullFailureLog("a pop")
         self._is_stopped = False
         # The topics that a broker assigned to be pulled.
         self._pulled_topics: set[str] = set()
+        self._new: list[PopQueue] = []
         # Messages of queues that were popped before, until they are settled.
         self._dropped: list[PopQueue] = []
         self.assigned: dict[MessageQueue, PopQueue] = {}
@@ -170,7 +171,16 @@ class PopMode:
             subscription = self._subscriptions[topic]
             made = PopQueue(queue, subscription, self._config, self._client.now_s)
             self.assigned[queue] = made
-            self._client.start_soon(self._pop_queue, made)
+            self._new.append(made)
+
+    def on_rebalanced(self) -> None:
+        """Start to pop from new queues.
+
+        If they were pulled before, their offsets had to be committed first.
+        """
+        new, self._new = self._new, []
+        for queue in new:
+            self._client.start_soon(self._pop_queue, queue)
 
     def apply_pauses(self) -> None:
         """Pop from queues that are not paused any more, and not from those that are."""
@@ -242,11 +252,11 @@ class PopMode:
             popped.ext,
             self._client.without_namespace(settled.topic),
             settled,
-            queue_of(settled, self._group),
-            now_s + popped.receipt.invisible_time / 1000,
-            queue,
-            self._results,
-            self._client.now_s,
+            queue=queue_of(settled, self._group),
+            deadline_s=now_s + popped.receipt.invisible_time / 1000,
+            pop_queue=queue,
+            results=self._results,
+            now_s=self._client.now_s,
         )
 
     async def _after_pop_failed(self, queue: PopQueue, error: ClientError) -> None:

@@ -48,6 +48,7 @@ class PopPushedMessage(PushedMessage):
         ext: MessageExt,
         topic: str,
         settled: Settled,
+        *,
         queue: MessageQueue,
         deadline_s: float,
         pop_queue: PopQueue,

@@ -269,8 +269,9 @@ def explain_refusal(error: ServerError, subscription: SubscriptionData) -> Clien
     """The refusal of a pop, with the way out where a setting or an old broker is the reason."""
     if _is_unknown_code(error):
         return ConfigurationError(
-            f"the broker at {error.address} does not pop messages, so it is older than RocketMQ"
-            " 5.0: use PullConsumer, or PushConsumer with its default mode"
+            f"the broker at {error.address} does not pop messages ({error.remark.strip()}). Brokers"
+            " older than RocketMQ 5.0 do not: use PullConsumer, or PushConsumer with its default"
+            " mode"
         )
     return sql_refusal(subscription, error) or error
 

@@ -131,11 +131,7 @@ class PushConsumer(Participant):
         self._retry_topic = retry_topic(self._group)
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
-        self._offsets: OffsetStore = (
-            RemoteOffsetStore(self._client, self._group)
-            if self._is_clustering
-            else LocalOffsetStore(self._config.offset_path)
-        )
+        self._offsets = self._offset_store()
         interceptors = self._client.interceptors
         trace = consumer_trace(self._client, self._group, self._config.trace)
         if trace is not None:
@@ -153,7 +149,7 @@ class PushConsumer(Participant):
             self._subscriptions,
             self._offsets,
             lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
-            self._pop_mode.allocate if self._pop_mode else None,
+            self._pop_mode,
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
@@ -173,14 +169,22 @@ class PushConsumer(Participant):
             self._client,
             self._group,
             self._config,
-            self._offsets,
-            self._ready,
-            self._results,
-            self._filter_servers,
-            self._rebalance.give_up,
-            self._pushed,
+            offsets=self._offsets,
+            ready=self._ready,
+            results=self._results,
+            filter_servers=self._filter_servers,
+            give_up=self._rebalance.give_up,
+            pushed=self._pushed,
         )
-        self._member = GroupMember(
+        self._member = self._made_member()
+
+    def _offset_store(self) -> OffsetStore:
+        if self._is_clustering:
+            return RemoteOffsetStore(self._client, self._group)
+        return LocalOffsetStore(self._config.offset_path)
+
+    def _made_member(self) -> GroupMember:
+        return GroupMember(
             self._group,
             self._describe,
             lambda: list(self._subscriptions),

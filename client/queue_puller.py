@@ -52,6 +52,7 @@ class QueuePuller:
         client: Client,
         group: str,
         config: PushConsumerConfig,
+        *,
         offsets: OffsetStore,
         ready: DeliveryQueue,
         results: ConsumeResultService,
@@ -72,7 +73,7 @@ class QueuePuller:
         self._failures = PullFailureLog()
 
     async def pull_queue(self, assigned: AssignedQueue) -> None:
-        """Pull from a queue until it is dropped; to be run as a task of its own."""
+        """Pull from a queue until it is dropped; each queue has a task for this."""
         try:
             with assigned.scope:
                 assigned.is_paused = self._ready.is_paused(assigned.queue)

@@ -6,8 +6,8 @@ Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
@@ -44,8 +44,19 @@ from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
 
-Allocate: TypeAlias = Callable[[str], Awaitable[Sequence[MessageQueue] | None]]
-"""Finds the queues of a topic, with namespace, that one member of the group gets."""
+
+class Allocator(Protocol):
+    """Finds the queues that one member of a group gets, in place of its strategy."""
+
+    async def allocate(self, topic: str) -> Sequence[MessageQueue] | None:
+        """The queues of a topic, with namespace, to pull from; None: that is not known now.
+
+        Raises: ClientError: it cannot be found out.
+        """
+        ...
+
+    def on_rebalanced(self) -> None:
+        """Called after each rebalance: the offsets of queues that were lost are committed."""
 
 
 class Rebalance:
@@ -61,8 +72,7 @@ class Rebalance:
       subscriptions: the subscriptions by topic, with namespace.
       offsets: persisted for revoked queues.
       begin: starts to pull from a newly assigned queue.
-      allocate: finds the queues of a topic to pull from, in place of the strategy of `config`; it
-        returns None if that is not known now, so that the assigned ones stay.
+      allocator: finds the queues in place of the strategy of `config`.
 
     Attributes:
       assigned: the assigned queues.
@@ -76,7 +86,7 @@ class Rebalance:
         subscriptions: Mapping[str, SubscriptionData],
         offsets: OffsetStore,
         begin: Callable[[AssignedQueue], None],
-        allocate: Allocate | None = None,
+        allocator: Allocator | None = None,
     ) -> None:
         self._client = client
         self._group = group
@@ -84,7 +94,7 @@ class Rebalance:
         self._subscriptions = subscriptions
         self._offsets = offsets
         self._begin = begin
-        self._allocate: Allocate = allocate or self._allocate_here
+        self._allocator = allocator
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
         self._is_stopped = False
@@ -150,9 +160,13 @@ class Rebalance:
                 is_complete = False
                 continue
             is_complete &= await self._assign(topic, subscription, mine)
+        if self._allocator is not None:
+            self._allocator.on_rebalanced()
         return is_complete
 
-    async def _allocate_here(self, topic: str) -> list[MessageQueue]:
+    async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
+        if self._allocator is not None:
+            return await self._allocator.allocate(topic)
         route = await self._client.route(topic)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:

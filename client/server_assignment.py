@@ -84,8 +84,8 @@ async def query_assignment(
         except ServerError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise ConfigurationError(
-                    f"the broker at {address} does not assign queues, so it is older than RocketMQ"
-                    ' 5.0: use mode="pull", which is the default'
+                    f"the broker at {address} does not assign queues ({error.remark.strip()})."
+                    ' Brokers older than RocketMQ 5.0 do not: use mode="pull", which is the default'
                 ) from error
             raise
         with reading_answer(address):

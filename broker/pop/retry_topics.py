@@ -17,6 +17,8 @@ from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 
+__all__ = ["PopRetryTopics", "normal_topic"]
+
 
 class PopRetryTopics:
     """Names and creates retry topics.

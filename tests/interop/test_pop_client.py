@@ -5,6 +5,7 @@ What is expected below was seen with these.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -13,12 +14,20 @@ import anyio
 import pytest
 
 from trocket.client import (
+    Admin,
     ConfigurationError,
     ConsumeFromWhere,
     ExpiredReceiptError,
     Message,
+    MessageQueue,
+    NotFoundError,
     PoppedMessage,
     Producer,
+    PushConsumer,
+    PushConsumerOptions,
+    PushedMessage,
+    ReceivedMessage,
+    RetryLater,
     RouteNotFoundError,
     SimpleConsumer,
     SimpleConsumerOptions,
@@ -28,11 +37,14 @@ from trocket.client import (
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import missing_tool
 from trocket.interop.wire import WireClient, wait_for_route
+from trocket.remoting.bodies.pop import MessageRequestMode, SetMessageRequestModeRequestBody
+from trocket.remoting.request_codes import RequestCode
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 DEADLINE_S = 90.0
 FIRST = SimpleConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+FIRST_PUSH = PushConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 KEYS = {
     "mappedFileSizeCommitLog": 64 << 20,
     "enablePropertyFilter": True,
@@ -263,5 +275,145 @@ def test_a_broker_that_does_not_pop_is_named(
         ) as consumer:
             with pytest.raises(ConfigurationError, match=r"older than RocketMQ 5\.0"):
                 await consumer.receive()
+
+    play(scenario)
+
+
+# Push consumers
+
+
+def set_mode(cluster: ApacheCluster, topic: str, group: str, mode: MessageRequestMode) -> None:
+    """Set how the group's consumers get the topic's messages; the group becomes known first."""
+    body = SetMessageRequestModeRequestBody(topic=topic, consumer_group=group, mode=mode).to_body()
+    with WireClient(cluster.broker_address) as wire:
+        wire.create_group(group)
+        wire.call(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, body).checked()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_push_consumer_in_pop_mode(cluster: ApacheCluster, group: str, backend: str) -> None:
+    topic, url = new_topic(cluster, 4), url_of(cluster)
+    set_mode(cluster, topic, group, MessageRequestMode.POP)
+
+    async def scenario() -> None:
+        await send(url, topic, *map(str, range(50)))
+        tries: dict[str, list[int]] = {}
+        broker_names: set[str] = set()
+
+        async def handle(message: PushedMessage) -> None:
+            tries.setdefault(message.text, []).append(message.reconsume_times)
+            assert message.topic == topic
+            assert message.receipt is not None
+            broker_names.add(message.queue.broker_name)
+            if message.text == "poison":
+                raise RetryLater(1)
+            if message.text == "7" and message.reconsume_times == 0:
+                raise RetryLater(1)
+
+        async with (
+            PushConsumer(
+                url,
+                group=group,
+                subscriptions={topic: "*"},
+                mode="pop",
+                max_reconsume_times=1,
+                **FIRST_PUSH,
+            ) as consumer,
+            Admin(consumer.client) as admin,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(consumer.run, handle)
+            await send(url, topic, "poison")
+            letters: list[ReceivedMessage] = []
+            while not letters or len(tries.get("7", [])) < 2 or len(tries) < 51:
+                await anyio.sleep(0.2)
+                with contextlib.suppress(RouteNotFoundError, NotFoundError):
+                    letters = await admin.dead_letters(group)
+            (name,) = broker_names
+            assert MessageQueue(topic, name, -1) in consumer.queues
+            consumer.stop()
+        assert tries.pop("poison") == tries.pop("7") == [0, 1]
+        assert all(each == [0] for each in tries.values())
+        assert [each.text for each in letters] == ["poison"]
+        # All are acknowledged: nothing is left for another consumer.
+        async with SimpleConsumer(
+            url, group=group, subscriptions={topic: "*"}, **FIRST
+        ) as consumer:
+            assert await consumer.receive(wait_s=1.0) == []
+
+    play(scenario, backend)
+
+
+def test_what_a_closed_consumer_did_not_handle_comes_soon(
+    cluster: ApacheCluster, group: str
+) -> None:
+    topic, url = new_topic(cluster, 1), url_of(cluster)
+    set_mode(cluster, topic, group, MessageRequestMode.POP)
+
+    async def scenario() -> None:
+        await send(url, topic, *"abc")
+        options = {"mode": "pop", **FIRST_PUSH}
+        async with PushConsumer(
+            url, group=group, subscriptions={topic: "*"}, **options
+        ) as consumer:
+            async for message in consumer:
+                assert message.text == "a"
+                break
+        async with SimpleConsumer(
+            url, group=group, subscriptions={topic: "*"}, **FIRST
+        ) as consumer:
+            found = await receive(consumer, 3)
+            assert {each.text: each.delivery_attempt for each in found} == dict.fromkeys("abc", 1)
+            await consumer.ack_all(found)
+
+    play(scenario)
+
+
+def test_where_the_broker_says_pull_the_messages_are_pulled(
+    cluster: ApacheCluster, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the default; what was popped before comes from the retry topic of pops."""
+    topic, url = new_topic(cluster, 2), url_of(cluster)
+
+    async def scenario() -> None:
+        await send(url, topic, "a")
+        async with SimpleConsumer(url, group=group, subscriptions={topic: "*"}, **FIRST) as before:
+            await receive(before, 1, invisible_s=1.0)
+        await send(url, topic, "b")
+        options = {"mode": "pop", "rebalance_s": 1.0, **FIRST_PUSH}
+        async with PushConsumer(
+            url, group=group, subscriptions={topic: "*"}, **options
+        ) as consumer:
+            seen: dict[str, str] = {}
+            while len(seen) < 2:
+                message = await consumer.receive()
+                seen[message.text] = message.queue.topic
+                assert (message.topic, message.receipt) == (topic, None)
+                message.ack()
+            assert seen == {"a": f"%RETRY%{group}_{topic}", "b": topic}
+            assert "set the mode" in caplog.text
+            # An administrator changes the mode.
+            set_mode(cluster, topic, group, MessageRequestMode.POP)
+            while MessageQueue(topic, message.queue.broker_name, -1) not in consumer.queues:
+                await consumer.rebalance()
+            await send(url, topic, "c")
+            message = await consumer.receive()
+            assert (message.text, message.topic) == ("c", topic)
+            assert message.receipt is not None
+            message.ack()
+
+    play(scenario)
+
+
+def test_a_broker_that_does_not_assign_queues_is_named(
+    make: Callable[[str], ApacheCluster], group: str
+) -> None:
+    cluster = make("4.9.7")
+    topic, url = new_topic(cluster, 1), url_of(cluster)
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigurationError, match=r"older than RocketMQ 5\.0.*mode=.pull."):
+            async with PushConsumer(url, group=group, subscriptions={topic: "*"}, mode="pop"):
+                pass
 
     play(scenario)
