@@ -143,6 +143,7 @@ BROKER: Final = Danger(
             Code.GET_TOPIC_CONFIG,
             Code.GET_TOPIC_STATS_INFO,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            Code.POP_ROLLBACK,
             Code.QUERY_CONSUME_QUEUE,
             Code.QUERY_CONSUME_TIME_SPAN,
             Code.QUERY_CORRECTION_OFFSET,

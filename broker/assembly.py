@@ -67,6 +67,8 @@ from .pop.parts import Pop
 from .pop.positions import PopPositions
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
+from .pop.revive_service import ReviveService
+from .pop.reviver import Reviver
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -425,20 +427,17 @@ def _pop(
     foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
 ) -> Pop:
     config, address, store = foundation.config, foundation.address, foundation.store
+    clock, on_messages = foundation.seams.clock, new_messages.notify
     topic = revive_topic(config.broker_cluster_name)
     puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
     buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
     storing = PopBufferService(
-        store,
-        clock=foundation.seams.clock,
-        buffer=buffer,
-        puts=puts,
-        on_messages=new_messages.notify,
+        store, clock=clock, buffer=buffer, puts=puts, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
     hold = PopHold(
         config,
-        foundation.seams.clock,
+        clock,
         now_s=trio.current_time,
         tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
     )
@@ -453,7 +452,28 @@ def _pop(
         hold.notify,
     )
     positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
-    return Pop(puts, buffer, storing, positions, retry_topics, hold, orders)
+    reviver = Reviver(
+        config,
+        store,
+        clock=clock,
+        topics=tables.topics,
+        groups=tables.groups,
+        puts=deliveries.puts,
+        records=puts,
+        retry_topics=retry_topics,
+        host=lambda: address.store_host,
+    )
+    revive = ReviveService(
+        config,
+        store,
+        clock=clock,
+        timers=deliveries.timers,
+        offsets=tables.offsets,
+        topic=topic,
+        reviver=reviver,
+        on_messages=on_messages,
+    )
+    return Pop(puts, buffer, storing, positions, retry_topics, hold, orders, revive)
 
 
 def _replication(
@@ -503,6 +523,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
+        parts.pop.revive.arrived,
     )
     parts.closed_channels.subscribe(
         parts.clients.filter_servers.channel_closed,

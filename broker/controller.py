@@ -42,6 +42,7 @@ from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
+from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
@@ -192,7 +193,9 @@ class BrokerController:
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
-        for service in (self.schedule, self.timers, self.transactions, self.parts.pop.storing):
+        parts = self.parts
+        services = (self.schedule, self.timers, self.transactions, parts.pop.storing)
+        for service in (*services, parts.pop.revive):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -271,6 +274,7 @@ class BrokerController:
 
         Raises: StoreError, ConfigError: see `run`.
         """
+        refuse_kv_state(self.store.disk, self.store.config.store_path_root_dir)
         if self.config.enable_property_filter:
             warm_up()
         migrates = self.config.migrate_auth_from_v1_enabled
@@ -429,6 +433,7 @@ class BrokerController:
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
+            ("the progress of pops", self._note_pops),
             ("the offsets", self.offsets.file.persist_changed),
             ("the messages in order", self.parts.pop.orders.table.file.persist_changed),
             ("the filters", self._persist_filters),
@@ -477,6 +482,10 @@ class BrokerController:
     def _note_transactions(self) -> None:
         if not self.store.is_slave:
             self.transactions.note_progress()
+
+    def _note_pops(self) -> None:
+        if not self.store.is_slave:
+            self.parts.pop.note_progress()
 
 
 class _LastServices:

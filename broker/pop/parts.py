@@ -16,6 +16,7 @@ from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
+from .revive_service import ReviveService
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Pop:
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
       orders: pops in order.
+      revive: gives messages to their group again that were not acknowledged.
     """
 
     puts: RevivePuts
@@ -39,6 +41,7 @@ class Pop:
     retry_topics: PopRetryTopics
     hold: PopHold
     orders: OrderedPops
+    revive: ReviveService
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
@@ -56,6 +59,12 @@ class Pop:
         services.start_soon("the waking of pops", self.hold.run, turn)
         services.start_soon("the release of queues in order", self.orders.run)
         services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
+        self.revive.load()
+        services.start_soon("the revival of popped messages", self.revive.run)
+
+    def note_progress(self) -> None:
+        """Record what is done, at a clean stop of a master; the log is on the device."""
+        self.revive.note_progress()
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.

@@ -8,6 +8,8 @@ addRetryTopicIfNotExist of 5.5.0.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from ...common.topic_names import RETRY_TOPIC_PREFIX, normal_topic, pop_retry_topics
@@ -18,6 +20,8 @@ from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 
 __all__ = ["PopRetryTopics", "normal_topic"]
+
+V2_SEPARATOR: Final = "+"
 
 
 class PopRetryTopics:
@@ -75,7 +79,9 @@ class PopRetryTopics:
             origin = self._topics.select(normal_topic(topic, group))
             count = 1 if origin is None else max(origin.write_queue_nums, 1)
         if known is None:
-            if refuse_topic(name, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX) is not None:
+            # The separator of V2 is not allowed in a topic that a client names.
+            plain = name.replace(V2_SEPARATOR, "_", 1)
+            if refuse_topic(plain, length_max=RETRY_OR_DLQ_TOPIC_LENGTH_MAX) is not None:
                 return None
             known = self._topics.create_topic_in_send_message_back(name, queue_count=count)
             if known is None:

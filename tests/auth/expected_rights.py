@@ -153,6 +153,7 @@ BROKER: dict[int, Row] = {
     Code.GET_BROKER_CONSUME_STATS: row(GET, isOrder="false"),
     Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: row("Topic:T Get", topic="T"),
     Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: row(GET, configType="topics"),
+    Code.POP_ROLLBACK: row(UPDATE),
     Code.REGISTER_FILTER_SERVER: row(UPDATE, filterServerAddr="127.0.0.1:1"),
     Code.GET_BROKER_HA_STATUS: row(GET),
     Code.GET_ALL_CONSUMER_OFFSET: row(GET),
