@@ -65,6 +65,7 @@ from .pop.hold import PopHold
 from .pop.order import OrderedPops
 from .pop.parts import Pop
 from .pop.positions import PopPositions
+from .pop.request_modes import MessageRequestModeManager
 from .pop.retry_topics import PopRetryTopics
 from .pop.revive_puts import RevivePuts
 from .pop.revive_service import ReviveService
@@ -81,6 +82,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .statistics.broker_stats_manager import BrokerStatsManager
+from .statistics.pop_counts import PopCounts
 from .stored_topic import topic_of_message
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
@@ -88,6 +90,7 @@ from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
+from .topic_routes import TopicRoutes
 from .transaction_service import TransactionService
 
 if TYPE_CHECKING:
@@ -158,6 +161,7 @@ class Tables:
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsetManager
     filters: ConsumerFilterManager
+    request_modes: MessageRequestModeManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,7 @@ class BrokerParts:
       keeper: starts and restarts filter servers.
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
+      routes: what the name servers know of topics that clients have assigned to them.
       static: rewrites requests for static topics.
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
@@ -216,6 +221,7 @@ class BrokerParts:
     keeper: FilterServerKeeper
     replication: MasterSide | SlaveSide
     registrar: Registrar
+    routes: TopicRoutes
     static: StaticTopicProcessor
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
@@ -296,10 +302,12 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
-    pop = _pop(foundation, tables, deliveries, new_messages)
+    routes = TopicRoutes(config, seams.client)
+    pop = _pop(foundation, tables, deliveries, new_messages, stats.pop)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, pop, stats, refusals, runtime_info,
+        keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
+        runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation),
     )  # fmt: skip
@@ -371,6 +379,7 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
             ),
             kept_dead_ms=config.filter_data_clean_time_span,
         ),
+        MessageRequestModeManager(save=files.save, save_later=later),
     )
 
 
@@ -424,13 +433,23 @@ def _deliveries(
 
 
 def _pop(
-    foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
+    foundation: Foundation,
+    tables: Tables,
+    deliveries: Deliveries,
+    new_messages: NewMessages,
+    counts: PopCounts,
 ) -> Pop:
     config, address, store = foundation.config, foundation.address, foundation.store
     clock, on_messages = foundation.seams.clock, new_messages.notify
     topic = revive_topic(config.broker_cluster_name)
-    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
-    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
+    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host, counts)
+    buffer = PopBuffer(
+        config,
+        tables.offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=clock.wall_ms(),
+    )
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=puts, on_messages=on_messages
     )
@@ -462,6 +481,7 @@ def _pop(
         records=puts,
         retry_topics=retry_topics,
         host=lambda: address.store_host,
+        counts=counts,
     )
     revive = ReviveService(
         config,
@@ -472,7 +492,9 @@ def _pop(
         topic=topic,
         reviver=reviver,
         on_messages=on_messages,
+        counts=counts,
     )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
     return Pop(puts, buffer, storing, positions, retry_topics, hold, orders, revive)
 
 
@@ -494,6 +516,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        request_modes=tables.request_modes,
         accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
