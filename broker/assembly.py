@@ -62,6 +62,7 @@ from .peer_brokers import PeerBrokers
 from .pop.buffer import PopBuffer
 from .pop.buffer_service import PopBufferService
 from .pop.hold import PopHold
+from .pop.order import OrderedPops
 from .pop.parts import Pop
 from .pop.positions import PopPositions
 from .pop.retry_topics import PopRetryTopics
@@ -435,14 +436,24 @@ def _pop(
         on_messages=new_messages.notify,
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    positions = PopPositions(config, store, tables.offsets, buffer)
     hold = PopHold(
         config,
         foundation.seams.clock,
         now_s=trio.current_time,
         tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
     )
-    return Pop(puts, buffer, storing, positions, retry_topics, hold)
+    orders = OrderedPops.of_store(
+        config,
+        store,
+        tables.files,
+        buffer,
+        tables.offsets,
+        tables.topics,
+        tables.groups,
+        hold.notify,
+    )
+    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
+    return Pop(puts, buffer, storing, positions, retry_topics, hold, orders)
 
 
 def _replication(

@@ -12,6 +12,7 @@ from ...remoting.turn import Turn
 from .buffer import PopBuffer
 from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
+from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
@@ -28,6 +29,7 @@ class Pop:
       positions: where the next pops begin.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
+      orders: pops in order.
     """
 
     puts: RevivePuts
@@ -36,12 +38,14 @@ class Pop:
     positions: PopPositions
     retry_topics: PopRetryTopics
     hold: PopHold
+    orders: OrderedPops
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
 
         Raises: StoreError: one is damaged or cannot be read.
         """
+        self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
@@ -50,6 +54,8 @@ class Pop:
             "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.
@@ -61,7 +67,9 @@ class Pop:
     def topic_deleted(self, topic: str) -> None:
         """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
+        self.orders.table.remove_topic(topic)
 
     def group_deleted(self, group: str) -> None:
         """Forget a deleted group."""
         self.buffer.forget_group(group)
+        self.orders.table.remove_group(group)
