@@ -178,6 +178,7 @@ class PopMessageProcessor:
         if not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)
+        self._checks.note(header, now_ms)
         if header.order:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
