@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from ..broker.consumer_offset_manager import parse_offsets
 from ..store.clock import SystemClock
 from .apache import ApacheCluster
 from .maven import JAVA_SMALL
@@ -38,8 +39,12 @@ LONG_MS = 45_000
 """Longer than a hand-over: the check points wait in the timer topic meanwhile."""
 
 SETTLED_S = 3.0
-"""Between the last ack and a hand-over. Both brokers then have saved the offsets (`KEYS`), and ours
-has stored what its buffer merges, so that a kill repeats nothing."""
+"""Between the last save of offsets that is waited for and a hand-over. Both brokers then have saved
+their other offsets, too (`KEYS`), and ours has stored what its buffer merges, so that a kill
+repeats nothing."""
+
+SAVED_S = 30.0
+"""The longest wait for the offsets; Apache's broker saves none in its first 10 s."""
 
 KEYS = {"flushConsumerOffsetInterval": 500}
 OUR_KEYS = {"popCkStayBufferTime": 500}
@@ -149,7 +154,7 @@ class PopRoundTrip:
             client.send_all(messages)
             self._pop_half(client, "", LONG_MS)
             self._pop_half(client, "", SHORT_MS)
-            self._pause(SETTLED_S)
+            self._wait_saved()
         self._end(self.apaches)
 
     def _go_on(self) -> None:
@@ -168,7 +173,7 @@ class PopRoundTrip:
             while time.monotonic() < deadline_s and owed:
                 owed -= {each.body for each in self._pop_half(client, moment, LONG_MS)}
                 self._pause(0.1)
-            self._pause(SETTLED_S)
+            self._wait_saved()
             self.record.ended[moment] = len(owed)
         self._end(self.ours)
 
@@ -192,6 +197,28 @@ class PopRoundTrip:
             peer.kill_broker()
         else:
             peer.stop_broker()
+
+    def _wait_saved(self) -> None:
+        """Wait until the file of offsets has those of all pops."""
+        count = len(
+            {each.popped.body for each in self.record.deliveries if not each.popped.is_retry}
+        )
+        deadline_s = time.monotonic() + SAVED_S
+        while time.monotonic() < deadline_s and self._saved_count() < count:
+            self._pause(0.1)
+        self._pause(SETTLED_S)
+
+    def _saved_count(self) -> int:
+        """The number of messages of the topic before the saved offsets."""
+        path = self._store / "config" / "consumerOffset.json"
+        try:
+            table, _, _ = parse_offsets(path.read_bytes())
+        except (
+            FileNotFoundError,
+            ValueError,
+        ):  # not written yet, or half: Apache's writes in place
+            return 0
+        return sum(table.get(f"{TOPIC}@{GROUP}", {}).values())
 
     # ---- consuming -----------------------------------------------------------------------
 
