@@ -443,15 +443,9 @@ def _pop(
         tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
     )
     orders = OrderedPops.of_store(
-        config,
-        store,
-        tables.files,
-        buffer,
-        tables.offsets,
-        tables.topics,
-        tables.groups,
-        hold.notify,
-    )
+        config, store, tables.files, buffer,
+        offsets=tables.offsets, topics=tables.topics, groups=tables.groups, wake=hold.notify,
+    )  # fmt: skip
     positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
     return Pop(puts, buffer, storing, positions, retry_topics, hold, orders)
 

@@ -101,6 +101,7 @@ class OrderedPops:
         store: MessageStore,
         files: StateFiles,
         buffer: PopBuffer,
+        *,
         offsets: ConsumerOffsetManager,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
