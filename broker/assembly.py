@@ -5,7 +5,8 @@ of dependencies. Where an earlier part has to notify a later one, `_connect` sub
 at the end.
 
 `assemble` creates everything but the request processors: they need the broker's address, so
-`request_table.py` creates them once that is known.
+`request_table.py` creates them once that is known. `followed_settings.py` connects the parts to
+changes of keys.
 
 Java counterpart: the constructor and initialize of broker/BrokerController.java of 5.3.3.
 """
@@ -27,9 +28,7 @@ from ..auth.need_tables import NEEDS_OF_BROKER
 from ..auth.needs import Places
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
-from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
-from ..common.topic_names import revive_topic
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
@@ -42,7 +41,6 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
-from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -59,14 +57,9 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
-from .pop.buffer import PopBuffer
-from .pop.buffer_service import PopBufferService
-from .pop.hold import PopHold
-from .pop.order import OrderedPops
+from .pop.assembly import assemble_pop
 from .pop.parts import Pop
-from .pop.positions import PopPositions
-from .pop.retry_topics import PopRetryTopics
-from .pop.revive_puts import RevivePuts
+from .pop.request_modes import MessageRequestModeManager
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -79,6 +72,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .statistics.broker_stats_manager import BrokerStatsManager
+from .statistics.pop_counts import PopCounts
 from .stored_topic import topic_of_message
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
@@ -86,6 +80,7 @@ from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
+from .topic_routes import TopicRoutes
 from .transaction_service import TransactionService
 
 if TYPE_CHECKING:
@@ -156,6 +151,7 @@ class Tables:
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsetManager
     filters: ConsumerFilterManager
+    request_modes: MessageRequestModeManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +187,7 @@ class BrokerParts:
       keeper: starts and restarts filter servers.
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
+      routes: what the name servers know of topics that clients have assigned to them.
       static: rewrites requests for static topics.
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
@@ -214,6 +211,7 @@ class BrokerParts:
     keeper: FilterServerKeeper
     replication: MasterSide | SlaveSide
     registrar: Registrar
+    routes: TopicRoutes
     static: StaticTopicProcessor
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
@@ -294,15 +292,16 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
-    pop = _pop(foundation, tables, deliveries, new_messages)
+    routes = TopicRoutes(config, seams.client)
+    pop = _pop(foundation, tables, deliveries, new_messages, stats.pop)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, pop, stats, refusals, runtime_info,
+        keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
+        runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation),
     )  # fmt: skip
     _connect(parts, bit_maps)
-    _follow_settings(parts)
     return parts
 
 
@@ -369,6 +368,7 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
             ),
             kept_dead_ms=config.filter_data_clean_time_span,
         ),
+        MessageRequestModeManager(save=files.save, save_later=later),
     )
 
 
@@ -422,32 +422,26 @@ def _deliveries(
 
 
 def _pop(
-    foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
+    foundation: Foundation,
+    tables: Tables,
+    deliveries: Deliveries,
+    new_messages: NewMessages,
+    counts: PopCounts,
 ) -> Pop:
-    config, address, store = foundation.config, foundation.address, foundation.store
-    topic = revive_topic(config.broker_cluster_name)
-    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
-    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
-    storing = PopBufferService(
-        store,
+    return assemble_pop(
+        foundation.config,
+        foundation.store,
+        foundation.address,
         clock=foundation.seams.clock,
-        buffer=buffer,
-        puts=puts,
+        files=tables.files,
+        topics=tables.topics,
+        groups=tables.groups,
+        offsets=tables.offsets,
+        puts=deliveries.puts,
+        timers=deliveries.timers,
         on_messages=new_messages.notify,
+        counts=counts,
     )
-    retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    hold = PopHold(
-        config,
-        foundation.seams.clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
-    )
-    orders = OrderedPops.of_store(
-        config, store, tables.files, buffer,
-        offsets=tables.offsets, topics=tables.topics, groups=tables.groups, wake=hold.notify,
-    )  # fmt: skip
-    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
-    return Pop(puts, buffer, storing, positions, retry_topics, hold, orders)
 
 
 def _replication(
@@ -468,6 +462,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        request_modes=tables.request_modes,
         accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
@@ -497,6 +492,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
         parts.static.arrived,
         deliveries.schedule.arrived,
         deliveries.timers.arrived,
+        parts.pop.revive.arrived,
     )
     parts.closed_channels.subscribe(
         parts.clients.filter_servers.channel_closed,
@@ -526,57 +522,6 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     parts.tables.topics.on_change = on_topics_changed
     parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
     parts.clients.filter_servers.on_change = on_filter_servers_changed
-
-
-def _follow_settings(parts: BrokerParts) -> None:
-    """Have parts that derive something from a key do it again when the key changes."""
-    config, live = parts.config, parts.live
-
-    def on_permission() -> None:
-        parts.pulls.settings_changed()
-        parts.tables.topics.permission_changed()
-
-    def on_message_size() -> None:
-        # Never less: a delayed message that was accepted is delivered. Each send is checked before.
-        burst = parts.store.writer.burst
-        burst.body_size_max = max(burst.body_size_max, parts.store.config.max_message_size)
-
-    def on_expiry() -> None:
-        expired_s = config.channel_expired_timeout / 1000
-        parts.clients.producers.expired_s = parts.clients.consumers.expired_s = expired_s
-        parts.tables.filters.kept_dead_ms = config.filter_data_clean_time_span
-
-    def on_log_levels() -> None:
-        apply_levels(config.log_level, parse_levels(config.log_levels))
-
-    live.subscribe(on_permission, "brokerPermission")
-    live.subscribe(
-        parts.pulls.settings_changed,
-        "heldPullsMax",
-        "litePullMessageEnable",
-        "longPollingEnable",
-        "slaveReadEnable",
-    )
-    live.subscribe(on_message_size, "maxMessageSize")
-    if not parts.store.is_slave:  # a slave's topics are its master's
-        live.subscribe(
-            parts.tables.topics.settings_changed,
-            "autoCreateTopicEnable",
-            "brokerTopicEnable",
-            "clusterTopicEnable",
-            "defaultTopicQueueNums",
-            "traceTopicEnable",
-        )
-    live.subscribe(
-        parts.registrar.changed,
-        "compressedRegister",
-        "enableSplitRegistration",
-        "forceRegister",
-        "registerNameServerPeriod",
-        "splitRegistrationSize",
-    )
-    live.subscribe(on_expiry, "channelExpiredTimeout", "filterDataCleanTimeSpan")
-    live.subscribe(on_log_levels, "logLevel", "logLevels")
 
 
 def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:

@@ -41,7 +41,9 @@ from .assembly import Seams, assemble, note_batch_topics
 from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
+from .followed_settings import follow_settings
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
+from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
@@ -143,6 +145,7 @@ class BrokerController:
             self._tls,
         )
         self.parts = parts = assemble(config, store_config, seams)
+        follow_settings(parts)
         self.client.credentials = parts.tables.access.credentials
         self.store = parts.store
         self.topics = parts.tables.topics
@@ -192,7 +195,8 @@ class BrokerController:
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
-        for service in (self.schedule, self.timers, self.transactions, self.parts.pop.storing):
+        pop = self.parts.pop
+        for service in (self.schedule, self.timers, self.transactions, pop.storing, pop.revive):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -271,6 +275,7 @@ class BrokerController:
 
         Raises: StoreError, ConfigError: see `run`.
         """
+        refuse_kv_state(self.store.disk, self.store.config.store_path_root_dir)
         if self.config.enable_property_filter:
             warm_up()
         migrates = self.config.migrate_auth_from_v1_enabled
@@ -284,6 +289,7 @@ class BrokerController:
             groups=self.groups,
             offsets=self.offsets,
             delay_offsets=self.delay_offsets,
+            request_modes=self.parts.tables.request_modes,
             filters=self.parts.sql_filters,
         )
         tables.load()
@@ -316,6 +322,7 @@ class BrokerController:
             await nursery.start(self.replication.run, ha_listeners)
             services = Supervisor(nursery, logger)
             await services.start("the registration", self.registrar.run)
+            services.start_soon("the refreshing of routes", self.parts.routes.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
             if self.parts.plain_acl is not None:
                 services.start_soon(
@@ -378,10 +385,14 @@ class BrokerController:
             lambda: SAVE_ORDERS_INTERVAL_S,
             saver.sync_log,
         )
-        mappings = self.parts.tables.mappings
-        accounts = self.parts.tables.access.accounts
+        tables = self.parts.tables
         saver.start_eager(
-            services, self.topics.file, mappings.file, self.groups.file, accounts.file
+            services,
+            self.topics.file,
+            tables.mappings.file,
+            self.groups.file,
+            tables.access.accounts.file,
+            tables.request_modes.file,
         )
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
@@ -429,10 +440,15 @@ class BrokerController:
             ("the delay offsets", self._persist_delay_offsets),
             ("the transactions", self._note_transactions),
             ("the timers", self.timers.note_progress),
+            ("the progress of pops", self._note_pops),
             ("the offsets", self.offsets.file.persist_changed),
             ("the messages in order", self.parts.pop.orders.table.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
+            (
+                "the modes of message requests",
+                self.parts.tables.request_modes.file.persist_changed,
+            ),
             ("the topics", self.topics.file.persist),
             ("the groups", self.groups.file.persist),
         ):
@@ -451,6 +467,8 @@ class BrokerController:
     def _scan_clients(self) -> None:
         now_s = self._clock.monotonic_s()
         self.locks.remove_expired(now_s=now_s)
+        kept_ms = self.config.subscription_expired_timeout
+        self.consumers.compensated.expire(self._clock.wall_ms() - kept_ms)
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
         for channel in self.filter_servers.scan_inactive(now_s):
@@ -477,6 +495,10 @@ class BrokerController:
     def _note_transactions(self) -> None:
         if not self.store.is_slave:
             self.transactions.note_progress()
+
+    def _note_pops(self) -> None:
+        if not self.store.is_slave:
+            self.parts.pop.note_progress()
 
 
 class _LastServices:

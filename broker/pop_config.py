@@ -29,11 +29,6 @@ class PopConfig:
       pop_ck_max_buffer_size: check points that wait, at most; further ones are stored at once.
       pop_ck_offset_max_queue_size: the same for one queue of one group.
       revive_queue_num: queues of the revive topic.
-      revive_interval: between two reads of a revive queue.
-      revive_max_slow: an idle revive queue is read that many times more seldom, at most.
-      revive_scan_time: how long one read of a revive queue may take.
-      enable_skip_long_awaiting_ack, revive_ack_wait_ms: whether an acknowledgement without a check
-        point is skipped, and after how long.
       skip_when_ck_re_put_reach_max_times: whether a message is given up that could not be revived
         after 17 attempts.
       pop_revive_skip_if_group_absent: whether messages of a deleted group are not revived.
@@ -64,6 +59,8 @@ class PopConfig:
       load_balance_poll_name_server_interval: how old routes for that may be.
       default_message_request_mode, default_pop_share_queue_num: the mode of groups for which no
         administrator set one.
+      subscription_expired_timeout: how long a group without heartbeats has the subscription of its
+        last pop.
       enable_pop_metrics: whether there are metrics of pop consumption.
     """
 
@@ -73,11 +70,6 @@ class PopConfig:
     pop_ck_max_buffer_size: int = setting(200_000, minimum=0, live=True)
     pop_ck_offset_max_queue_size: int = setting(20_000, minimum=0, live=True)
     revive_queue_num: int = setting(8, minimum=1, maximum=REVIVE_QUEUES_MAX)
-    revive_interval: int = setting(1_000, minimum=1, live=True)
-    revive_max_slow: int = setting(3, minimum=1, live=True)
-    revive_scan_time: int = setting(10_000, minimum=1, live=True)
-    enable_skip_long_awaiting_ack: bool = setting(False, live=True)
-    revive_ack_wait_ms: int = setting(180_000, minimum=1, live=True)
     skip_when_ck_re_put_reach_max_times: bool = setting(
         False, live=True, key="skipWhenCKRePutReachMaxTimes"
     )
@@ -103,9 +95,10 @@ class PopConfig:
     use_message_filter_for_notification: bool = setting(True, live=True)
     max_message_filter_num_for_notification: int = setting(64, minimum=0, maximum=1_024, live=True)
     server_load_balancer_enable: bool = setting(True, live=True)
-    load_balance_poll_name_server_interval: int = setting(30_000, minimum=1, live=True)
+    load_balance_poll_name_server_interval: int = setting(30_000, minimum=1_000, live=True)
     default_message_request_mode: MessageRequestMode = setting(  # noqa: RUF009 - a field
         MessageRequestMode.PULL, live=True
     )
     default_pop_share_queue_num: int = setting(-1, minimum=-1, live=True)
+    subscription_expired_timeout: int = setting(600_000, minimum=1, live=True)
     enable_pop_metrics: bool = setting(True, live=True)

@@ -39,7 +39,7 @@ from .due_task import DELIVERY_LAG_MS, DueTask
 from .inner_message import TOO_LARGE, InnerMessage, InnerPuts
 from .statistics.timer_counts import TimerCounts
 from .timer_checkpoint import TimerCheckpoint
-from .timer_wheel import Slot, TimerWheel
+from .timer_wheel import Slot, TimerWheel, out_ms
 
 logger = logging.getLogger(__name__)
 
@@ -330,6 +330,18 @@ class TimerMessageService:
             return count, max(self._store.store_time_at(*_QUEUE, self._read_offset), 0)
         except StoreError:
             return count, 0
+
+    def delivered_before_ms(self) -> float:
+        """The TIMER_OUT_MS before which every stored timer message is delivered, ms since 1970.
+
+        Returns: infinity when none waits. A message that is stored later is due later than now.
+        """
+        first = self.wheel.first()
+        waiting_ms = math.inf if first is None else first[0]
+        count, oldest_ms = self.unread()
+        if count:  # each of them was due after it was stored
+            waiting_ms = min(waiting_ms, out_ms(oldest_ms + 1, self._precision_ms))
+        return waiting_ms
 
     def _new_progress(self) -> TimerCheckpoint | None:
         """`progress`; None: there is nothing new to save."""

@@ -35,7 +35,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "metrics": "metrics come without it, and so do the statistics that mqadmin shows",
     "netty": "sockets are trio's, not Netty's; there is nothing to tune here",
     "other": "it is not there yet",
-    "pop": "pop consumption comes without it: its records are written as the broker sees fit",
+    "pop": "pop consumption comes without it: its records are written and read without it",
     "replication": "who is master is set by an operator: no controller, acting master or DLedger",
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",

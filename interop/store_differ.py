@@ -1,7 +1,8 @@
 """The store differ: brokers open each other's stores, or fill two stores with the same load.
 
 Over each other: `CHECKS` compare the visits of a round trip (`store_round_trip`), one cell for each
-check and moment. Beside each other: two stores are compared after the same load (`store_pair`).
+check and moment; those of `pop_round_trip` what comes of messages that were popped. Beside each
+other: two stores are compared after the same load (`store_pair`).
 
 A check returns the differences that it found as texts; none: it passed.
 """
@@ -22,6 +23,9 @@ from .apache import version_numbers
 from .jobs import Job, OnCell
 from .log_on_disk import by_place, by_queue
 from .peers import parse_peer
+from .pop_round_trip import CHECKS as POP_CHECKS
+from .pop_round_trip import ENDINGS, PopRoundTrip
+from .pop_round_trip import MOMENTS as POP_MOMENTS
 from .report.cells import Cell, Kind, Verdict
 from .store_pair import COMPARISONS, StorePair, compare_brokers_own
 from .store_round_trip import (
@@ -36,6 +40,8 @@ from .store_round_trip import (
 
 CLIENT = "wire"
 SAME_LOAD = "same load: "
+POP_SINCE = (5, 0)
+"""The first version with pop consumption."""
 SHOWN_MAX = 5
 """Differences listed in a cell's detail; the others are counted."""
 RECORD_COUNT_MIN = 1_000
@@ -140,7 +146,8 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 
 
 def jobs(ours: Sequence[str], apaches: Sequence[str]) -> list[Job]:
-    """A job for each round trip, with files of each of `SIZES`, and one for each pair of stores.
+    """A job for each round trip, with files of each of `SIZES` or with popped messages, and one for
+    each pair of stores.
 
     Args:
       ours: trocket brokers: "trocket", or none.
@@ -157,11 +164,13 @@ def jobs(ours: Sequence[str], apaches: Sequence[str]) -> list[Job]:
             continue
         for sizes in SIZES:
             owed = tuple(
-                Cell(Kind.STORE, feature, CLIENT, _broker(moment, name), Verdict.SKIPPED)
+                Cell(Kind.STORE, feature, CLIENT, _broker(MOMENTS[moment], name), Verdict.SKIPPED)
                 for feature, moment, _ in _features(sizes)
             )
             play = partial(_play_round_trip, peer.version, sizes)
             found.append(Job(f"one store of trocket and {name}, {sizes}", owed, play))
+        if version_numbers(peer.version) >= POP_SINCE:
+            found += (_pop_job(peer.version, name, ending) for ending in ENDINGS)
         beside = f"trocket beside {name}"
         # 4.x does not add the properties that 5.x adds, and ours does as 5.x.
         same = version_numbers(peer.version) >= (5,)
@@ -192,8 +201,41 @@ def _features(sizes: str) -> Iterable[tuple[str, str, Check]]:
             yield f"{moment}: {what}, {sizes}", moment, check
 
 
-def _broker(moment: str, apache: str) -> str:
-    return f"{apache} over trocket" if MOMENTS[moment] == "apache" else f"trocket over {apache}"
+def _broker(whose: str, apache: str) -> str:
+    return f"{apache} over trocket" if whose == "apache" else f"trocket over {apache}"
+
+
+def _pop_features(ending: str) -> Iterable[tuple[str, str, str]]:
+    """The feature of each cell of a round trip with popped messages, with its moment and check."""
+    for moment in POP_MOMENTS:
+        for what in POP_CHECKS:
+            yield f"{moment} {ending}: {what}", moment, what
+
+
+def _pop_job(version: str, apache: str, ending: str) -> Job:
+    owed = tuple(
+        Cell(Kind.STORE, feature, CLIENT, _broker(POP_MOMENTS[moment], apache), Verdict.SKIPPED)
+        for feature, moment, _ in _pop_features(ending)
+    )
+    play = partial(_play_pops, version, ending)
+    return Job(f"popped messages of trocket and {apache}, {ending}", owed, play)
+
+
+def _play_pops(
+    version: str, ending: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell
+) -> None:
+    started_s = time.monotonic()
+    round_trip = PopRoundTrip(version, ending, folder)
+    wanted = {cell.feature: cell for cell in owed}
+    try:
+        round_trip.run()
+    finally:
+        # After an error the completed visits still count.
+        seconds = time.monotonic() - started_s
+        for feature, moment, what in _pop_features(ending):
+            if feature in wanted and moment in round_trip.record.ended:
+                found = POP_CHECKS[what](round_trip.record, moment)
+                on_cell(with_differences(wanted[feature], found, seconds))
 
 
 def _play_round_trip(

@@ -5,6 +5,7 @@
     StoreError
     ├── CopyError            bytes from a master cannot be part of this log
     ├── CorruptRecordError   bytes on disk break the format where they must not; refused, not cut
+    ├── ForeignStateError    RocketMQ's broker left state here that this program cannot read
     ├── StoreIOError         the operating system refused a read or write; `path` says where
     └── StoreLockedError     another process has the data folder open
 
@@ -61,6 +62,19 @@ class StoreIOError(StoreError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class ForeignStateError(StoreError):
+    """The data folder has state of RocketMQ's broker that this program cannot read.
+
+    Args:
+      path: the file or folder.
+      reason: what it is, and what to do, in words an operator can act on.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
 
 
 class StoreLockedError(StoreError):

@@ -16,6 +16,7 @@ from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
+from .revive_service import ReviveService
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Pop:
       positions: where the next pops begin.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
+      revive: gives messages to their group again that were not acknowledged.
       orders: pops in order.
     """
 
@@ -38,6 +40,7 @@ class Pop:
     positions: PopPositions
     retry_topics: PopRetryTopics
     hold: PopHold
+    revive: ReviveService
     orders: OrderedPops
 
     def load(self) -> None:
@@ -54,8 +57,14 @@ class Pop:
             "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
+        self.revive.load()
+        services.start_soon("the revival of popped messages", self.revive.run)
         services.start_soon("the release of queues in order", self.orders.run)
         services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
+
+    def note_progress(self) -> None:
+        """Record what is done, at a clean stop of a master; the log is on the device."""
+        self.revive.note_progress()
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.

@@ -1,10 +1,10 @@
 """Requests about RocksDB, which this broker does not use: CHECK_ROCKSDB_CQ_WRITE_PROGRESS 354,
-EXPORT_ROCKSDB_CONFIG_TO_JSON 355.
+EXPORT_ROCKSDB_CONFIG_TO_JSON 355, POP_ROLLBACK 200056.
 
 The answers are those of a RocketMQ broker with consume queues and tables in files: there is nothing
 to check or to export.
 
-Java counterpart: checkRocksdbCqWriteProgress and exportRocksDBConfigToJson of
+Java counterpart: checkRocksdbCqWriteProgress, transferPopToFsStore and exportRocksDBConfigToJson of
 AdminBrokerProcessor.java, ExportRocksDBConfigToJsonRequestHeader.java of 5.5.0. Pure.
 """
 
@@ -35,6 +35,7 @@ class RocksDbProcessor:
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: self._check,
             RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: self._export,
+            RequestCode.POP_ROLLBACK: self._roll_back,
         }
 
     def _check(self, request: RemotingCommand, _: Channel) -> Answer:
@@ -51,3 +52,7 @@ class RocksDbProcessor:
                     f"Unknown config type: {name}; the types are {', '.join(CONFIG_TYPES)}",
                 )
         return request.answer(remark="export done.")
+
+    def _roll_back(self, request: RemotingCommand, _: Channel) -> Answer:
+        """Answer that the pop state in RocksDB is in the revive topic: there is none."""
+        return request.answer(remark=NOT_SET)

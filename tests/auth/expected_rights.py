@@ -83,6 +83,12 @@ BROKER: dict[int, Row] = {
     ),
     Code.LOCK_BATCH_MQ: row("Group:G Sub", "Topic:T Sub", body=LOCK),
     Code.UNLOCK_BATCH_MQ: row("Group:G Sub", "Topic:T Sub", body=LOCK),
+    Code.QUERY_ASSIGNMENT: row(
+        "Group:G Sub", "Topic:T Sub", body=b'{"topic":"T","consumerGroup":"G","clientId":"c"}'
+    ),
+    Code.SET_MESSAGE_REQUEST_MODE: row(
+        "Group:G Update", "Topic:T Update", body=b'{"topic":"T","consumerGroup":"G","mode":"POP"}'
+    ),
     Code.SEARCH_OFFSET_BY_TIMESTAMP: row("Topic:T Get", topic="T", queueId=0, timestamp=0),
     Code.GET_MAX_OFFSET: row("Topic:T Get", topic="T", queueId=0),
     Code.GET_MIN_OFFSET: row("Topic:T Get", topic="T", queueId=0),
@@ -153,6 +159,7 @@ BROKER: dict[int, Row] = {
     Code.GET_BROKER_CONSUME_STATS: row(GET, isOrder="false"),
     Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: row("Topic:T Get", topic="T"),
     Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: row(GET, configType="topics"),
+    Code.POP_ROLLBACK: row(UPDATE),
     Code.REGISTER_FILTER_SERVER: row(UPDATE, filterServerAddr="127.0.0.1:1"),
     Code.GET_BROKER_HA_STATUS: row(GET),
     Code.GET_ALL_CONSUMER_OFFSET: row(GET),

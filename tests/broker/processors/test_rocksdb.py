@@ -8,7 +8,7 @@ from trocket.remoting.response_codes import NOT_SET
 
 from ..embedded import embedded_broker
 
-CHECK, EXPORT = 354, 355
+CHECK, EXPORT, ROLL_BACK = 354, 355, 200056
 
 
 async def test_a_check_is_in_progress() -> None:
@@ -44,3 +44,9 @@ async def test_an_export_without_types_is_refused() -> None:
         answer = await (await broker.connect()).ask(EXPORT, {})
     assert answer.code == 1
     assert "configType" in (answer.remark or "")
+
+
+async def test_no_pop_state_is_in_rocksdb() -> None:
+    async with embedded_broker() as broker:
+        answer = await (await broker.connect()).ask(ROLL_BACK, {})
+    assert (answer.code, answer.remark, answer.body) == (0, NOT_SET, b"")

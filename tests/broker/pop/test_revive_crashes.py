@@ -1,0 +1,73 @@
+"""A crash at any write loses no popped message, and brings none again whose ack was stored."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import trio
+
+from trocket.store.disk.memory_disk import MemoryDisk
+
+from ..embedded import TrioClock, embedded_broker
+from .revive_harness import bodies, create, point, put, store_ack, store_point
+
+COUNT = 12
+ACKED = {1, 2, 6, 11}
+UNACKED = {b"%d" % number for number in range(COUNT) if number not in ACKED}
+INVISIBLE_MS = 4_000
+AFTER_S = 30
+"""Enough for all that a restarted broker has to deliver."""
+
+
+class Images:
+    """Copies of a disk, made before each of its writes."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.taken: list[MemoryDisk] = []
+        self._disk = disk
+        disk.fault = self._take
+
+    def _take(self, operation: str, path: str) -> None:
+        if operation in ("pwrite", "sync", "rename", "unlink"):
+            disk = self._disk
+            image = MemoryDisk(journalled=True)
+            image.contents = copy.deepcopy(disk.contents)
+            image.folders = set(disk.folders)
+            image.journal = list(disk.journal or ())
+            self.taken.append(image)
+
+
+async def images(clock: TrioClock) -> list[MemoryDisk]:
+    """Images of all moments between the storing of acks and the end of redelivery."""
+    disk = MemoryDisk(journalled=True)
+    async with embedded_broker(disk, clock=clock, flush_consumer_offset_interval=300) as broker:
+        create(broker)
+        put(broker, COUNT)
+        points = [point(broker, range(first, first + 4), INVISIBLE_MS) for first in (0, 4, 8)]
+        for number, each in enumerate(points):
+            store_point(broker, each, number % 2)
+            store_ack(broker, each, sorted(ACKED & set(each.offsets())), number % 2)
+        await trio.sleep(1)  # it is on the device
+        taken = Images(disk)
+        await trio.sleep(9)
+        disk.fault = None
+        assert set(bodies(broker)) == UNACKED
+        return taken.taken
+
+
+@pytest.mark.parametrize("crash", ["kill", "power loss"])
+async def test_a_crash_at_any_write(crash: str, autojump_clock: trio.testing.MockClock) -> None:
+    clock = TrioClock()
+    crashed = await images(clock)
+    assert len(crashed) > 20
+    repeated = 0
+    for number, image in enumerate(crashed):
+        if crash == "power loss":
+            image.power_loss(number % 3)
+        async with embedded_broker(image, clock=clock) as broker:
+            await trio.sleep(AFTER_S)
+            found = bodies(broker)
+        assert set(found) == UNACKED, f"crash {number} of {len(crashed)}"
+        repeated += len(found) > len(UNACKED)
+    assert repeated < len(crashed)
