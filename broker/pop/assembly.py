@@ -59,23 +59,13 @@ def assemble_pop(
     """
     topic = revive_topic(config.broker_cluster_name)
     records = RevivePuts(store, puts, topic, lambda: address.store_host, counts)
-    buffer = PopBuffer(
-        config,
-        offsets,
-        flushed=lambda: store.flusher.flushed_offset,
-        counts=counts,
-        started_ms=clock.wall_ms(),
-    )
+    buffer = _buffer(config, store, offsets, counts)
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, topics, offsets)
-    hold = PopHold(
-        config,
-        clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
-    )
+    tags_since = partial(tags_codes_since, store.queue_store.queues)
+    hold = PopHold(config, clock, now_s=trio.current_time, tags_codes_since=tags_since)
     orders = OrderedPops.of_store(
         config,
         store,
@@ -112,3 +102,15 @@ def assemble_pop(
     )
     revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
     return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
+
+
+def _buffer(
+    config: BrokerConfig, store: MessageStore, offsets: ConsumerOffsetManager, counts: PopCounts
+) -> PopBuffer:
+    return PopBuffer(
+        config,
+        offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=store.clock.wall_ms(),
+    )
