@@ -59,24 +59,69 @@ def assemble_pop(
     """
     topic = revive_topic(config.broker_cluster_name)
     records = RevivePuts(store, puts, topic, lambda: address.store_host, counts)
-    buffer = _buffer(config, store, offsets, counts)
+    buffer = PopBuffer(
+        config,
+        offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=clock.wall_ms(),
+    )
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, topics, offsets)
-    tags_since = partial(tags_codes_since, store.queue_store.queues)
-    hold = PopHold(config, clock, now_s=trio.current_time, tags_codes_since=tags_since)
+    hold = PopHold(
+        config,
+        clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
     orders = OrderedPops.of_store(
         config,
         store,
-        files,
-        buffer,
+        files=files,
+        buffer=buffer,
         offsets=offsets,
         topics=topics,
         groups=groups,
         wake=hold.notify,
     )
     positions = PopPositions(config, store, offsets, buffer, orders.reset)
+    revive = _revive(
+        config,
+        store,
+        address,
+        clock=clock,
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        puts=puts,
+        records=records,
+        retry_topics=retry_topics,
+        timers=timers,
+        on_messages=on_messages,
+        counts=counts,
+    )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
+
+
+def _revive(
+    config: BrokerConfig,
+    store: MessageStore,
+    address: BrokerAddress,
+    *,
+    clock: Clock,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+    puts: InnerPuts,
+    records: RevivePuts,
+    retry_topics: PopRetryTopics,
+    timers: TimerMessageService,
+    on_messages: Callable[[Collection[tuple[str, int]]], None],
+    counts: PopCounts,
+) -> ReviveService:
     reviver = Reviver(
         config,
         store,
@@ -89,28 +134,14 @@ def assemble_pop(
         host=lambda: address.store_host,
         counts=counts,
     )
-    revive = ReviveService(
+    return ReviveService(
         config,
         store,
         clock=clock,
         timers=timers,
         offsets=offsets,
-        topic=topic,
+        topic=records.topic,
         reviver=reviver,
         on_messages=on_messages,
         counts=counts,
-    )
-    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
-
-
-def _buffer(
-    config: BrokerConfig, store: MessageStore, offsets: ConsumerOffsetManager, counts: PopCounts
-) -> PopBuffer:
-    return PopBuffer(
-        config,
-        offsets,
-        flushed=lambda: store.flusher.flushed_offset,
-        counts=counts,
-        started_ms=store.clock.wall_ms(),
     )
