@@ -92,6 +92,8 @@ BROKER: Final = Danger(
             Code.BATCH_ACK_MESSAGE,
             Code.CHANGE_MESSAGE_INVISIBLETIME,
             Code.PEEK_MESSAGE,
+            Code.NOTIFICATION,
+            Code.POLLING_INFO,
             Code.CONSUMER_SEND_MSG_BACK,
             Code.QUERY_CONSUMER_OFFSET,
             Code.UPDATE_CONSUMER_OFFSET,

@@ -155,7 +155,7 @@ _BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_")
 
 
 def is_special(properties: bytes, has_unique_key: bool) -> bool:
-    """Quick test whether properties may need a rule's treatment or delay the message.
+    """Quick test whether properties may need a rule's treatment, or delay or place the message.
 
     All those names but DELAY have an underscore, and in most messages UNIQ_KEY has the only one.
 
@@ -168,7 +168,12 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
         return True
     if has_unique_key and properties.count(b"_") == 1:
         return False
-    return b"TRAN" in properties or b"R_" in properties or b"L_" in properties
+    return (
+        b"TRAN" in properties
+        or b"R_" in properties
+        or b"L_" in properties
+        or b"Y_" in properties  # a priority
+    )
 
 
 def admitted(properties: bytes) -> bytes:

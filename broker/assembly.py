@@ -29,7 +29,6 @@ from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
-from ..common.topic_names import revive_topic
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
@@ -58,15 +57,8 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
-from .pop.buffer import PopBuffer
-from .pop.buffer_service import PopBufferService
-from .pop.hold import PopHold
+from .pop.assembly import assemble_pop
 from .pop.parts import Pop
-from .pop.positions import PopPositions
-from .pop.retry_topics import PopRetryTopics
-from .pop.revive_puts import RevivePuts
-from .pop.revive_service import ReviveService
-from .pop.reviver import Reviver
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -424,38 +416,19 @@ def _deliveries(
 def _pop(
     foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
 ) -> Pop:
-    config, address, store = foundation.config, foundation.address, foundation.store
-    clock, on_messages = foundation.seams.clock, new_messages.notify
-    topic = revive_topic(config.broker_cluster_name)
-    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host)
-    buffer = PopBuffer(config, tables.offsets, flushed=lambda: store.flusher.flushed_offset)
-    storing = PopBufferService(
-        store, clock=clock, buffer=buffer, puts=puts, on_messages=on_messages
-    )
-    retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    positions = PopPositions(config, store, tables.offsets, buffer)
-    reviver = Reviver(
-        config,
-        store,
-        clock=clock,
+    return assemble_pop(
+        foundation.config,
+        foundation.store,
+        foundation.address,
+        clock=foundation.seams.clock,
+        files=tables.files,
         topics=tables.topics,
         groups=tables.groups,
-        puts=deliveries.puts,
-        records=puts,
-        retry_topics=retry_topics,
-        host=lambda: address.store_host,
-    )
-    revive = ReviveService(
-        config,
-        store,
-        clock=clock,
-        timers=deliveries.timers,
         offsets=tables.offsets,
-        topic=topic,
-        reviver=reviver,
-        on_messages=on_messages,
+        puts=deliveries.puts,
+        timers=deliveries.timers,
+        on_messages=new_messages.notify,
     )
-    return Pop(puts, buffer, storing, positions, retry_topics, PopHold(), revive)
 
 
 def _replication(

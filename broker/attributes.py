@@ -1,10 +1,10 @@
 """Attributes of topics and groups, and their changes in the form `+key=value,-key`.
 
 A request carries changes, not values: `+key=value` sets, `-key` removes. `TOPIC_ATTRIBUTES` lists
-the attributes of topics; groups have none yet, as in RocketMQ.
+the attributes of topics, `GROUP_ATTRIBUTES` those of groups.
 
 Java counterpart: common/attribute/{AttributeParser,AttributeUtil}.java and
-common/{TopicAttributes,SubscriptionGroupAttributes}.java of 5.3.3. Pure.
+common/{TopicAttributes,SubscriptionGroupAttributes}.java of 5.5.0. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Attribute:
     Args:
       name: its key.
       changeable: whether it may be changed after creation.
-      values: the values it may have; empty: a whole number from -1 to 2**63 - 1.
+      values: the values it may have; empty: a whole number from `low` to `high`.
       unserved: those of them that this broker does not support yet.
     """
 
@@ -33,6 +33,8 @@ class Attribute:
     changeable: bool
     values: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()
+    low: int = -1
+    high: int = INT64_MAX
 
     def refuse(self, value: str) -> str | None:
         """Why the attribute may not have this value; None: it may."""
@@ -43,8 +45,8 @@ class Attribute:
                 return f"{self.name}={value} is not supported by this broker"
         elif not _is_long(value):
             return f'For input string: "{value}"'
-        elif not -1 <= int(value) <= INT64_MAX:
-            return f"value is not in range(-1, {INT64_MAX})"
+        elif not self.low <= int(value) <= self.high:
+            return f"value is not in range({self.low}, {self.high})"
         return None
 
 
@@ -71,15 +73,24 @@ TOPIC_ATTRIBUTES: Final[dict[str, Attribute]] = {
         Attribute(
             MESSAGE_TYPE,
             changeable=True,
-            values=("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+            values=(
+                *("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY"),
+                *("LITE", "MIXED"),
+            ),
+            unserved=("LITE",),
         ),
         Attribute("reserve.time", changeable=True),
     )
 }
 """Every attribute that a topic may have, by key."""
 
-GROUP_ATTRIBUTES: Final[dict[str, Attribute]] = {}
-"""Every attribute that a group may have: none, as in RocketMQ 5.3.3."""
+PRIORITY_FACTOR: Final = "priority.factor"
+PRIORITY_FACTOR_MAX: Final = 100
+
+GROUP_ATTRIBUTES: Final[dict[str, Attribute]] = {
+    PRIORITY_FACTOR: Attribute(PRIORITY_FACTOR, changeable=True, low=0, high=PRIORITY_FACTOR_MAX)
+}
+"""Every attribute that a group may have, by key; those of lite topics are not served."""
 
 
 def _refused(reason: str) -> RequestRefused:

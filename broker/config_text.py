@@ -26,6 +26,7 @@ CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 CONSUMER_FILTERS: Final = "consumerFilter.json"
 QUEUE_MAPPINGS: Final = "topicQueueMapping.json"
+CONSUMER_ORDERS: Final = "consumerOrderInfo.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,9 @@ SCAN_CLIENTS_INTERVAL_S = 10.0
 SAVE_FILTERS_INTERVAL_S = 10.0
 """Between two saves of changed filters. RocketMQ: BrokerController.initialize."""
 
+SAVE_ORDERS_INTERVAL_S = 10.0
+"""Between two saves of the messages in order. RocketMQ: BrokerController.initialize."""
+
 GOODBYE_TIMEOUT_S = 5.0
 """How long a stopping broker tries to unregister from its name servers."""
 
@@ -332,31 +335,7 @@ class BrokerController:
                 services.start_soon("the metrics", self._serve_metrics, self._metrics_listener)
             elif self.config.metrics_exporter_type in PUSHED:
                 services.start_soon("the metrics", self._push_metrics)
-            saver = TableSaver(self.parts.tables.files, self.store)
-            config, store_config, filters = self.config, self.store.config, self.filters
-            saver.start_lazy(
-                services,
-                self.offsets.file,
-                lambda: config.flush_consumer_offset_interval / 1000,
-                saver.sync_log,
-            )
-            saver.start_lazy(
-                services,
-                self.delay_offsets.file,
-                lambda: store_config.flush_delay_offset_interval / 1000,
-                saver.sync_log_or_fail,
-            )
-            saver.start_lazy(
-                services,
-                filters.file,
-                lambda: SAVE_FILTERS_INTERVAL_S,
-                before_save=filters.clean,
-            )
-            mappings = self.parts.tables.mappings
-            accounts = self.parts.tables.access.accounts
-            saver.start_eager(
-                services, self.topics.file, mappings.file, self.groups.file, accounts.file
-            )
+            self._start_savers(services)
             if not self.store.is_slave:
                 await self._deliver(services)
             logger.info(
@@ -374,6 +353,40 @@ class BrokerController:
                 )
             task_status.started()
             await trio.sleep_forever()
+
+    def _start_savers(self, services: Supervisor) -> None:
+        """Start the services that save the tables."""
+        saver = TableSaver(self.parts.tables.files, self.store)
+        config, store_config, filters = self.config, self.store.config, self.filters
+        saver.start_lazy(
+            services,
+            self.offsets.file,
+            lambda: config.flush_consumer_offset_interval / 1000,
+            saver.sync_log,
+        )
+        saver.start_lazy(
+            services,
+            self.delay_offsets.file,
+            lambda: store_config.flush_delay_offset_interval / 1000,
+            saver.sync_log_or_fail,
+        )
+        saver.start_lazy(
+            services,
+            filters.file,
+            lambda: SAVE_FILTERS_INTERVAL_S,
+            before_save=filters.clean,
+        )
+        saver.start_lazy(
+            services,
+            self.parts.pop.orders.table.file,
+            lambda: SAVE_ORDERS_INTERVAL_S,
+            saver.sync_log,
+        )
+        mappings = self.parts.tables.mappings
+        accounts = self.parts.tables.access.accounts
+        saver.start_eager(
+            services, self.topics.file, mappings.file, self.groups.file, accounts.file
+        )
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
         """Answer for metrics and health until cancelled."""
@@ -422,6 +435,7 @@ class BrokerController:
             ("the timers", self.timers.note_progress),
             ("the progress of pops", self._note_pops),
             ("the offsets", self.offsets.file.persist_changed),
+            ("the messages in order", self.parts.pop.orders.table.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
             ("the topics", self.topics.file.persist),

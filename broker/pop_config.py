@@ -42,8 +42,8 @@ class PopConfig:
       pop_response_return_actual_retry_topic: whether messages of a retry topic keep its name in the
         answer to a pop.
       pop_polling_size, max_pop_polling_size: pops of one topic, group and queue that wait, and all.
-      pop_polling_map_size, pop_polling_map_expire_time_seconds: topics, groups and queues with
-        waiting pops, and how long one without any is kept.
+      pop_polling_map_size: topics, groups and queues with waiting pops. RocketMQ remembers others
+        for popPollingMapExpireTimeSeconds.
       pop_long_polling_force_notify_interval: each that many'th message wakes a pop although its
         filter does not match.
       enable_notify_after_pop_order_lock_release: whether the end of a pop in order wakes another.
@@ -84,7 +84,6 @@ class PopConfig:
     pop_polling_size: int = setting(1_024, minimum=1, live=True)
     max_pop_polling_size: int = setting(100_000, minimum=1, live=True)
     pop_polling_map_size: int = setting(100_000, minimum=1, live=True)
-    pop_polling_map_expire_time_seconds: int = setting(600, minimum=1, live=True)
     pop_long_polling_force_notify_interval: int = setting(800, minimum=1, live=True)
     enable_notify_after_pop_order_lock_release: bool = setting(True, live=True)
     enable_notify_before_pop_calculate_lag: bool = setting(True, live=True)

@@ -18,8 +18,9 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Collection, Iterator
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 import trio
@@ -28,7 +29,9 @@ from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
 from ..remoting.turn import Turn
 from .config import BrokerConfig
+from .fair_backlog import FairBacklog
 from .held_memory import HeldMemory
+from .held_shares import HeldShares, take_one
 from .pull import Pull
 
 logger = logging.getLogger(__name__)
@@ -61,7 +64,9 @@ TRIES_PER_TURN: Final = 100
 TRY_TIME_MAX_S: Final = 0.005
 """The same limit as a time, because an expression may take up to 10 ms for one pull."""
 
-K = TypeVar("K")
+HOLD_MS_MAX: Final = 30 * 60 * 1000
+"""The longest time for which a pull or pop may be held; RocketMQ accepts any number. Its clients
+ask for 15 s, and never for more than their time-outs."""
 
 Key = tuple[str, int]
 """Topic and queue id."""
@@ -78,7 +83,7 @@ TagsCodesSince = Callable[[Key, int], tuple[Collection[int] | None, int]]
 queue's end."""
 
 
-def _unknown(key: Key, queue_offset: int) -> tuple[None, int]:
+def unknown_codes(key: Key, queue_offset: int) -> tuple[None, int]:
     return None, queue_offset
 
 
@@ -157,7 +162,7 @@ class _Queue:
         if self.tagged:
             self.tagged.pop(held, None)
         if self.of_channels is not None:
-            _take_one(self.of_channels, held.pull.channel)
+            take_one(self.of_channels, held.pull.channel)
 
     def place(self, held: HeldPull) -> None:
         """Put a pull into `tagged` or `others`, again after its offset has moved."""
@@ -198,44 +203,6 @@ class _Queue:
         return woken
 
 
-class _Shares:
-    """The number of held pulls by connection and by group.
-
-    Counting costs more than holding, so pulls are counted only while the number of held pulls is so
-    high that shares are enforced.
-    """
-
-    def __init__(self, held: Iterable[HeldPull], config: BrokerConfig) -> None:
-        self._config = config
-        pulls = [each.pull for each in held]
-        self._of_channels = Counter(pull.channel for pull in pulls)
-        self._of_groups = Counter(pull.terms.group for pull in pulls)
-
-    def exceeded_by(self, pull: Pull) -> str:
-        """The key of the limit that one more pull would exceed; "": it may be held."""
-        if self._of_channels[pull.channel] >= self._config.held_pulls_per_connection_max:
-            return "heldPullsPerConnectionMax"
-        if self._of_groups[pull.terms.group] >= self._config.held_pulls_per_group_max:
-            return "heldPullsPerGroupMax"
-        return ""
-
-    def add(self, pull: Pull) -> None:
-        """Count a pull."""
-        self._of_channels[pull.channel] += 1
-        self._of_groups[pull.terms.group] += 1
-
-    def remove(self, pull: Pull) -> None:
-        """Stop counting a pull."""
-        _take_one(self._of_channels, pull.channel)
-        _take_one(self._of_groups, pull.terms.group)
-
-
-def _take_one(counts: Counter[K], key: K) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
-
-
 def _refuse(pull: Pull, limit: str, why: str) -> None:
     """Note that a pull is answered at once, as if it had timed out."""
     what = f"a pull of {pull.terms.topic} by {pull.terms.group} is not held, because {why}"
@@ -244,37 +211,6 @@ def _refuse(pull: Pull, limit: str, why: str) -> None:
 
 HeldQueues = dict[Key, _Queue]
 """The queues that hold pulls, or held some lately."""
-
-
-class _Backlog:
-    """Pulls to be tried, round-robin by connection."""
-
-    def __init__(self) -> None:
-        self._of: dict[Channel, dict[HeldPull, None]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
-    def add(self, pulls: Iterable[HeldPull]) -> None:
-        """Add pulls; one that is already queued keeps its place."""
-        of = self._of
-        for held in pulls:
-            channel = held.pull.channel
-            waiting = of.get(channel)
-            if waiting is None:
-                of[channel] = {held: None}
-            else:
-                waiting[held] = None
-
-    def pop(self) -> HeldPull:
-        """The next pull. The backlog must not be empty."""
-        channel = next(iter(self._of))
-        waiting = self._of.pop(channel)
-        held = next(iter(waiting))
-        del waiting[held]
-        if waiting:
-            self._of[channel] = waiting
-        return held
 
 
 class PullRequestHoldService:
@@ -296,7 +232,7 @@ class PullRequestHoldService:
         resume: Callable[[HeldPull, bool], bool],
         *,
         config: BrokerConfig | None = None,
-        tags_codes_since: TagsCodesSince = _unknown,
+        tags_codes_since: TagsCodesSince = unknown_codes,
         elapsed_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._resume = resume
@@ -306,12 +242,12 @@ class PullRequestHoldService:
         self._elapsed_s = elapsed_s
         self._queues: HeldQueues = {}
         self.wake_directly: WakeDirectly | None = None
-        self._shares: _Shares | None = None
+        self._shares: HeldShares | None = None
         self._count = 0
         self._memory = HeldMemory()
         self._failures = FailureLog(logger)
         self._now_s = 0.0
-        self._backlog = _Backlog()
+        self._backlog = FairBacklog[HeldPull](attrgetter("pull.channel"))
         self._expired: list[HeldPull] = []
         self._short_below_s = math.inf
         self._short_until_s = -math.inf
@@ -396,7 +332,7 @@ class PullRequestHoldService:
         self._count += 1
         self._note_deadline(held.deadline_s)
         if self._shares is not None:
-            self._shares.add(pull)
+            self._shares.add(pull.channel, pull.terms.group)
         return True
 
     def room(self, channel: Channel) -> int:
@@ -418,9 +354,10 @@ class PullRequestHoldService:
             _refuse(pull, "heldPullsMax", f"{self._count} are held")
             return False
         if self._shares is None:
-            held = (each for queue in self._queues.values() for each in queue)
-            self._shares = _Shares(held, self._config)
-        key = self._shares.exceeded_by(pull)
+            pulls = (each.pull for queue in self._queues.values() for each in queue)
+            held = ((each.channel, each.terms.group) for each in pulls)
+            self._shares = HeldShares(held, self._config)
+        key = self._shares.exceeded_by(pull.channel, pull.terms.group)
         if key:
             _refuse(pull, key, f"{self._count} are held, and it has its share of them")
         return not key
@@ -538,4 +475,4 @@ class PullRequestHoldService:
         queue.remove(held)
         self._memory.give_back(held.pull)
         if self._shares is not None:
-            self._shares.remove(held.pull)
+            self._shares.remove(channel, held.pull.terms.group)

@@ -6,6 +6,7 @@ Java counterpart: registerProcessor of broker/BrokerController.java of 5.3.3.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -35,6 +36,7 @@ from .processors.lock import LockProcessor
 from .processors.peek_message import PeekMessageProcessor
 from .processors.pop_checks import PopChecks
 from .processors.pop_message import PopMessageProcessor
+from .processors.pop_waiting import PopWaitingProcessor
 from .processors.pull_runs import PULL_CODES
 from .processors.query_consume_queue import QueryConsumeQueueProcessor
 from .processors.query_message import QueryMessageProcessor
@@ -264,6 +266,15 @@ def _popping(parts: BrokerParts, turn: SendTurn) -> list[Table]:
         AckMessageProcessor(config, store, turn, pop, topics).processors,
         ChangeInvisibleTimeProcessor(config, store, turn, pop, topics).processors,
         PeekMessageProcessor(config, store, pop, checks, random).processors,
+        PopWaitingProcessor(
+            config,
+            store,
+            pop,
+            checks,
+            topics=topics,
+            is_blocked=pop.orders.is_blocked,
+            random=random,
+        ).processors,
     ]
 
 
@@ -279,7 +290,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             offsets=tables.offsets,
             topics=tables.topics,
             groups=tables.groups,
-            try_pulls=parts.pulls.hold_service.notify_messages,
+            try_pulls=partial(_try_again, parts),
         ).processors,
         TopicAdminProcessor(
             topics=tables.topics,
@@ -355,6 +366,12 @@ async def _until_visible(store: MessageStore) -> None:
         done = trio.Event()
         store.when_replicated(PhysicalOffset(end - 1), lambda status: done.set())
         await done.wait()
+
+
+def _try_again(parts: BrokerParts, queues: Collection[tuple[str, int]]) -> None:
+    """Try the pulls and pops again that wait for messages of queues whose offsets were reset."""
+    parts.pulls.hold_service.notify_messages(queues)
+    parts.pop.hold.arrived(queues)
 
 
 def _forget_topic(parts: BrokerParts, topic: str) -> None:

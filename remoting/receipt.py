@@ -9,7 +9,7 @@ Pure. Java counterpart: remoting/protocol/header/ExtraInfoUtil.java of 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -167,6 +167,33 @@ def decode_offsets(text: str) -> dict[QueueKey, list[int]]:
         key: [_number(each, INT64) for each in value.split(",")]
         for key, value in _entries(text, "msgOffsetInfo")
     }
+
+
+class OrderCounts(NamedTuple):
+    """How often the messages of one queue were popped in order before.
+
+    Attributes:
+      key: the queue.
+      times: by queue offset; those that are not there: 0.
+      least: of the message that was popped least, which older clients read alone.
+    """
+
+    key: QueueKey
+    times: Mapping[int, int]
+    least: int
+
+
+def encode_order_counts(counts: Iterable[OrderCounts]) -> str:
+    """orderCountInfo: `form qo<queue>%<offset> times` for each message that was popped before, and
+    `form queue times` for each queue, separated by semicolons."""
+    return ";".join(
+        entry
+        for (form, queue_id), times, least in counts
+        for entry in (
+            *(f"{form.value} qo{queue_id}%{offset} {each}" for offset, each in times.items()),
+            f"{form.value} {queue_id} {least}",
+        )
+    )
 
 
 def _entries(text: str, name: str) -> Iterator[tuple[QueueKey, str]]:

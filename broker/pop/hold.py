@@ -1,28 +1,29 @@
-"""PopHold: pops that found nothing wait for messages.
+"""PopHold: pops and notifications that found nothing wait for messages.
 
-Java counterpart: broker/longpolling/PopLongPollingService.java of 5.5.0.
+Java counterpart: broker/longpolling/PopLongPollingService.java of 5.5.0, of which its broker has
+one for each kind.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum, auto
 
 import trio
 
-from ...remoting.channel import Channel
-from ...remoting.codec import RemotingCommand
+from ...remoting.channel import Channel, Processor
+from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand, encode
+from ...remoting.errors import RequestRefused
+from ...remoting.response_codes import ResponseCode
 from ...remoting.turn import Turn
+from ...store.clock import Clock
+from ..config import BrokerConfig
 from ..pull import Selector
+from ..pull_request_hold import Key, TagsCodesSince, unknown_codes
+from .waiting_requests import ANY_QUEUE, Polling, PollingKey, WaitingRequests, wait_ms_of
 
-
-class Polling(Enum):
-    """What became of a pop that found nothing. Source: longpolling/PollingResult.java."""
-
-    WAITS = auto()
-    FULL = auto()
-    TIMEOUT = auto()
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,38 +52,125 @@ class WaitingPop:
     selector: Selector | None
 
 
+def _not_served(request: RemotingCommand, channel: Channel) -> None:
+    raise RuntimeError("no processor serves the requests that wait here")
+
+
+def _serve_again(serve: Processor, request: RemotingCommand, channel: Channel) -> None:
+    """Serve a waiting request again, as its connection does when it comes."""
+    try:
+        answer = serve(request, channel)
+    except RequestRefused as refusal:
+        answer = request.answer(refusal.code, refusal.remark, refusal.fields or NO_EXT_FIELDS)
+    except Exception as error:
+        logger.exception(
+            "%(peer)s: a waiting request %(code)d failed",
+            {"peer": channel.remote_address, "code": request.code},
+        )
+        answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+    if isinstance(answer, RemotingCommand):
+        channel.write(encode(answer))
+    elif isinstance(answer, bytes):
+        channel.write(answer)
+    elif answer is not None:
+        raise TypeError(f"request {request.code} waits for messages and cannot await more")
+
+
+def _key(topic: str, group: str, queue_id: int) -> PollingKey:
+    """What a request waits for: any negative queue id stands for all queues."""
+    return PollingKey(topic, group, max(queue_id, ANY_QUEUE))
+
+
 class PopHold:
-    """Holds pops. Not thread-safe: used from the broker's one trio run.
+    """Holds pops and notifications. Not thread-safe: used from the broker's one trio run.
+
+    Args:
+      config: the broker's.
+      clock: of born times, and of the time that one slice may take.
+      now_s: the clock for deadlines, such as trio.current_time.
+      tags_codes_since: see TagsCodesSince.
 
     Attributes:
-      serve: serves a waiting request again; the answer is written to the channel. Set by the
-        processors.
+      serve, serve_notification: the processors of waiting requests, which set them. One may write
+        its answer itself, and must do nothing but answer or hold the request again.
+      pops, notifications: those that wait.
     """
 
-    def __init__(self) -> None:
-        self.serve: Callable[[RemotingCommand, Channel], None] = lambda request, channel: None
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        now_s: Callable[[], float],
+        tags_codes_since: TagsCodesSince = unknown_codes,
+    ) -> None:
+        self._clock = clock
+        self.serve: Processor = _not_served
+        self.serve_notification: Processor = _not_served
+        self.pops = WaitingRequests(
+            lambda request, channel: _serve_again(self.serve, request, channel),
+            config,
+            now_s=now_s,
+            elapsed_s=clock.monotonic_s,
+            tags_codes_since=tags_codes_since,
+        )
+        self.notifications = WaitingRequests(
+            lambda request, channel: _serve_again(self.serve_notification, request, channel),
+            config,
+            youngest_first=True,
+            now_s=now_s,
+            elapsed_s=clock.monotonic_s,
+            tags_codes_since=tags_codes_since,
+        )
 
     def hold(self, waiting: WaitingPop) -> Polling:
         """Let a pop wait; unless it WAITS, the caller answers at once."""
-        return Polling.TIMEOUT
+        return self._hold(self.pops, waiting)
+
+    def hold_notification(self, waiting: WaitingPop) -> Polling:
+        """Let a notification wait; unless it WAITS, the caller answers at once."""
+        return self._hold(self.notifications, waiting)
+
+    def _hold(self, requests: WaitingRequests, waiting: WaitingPop) -> Polling:
+        return requests.hold(
+            waiting.request,
+            waiting.channel,
+            _key(waiting.topic, waiting.group, waiting.queue_id),
+            wait_ms=wait_ms_of(waiting.born_time, waiting.poll_time, self._clock.wall_ms()),
+            selector=waiting.selector,
+        )
 
     def notify(self, topic: str, group: str, queue_id: int) -> None:
-        """Wake one pop of a topic, group and queue: more messages remain than another one took.
+        """Wake one pop and one notification of a topic, group and queue, whatever their filters.
+
+        For messages that remain after a pop, and for a queue that is no longer blocked by messages
+        that were popped in order. After a pop that found nothing it may be called only if the next
+        one begins at a later offset, or that pop would be served again for ever.
 
         Args:
           topic: the topic that was asked for, no retry topic.
-          queue_id: as the pop asked; -1 wakes those of all queues only.
+          queue_id: as the request asked; -1 wakes those of all queues only.
         """
+        key = _key(topic, group, queue_id)
+        self.pops.wake(key)
+        self.notifications.wake(key)
 
-    def arrived(self, queues: Collection[tuple[str, int]]) -> None:
+    def arrived(self, queues: Collection[Key]) -> None:
         """Wake pops for new messages; called with all queues, of retry topics too, that have some.
 
-        It is called before the answers of the turn leave, so it only notes what to do.
+        It is called before the answers of the turn leave, so it only notes what to do. A queue
+        without new messages wakes pops in spite of their filters: offsets of it were reset.
         """
+        self.pops.arrived(queues)
+        self.notifications.arrived(queues)
 
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pops of a connection."""
+        self.pops.channel_closed(channel)
+        self.notifications.channel_closed(channel)
 
     async def run(self, turn: Turn) -> None:
         """Wake and end pops, until cancelled."""
-        await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.pops.run, turn)
+            nursery.start_soon(self.notifications.run, turn)

@@ -12,6 +12,7 @@ from ...remoting.turn import Turn
 from .buffer import PopBuffer
 from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
+from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
@@ -29,6 +30,7 @@ class Pop:
       positions: where the next pops begin.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
+      orders: pops in order.
       revive: gives messages to their group again that were not acknowledged.
     """
 
@@ -38,6 +40,7 @@ class Pop:
     positions: PopPositions
     retry_topics: PopRetryTopics
     hold: PopHold
+    orders: OrderedPops
     revive: ReviveService
 
     def load(self) -> None:
@@ -45,6 +48,7 @@ class Pop:
 
         Raises: StoreError: one is damaged or cannot be read.
         """
+        self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
         """Start the services, on a master."""
@@ -53,6 +57,8 @@ class Pop:
             "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
         self.revive.load()
         services.start_soon("the revival of popped messages", self.revive.run)
 
@@ -70,7 +76,9 @@ class Pop:
     def topic_deleted(self, topic: str) -> None:
         """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
+        self.orders.table.remove_topic(topic)
 
     def group_deleted(self, group: str) -> None:
         """Forget a deleted group."""
         self.buffer.forget_group(group)
+        self.orders.table.remove_group(group)

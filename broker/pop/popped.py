@@ -12,7 +12,7 @@ from ...common.message_properties import (
     find_property,
 )
 from ...remoting.message_codec import PROPERTIES_SIZE_MAX, decode_record, encode_message
-from ...remoting.receipt import Receipt, TopicForm
+from ...remoting.receipt import OrderCounts, Receipt, TopicForm
 from .check_point import CheckPoint
 
 _POP_CK: Final = PROPERTY_POP_CK.encode()
@@ -28,12 +28,25 @@ class Popped:
       size: bytes in `buffers`.
       count: messages in `buffers`.
       rest: messages that remain in the queues, about.
+      has_skipped: a queue had messages that are not wanted, and the next pop begins after them.
       starts, offsets: entries of startOffsetInfo and msgOffsetInfo.
       is_stored: a check point was appended to the turn, so the answer leaves when that is written.
+      order_counts: of the queues of a pop in order.
       trouble: why a queue could not be popped; "": all could.
     """
 
-    __slots__ = ("buffers", "count", "is_stored", "offsets", "rest", "size", "starts", "trouble")
+    __slots__ = (
+        "buffers",
+        "count",
+        "has_skipped",
+        "is_stored",
+        "offsets",
+        "order_counts",
+        "rest",
+        "size",
+        "starts",
+        "trouble",
+    )
 
     def __init__(self) -> None:
         self.buffers: list[bytes | memoryview] = []
@@ -42,7 +55,8 @@ class Popped:
         self.rest = 0
         self.starts: list[str] = []
         self.offsets: list[str] = []
-        self.is_stored = False
+        self.has_skipped = self.is_stored = False
+        self.order_counts: list[OrderCounts] = []
         self.trouble = ""
 
     def add(

@@ -6,12 +6,13 @@ broker/processor/PopMessageProcessor.java of 5.5.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
-from ..consumer_offset_manager import ConsumerOffsetManager
+from ..consumer_offset_manager import SEPARATOR, ConsumerOffsetManager
 from ..pop_config import PopConfig
 from .buffer import PopBuffer, PopOrder
 
@@ -27,6 +28,7 @@ class PopPositions:
       store: already loaded.
       offsets: the committed offsets.
       buffer: the pops that they have not passed.
+      on_reset: called with topic, group and queue id when an offset was set by an administrator.
     """
 
     def __init__(
@@ -35,29 +37,41 @@ class PopPositions:
         store: MessageStore,
         offsets: ConsumerOffsetManager,
         buffer: PopBuffer,
+        on_reset: Callable[[str, str, int], None],
     ) -> None:
+        self._on_reset = on_reset
         self._config = config
         self._store = store
         self._offsets = offsets
         self._buffer = buffer
 
-    def next(self, order: PopOrder, init_mode: int) -> int:
-        """The offset at which a pop begins; a first one, and one that was reset, is committed."""
-        offsets, key, queue_id = self._offsets, order.offset_key, order.key.queue_id
+    def next(
+        self, offset_key: str, topic: str, queue_id: int, order: PopOrder | None, init_mode: int
+    ) -> int:
+        """The offset at which a pop begins; a first one, and one that was reset, is committed.
+
+        Args:
+          offset_key: of topic and group in the table of offsets.
+          topic: the queue's, maybe a retry topic.
+          order: the pops of the queue by the group; None: there was none lately.
+          init_mode: where a group begins that has no offset.
+        """
+        offsets = self._offsets
         if offsets.reset_offset_table:
-            reset = offsets.take_reset_offset(key, queue_id)
+            reset = offsets.take_reset_offset(offset_key, queue_id)
             if reset is not None:
-                self._buffer.restart(order)
-                offsets.commit_by_key(key, queue_id, reset)
+                if order is not None:
+                    self._buffer.restart(order)
+                self._on_reset(topic, offset_key.partition(SEPARATOR)[2], queue_id)
+                offsets.commit_by_key(offset_key, queue_id, reset)
                 return reset
-        table = offsets.offset_table.get(key)
+        table = offsets.offset_table.get(offset_key)
         offset = -1 if table is None else table.get(queue_id, -1)
         if offset < 0:
-            offset = self._first(order.key.topic, queue_id, init_mode)
-            offsets.commit_by_key(key, queue_id, offset)
-        entries = order.entries
-        if entries:
-            waiting = entries[-1].next_offset
+            offset = self._first(topic, queue_id, init_mode)
+            offsets.commit_by_key(offset_key, queue_id, offset)
+        if order is not None and order.entries:
+            waiting = order.entries[-1].next_offset
             if waiting > offset:
                 return waiting
         return offset

@@ -39,11 +39,6 @@ BATCH_ACKS_MAX: Final = 1024
 """Check points of one request: a proxy sends those of 32 messages, or a few more."""
 
 
-NO_ORDER: Final = RequestRefused(
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "pops in order are not served yet"
-)
-
-
 class AckMessageProcessor:
     """Serves acknowledgements.
 
@@ -69,6 +64,7 @@ class AckMessageProcessor:
         self._buffer = pop.buffer
         self._acks = Acks(config, pop.buffer, pop.puts, turn)
         self._turn = turn
+        self._orders = pop.orders
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.ack_batch,
@@ -107,7 +103,17 @@ class AckMessageProcessor:
         refuse_lite(header.lite_topic)
         receipt = read_receipt(extra_info)
         if receipt.in_order:
-            raise NO_ORDER
+            illegal = self._orders.ack(
+                topic,
+                group,
+                queue_id,
+                (offset,),
+                pop_time=receipt.pop_time,
+                remote_address=channel.remote_address,
+            )
+            if illegal is not None:
+                raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, illegal)
+            return request.answer()
         key = CheckPointKey(
             topic, group, queue_id, receipt.start_offset, receipt.pop_time, receipt.broker_name
         )
@@ -138,15 +144,25 @@ class AckMessageProcessor:
             )
         broker_name = body.broker_name or self._config.broker_name
         is_stored = False
+        illegal: list[str] = []
         for batch in body.acks:
-            is_stored |= self._ack_batch(batch, broker_name, channel)
+            is_stored |= self._ack_batch(batch, broker_name, channel, illegal)
+        answer = request.answer()
+        if illegal:
+            answer = request.answer(ResponseCode.MESSAGE_ILLEGAL, illegal[-1])
         if not is_stored:
-            return request.answer()
-        self._turn.answer(request, request.answer(), False)
+            return answer
+        self._turn.answer(request, answer, False)
         return None
 
-    def _ack_batch(self, batch: BatchAck, broker_name: str, channel: Channel) -> bool:
-        """Acknowledge messages of one pop; return whether a record was appended."""
+    def _ack_batch(
+        self, batch: BatchAck, broker_name: str, channel: Channel, illegal: list[str]
+    ) -> bool:
+        """Acknowledge messages of one pop; return whether a record was appended.
+
+        Args:
+          illegal: gets a remark if a pop in order did not have one of the messages.
+        """
         try:
             form = TopicForm(batch.retry)
         except ValueError:
@@ -170,8 +186,6 @@ class AckMessageProcessor:
             queue_id,
             batch.start_offset,
         )
-        if receipt.in_order:
-            raise NO_ORDER
         least = self._store.min_offset(topic, queue_id)
         end = self._store.max_offset(topic, queue_id)
         offsets = tuple(
@@ -179,6 +193,18 @@ class AckMessageProcessor:
             for index in bits_of(batch.bit_set)
             if least <= batch.start_offset + index <= end
         )
+        if receipt.in_order:
+            remark = self._orders.ack(
+                topic,
+                batch.group,
+                queue_id,
+                offsets,
+                pop_time=batch.pop_time,
+                remote_address=channel.remote_address,
+            )
+            if remark is not None:
+                illegal.append(remark)
+            return False
         if not offsets or self._acks.refusal(receipt):
             return False
         key = CheckPointKey(
@@ -239,7 +265,7 @@ def bits_of(bit_set: str) -> list[int]:
             f"a bit set of {len(bit_set)} characters, the limit is {BIT_SET_SIZE_MAX}",
         )
     try:
-        number = int.from_bytes(binascii.a2b_base64(bit_set), "little")
+        number = int.from_bytes(binascii.a2b_base64(bit_set, strict_mode=True), "little")
     except ValueError as error:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the bit set of a batch is not base64: {error}"

@@ -9,9 +9,9 @@ Java counterpart: broker/processor/ChangeInvisibleTimeProcessor.java of 5.5.0.
 from __future__ import annotations
 
 from ...remoting.channel import Channel, Processor
-from ...remoting.codec import RemotingCommand
+from ...remoting.codec import RemotingCommand, encode
 from ...remoting.errors import RequestRefused
-from ...remoting.headers import ChangeInvisibleTimeRequestHeader, decode
+from ...remoting.headers import ChangeInvisibleTimeRequestHeader, decode, encode_header
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
@@ -20,7 +20,7 @@ from ..pop.acks import Acks
 from ..pop.check_point import CheckPoint, CheckPointKey
 from ..pop.parts import Pop
 from ..topic_config_manager import TopicConfigManager
-from .ack_message import NO_ORDER, read_receipt, refuse_lite
+from .ack_message import read_receipt, refuse_lite
 from .pop_checks import illegal_queue, refuse_long_time, require_topic
 from .send_turn import SendTurn
 
@@ -49,6 +49,7 @@ class ChangeInvisibleTimeProcessor:
         self._wall_ms = store.clock.wall_ms
         self._acks = Acks(config, pop.buffer, pop.puts, turn)
         self._turn = turn
+        self._orders = pop.orders
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change,
         }
@@ -73,7 +74,17 @@ class ChangeInvisibleTimeProcessor:
         receipt = read_receipt(header.extra_info)
         refuse_long_time(header.invisible_time, store.config)
         if receipt.in_order:
-            raise NO_ORDER
+            changed = self._orders.change_invisible_time(
+                topic,
+                header.consumer_group,
+                queue_id,
+                offset,
+                pop_time=receipt.pop_time,
+                invisible_time=header.invisible_time,
+            )
+            fields = encode_header(changed)
+            channel.write(encode(request.answer(ResponseCode.SUCCESS, NOT_SET, fields)))
+            return
         reason = self._acks.refusal(receipt)
         if reason:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)

@@ -79,7 +79,7 @@ class ClientAdminProcessor:
       config: the broker's.
       store: already loaded.
       consumers, producers, offsets, topics, groups: the broker's tables.
-      try_pulls: tries the held pulls of queues again.
+      try_pulls: tries the held pulls and pops of queues again.
     """
 
     def __init__(

@@ -13,34 +13,37 @@ Java counterpart: broker/processor/PopMessageProcessor.java of 5.5.0.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
 from ...common.sql92.expression import Expression
+from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
-from ...remoting.bodies import TopicConfig
+from ...remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
-from ...remoting.errors import RequestRefused
+from ...remoting.errors import RemotingError, RequestRefused
 from ...remoting.headers import PopMessageRequestHeader, decode
-from ...remoting.receipt import TopicForm
+from ...remoting.receipt import ORDER_REVIVE_QUEUE, TopicForm, encode_order_counts
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.reading.message_reader import GetMessageResult
 from ...store.reading.record_filter import RecordFilter
-from ...store.status import GetMessageStatus, PutRefusal
+from ...store.status import GetMessageStatus
 from ..admission import may_commit_offset, own_offsets
 from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager
+from ..consumer_offset_manager import ConsumerOffsetManager, key_of
+from ..message_priority import pops_by_priority, queues_to_read
 from ..pop.buffer import Buffered, PopOrder
 from ..pop.check_point import CheckPoint
-from ..pop.hold import Polling, WaitingPop
+from ..pop.hold import WaitingPop
 from ..pop.parts import Pop
 from ..pop.popped import Popped, as_of_topic, diffs_of
+from ..pop.waiting_requests import Polling
 from ..pull import Selector
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..topic_config_manager import TopicConfigManager
@@ -52,6 +55,7 @@ logger = logging.getLogger(__name__)
 FILTER_TIME_MAX_S: Final = 0.01
 """How long one pop may scan for messages that match its expression; see pull_message.py."""
 
+_NORMAL: Final = TopicForm.NORMAL.value
 _FOUND: Final = GetMessageStatus.FOUND
 _SKIPS: Final = frozenset(
     {
@@ -81,6 +85,10 @@ _NAMES: Final = (
 )
 _TEMPLATE: Final = AnswerTemplate(_NAMES, remark=_FOUND.name)
 _RANDOM_MAX: Final = 100
+
+QUEUES_MAX: Final = 4_096
+"""Queues of a topic that one pop reads, which blocks the loop for 1 us each; the pops of a topic
+with more begin anywhere, so that together they read all. RocketMQ reads all."""
 
 
 class Asked(NamedTuple):
@@ -151,14 +159,7 @@ class PopMessageProcessor:
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.POP_MESSAGE: self.pop_message,
         }
-        pop.hold.serve = self.serve_again
-
-    def serve_again(self, request: RemotingCommand, channel: Channel) -> None:
-        """Serve a pop that has waited, within a turn of the server."""
-        try:
-            self.pop_message(request, channel)
-        except RequestRefused as error:
-            channel.write(encode(request.answer(error.code, error.remark)))
+        pop.hold.serve = self.pop_message
 
     def pop_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pop; the answer is written to the channel, now or later.
@@ -173,26 +174,27 @@ class PopMessageProcessor:
             born_time = now_ms
             request.ext_fields = {**request.ext_fields, "bornTime": str(now_ms)}
         group = header.consumer_group
-        topic, _ = self._checks.check(header, born_time, now_ms, channel)
+        topic, config = self._checks.check(header, born_time, now_ms, channel)
         if not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)
         if header.order:
-            raise RequestRefused(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "pops in order are not served yet"
-            )
-        self._count += 1
+            self._pop.orders.check(header.topic, header.attempt_id)
+            revive_queue_id = ORDER_REVIVE_QUEUE
+        else:
+            revive_queue_id = self._count % self._config.revive_queue_num
+            self._count += 1
         asked = Asked(
             header,
             header.max_msg_nums,
             now_ms,
-            self._count % self._config.revive_queue_num,
+            revive_queue_id,
             selector,
             channel,
             self._monotonic_s() + FILTER_TIME_MAX_S,
         )
         popped = Popped()
-        self._pop_all(asked, topic, popped)
+        self._pop_all(asked, topic, config, popped)
         if popped.count:
             self._answer(request, asked, popped)
         elif popped.trouble:
@@ -202,72 +204,120 @@ class PopMessageProcessor:
 
     # ---- queues ----------------------------------------------------------------------------
 
-    def _pop_all(self, asked: Asked, topic: TopicConfig, popped: Popped) -> None:
-        """Pop from the topic, and from the retry topic before or after it."""
-        config = self._config
+    def _pop_all(
+        self,
+        asked: Asked,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        popped: Popped,
+    ) -> None:
+        """Pop from the topic, and, but in order, from the retry topic before or after it."""
+        config, header = self._config, asked.header
         number = self._random.randrange(_RANDOM_MAX)
-        retry_first = number < config.pop_from_retry_probability
-        retry_names = self._pop.retry_topics.read_names(
-            asked.header.topic, asked.header.consumer_group
-        )
-        # One of the two forms: an answer may name each form and queue only once.
-        retry = self._topic_table.get(retry_names[-1 if number % 2 == 0 else 0])
-        if retry_first and retry is not None:
-            self._pop_topic(asked, retry, number, popped)
-        queue_id = asked.header.queue_id
-        if queue_id < 0:
-            self._pop_topic(asked, topic, number, popped)
+        first, retry_percent = number, config.pop_from_retry_probability
+        if topic.attributes and not header.order and pops_by_priority(topic, group, number):
+            first, retry_percent = 0, config.pop_from_retry_probability_for_priority
+        retry_first = number < retry_percent
+        retries: list[TopicConfig] = []
+        if not header.order:
+            names = self._pop.retry_topics.read_names(header.topic, header.consumer_group)
+            retries = [
+                retry
+                for name in names[:: -1 if number % 2 == 0 else 1]
+                if (retry := self._topic_table.get(name)) is not None
+            ]
+        if retry_first:
+            self._pop_retries(asked, retries, first, popped)
+        if header.queue_id < 0:
+            self._pop_topic(asked, topic, first, popped)
         else:
-            self._pop_queue(asked, topic.topic_name, queue_id, popped)
-        if not retry_first and retry is not None and popped.count < asked.count_max:
-            self._pop_topic(asked, retry, number, popped)
+            key = key_of(header.topic, header.consumer_group)
+            self._pop_queue(asked, header.topic, key, header.queue_id, popped)
+        if not retry_first and popped.count < asked.count_max:
+            self._pop_retries(asked, retries, first, popped)
+
+    def _pop_retries(
+        self, asked: Asked, retries: list[TopicConfig], first: int, popped: Popped
+    ) -> None:
+        """Pop from the first of the group's retry topics that has messages.
+
+        From one only, because an answer may name each queue once; and Apache's broker, which looks
+        at one only, leaves the messages of the other to a later pop, even if they woke this one.
+        """
+        before = popped.count
+        for retry in retries:
+            self._pop_topic(asked, retry, first, popped)
+            if popped.count > before:
+                return
 
     def _pop_topic(self, asked: Asked, topic: TopicConfig, first: int, popped: Popped) -> None:
         """Pop from all queues of a topic.
 
         Args:
-          first: from which on, in any way; each pop begins elsewhere.
+          first: see `queues_to_read`.
         """
-        count = topic.read_queue_nums
+        count, name = topic.read_queue_nums, topic.topic_name
+        key = key_of(name, asked.header.consumer_group)
+        if count > QUEUES_MAX:
+            first = self._random.randrange(count)
         ascending = self._config.priority_order_asc
-        for number in range(count):
-            index = (count - 1 - number if ascending else number) + first
-            self._pop_queue(asked, topic.topic_name, index % count, popped)
+        for queue_id in queues_to_read(count, first, is_ascending=ascending)[:QUEUES_MAX]:
+            self._pop_queue(asked, name, key, queue_id, popped)
 
-    def _pop_queue(self, asked: Asked, topic: str, queue_id: int, popped: Popped) -> None:
-        """Pop from one queue what the answer has room for."""
-        header = asked.header
-        buffer = self._buffer
-        order = buffer.order(topic, header.consumer_group, queue_id, asked.pop_time)
-        offset = self._positions.next(order, header.init_mode)
+    def _pop_queue(
+        self, asked: Asked, topic: str, offset_key: str, queue_id: int, popped: Popped
+    ) -> None:
+        """Pop from one queue what the answer has room for.
+
+        Args:
+          offset_key: of topic and group in the table of offsets.
+        """
+        header, buffer = asked.header, self._buffer
+        order = buffer.find(topic, header.consumer_group, queue_id)
+        offset = self._positions.next(offset_key, topic, queue_id, order, header.init_mode)
+        if self._store.reader.ends_at(topic, queue_id, offset):
+            return  # nearly always, of the retry topic
+        if order is None:
+            order = buffer.order(topic, header.consumer_group, queue_id)
+        order.used_ms = asked.pop_time
+        if header.order and self._pop.orders.is_blocked(
+            *order.key, header.attempt_id, header.invisible_time
+        ):
+            return
         room = asked.count_max - popped.count
         if room <= 0 or self._is_full(order):
             popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
             return
-        if self._store.reader.ends_at(topic, queue_id, offset):
-            return  # nearly always, of the retry topic
         try:
             result = self._get(asked, topic, queue_id, offset, room)
             if result.status in _BAD:
                 offset = self._correct(order, offset, result)
                 result = self._get(asked, topic, queue_id, offset, room)
         except StoreError as error:
-            popped.trouble = str(error)
-            logger.error(
-                "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s",
-                {
-                    "peer": asked.channel.remote_address,
-                    "topic": topic,
-                    "queue_id": queue_id,
-                    "error": error,
-                },
-            )
+            self._note_trouble(asked, order, error, popped)
             return
         popped.rest += max(result.max_offset - result.next_begin_offset, 0)
         if result.status is _FOUND:
             self._take(asked, order, offset, result, popped)
         elif result.status in _SKIPS and result.next_begin_offset > offset:
             buffer.skip(order, result.next_begin_offset)
+            popped.has_skipped = True
+
+    def _note_trouble(
+        self, asked: Asked, order: PopOrder, error: Exception, popped: Popped
+    ) -> None:
+        topic, _, queue_id = order.key
+        popped.trouble = str(error)
+        logger.error(
+            "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s. Other queues are "
+            "popped",
+            {
+                "peer": asked.channel.remote_address,
+                "topic": topic,
+                "queue_id": queue_id,
+                "error": error,
+            },
+        )
 
     def _is_full(self, order: PopOrder) -> bool:
         """Whether too many messages of the queue are not acknowledged."""
@@ -335,42 +385,62 @@ class PopMessageProcessor:
             self._config.broker_name,
             diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
         )
-        buffer, revive_queue_id = self._buffer, asked.revive_queue_id
-        if (
-            not buffer.may_wait(order, check_point, asked.pop_time)
-            or buffer.add(order, check_point, next_offset, revive_queue_id) is None
-        ):
-            refusal = self._store_now(asked, order, check_point, next_offset)
-            if refusal is not None:
-                popped.trouble = refusal.remark or refusal.status.name
-                popped.rest += result.count
-                return
-            popped.is_stored = True
-        self._stats.count_get(order.offset_key, result.count, result.size)
-        if topic == header.topic:
-            popped.add(check_point, TopicForm.NORMAL.value, result.buffers, result.size)
+        revive_queue_id = asked.revive_queue_id
+        buffers: Sequence[bytes | memoryview] = result.buffers
+        size, form = result.size, _NORMAL
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            form = TopicForm.of(topic).value
+            is_retry = topic != header.topic
+            if is_retry and not self._config.pop_response_return_actual_retry_topic:
+                try:
+                    buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
+                except RemotingError as error:
+                    self._note_trouble(asked, order, error, popped)
+                    return
+                size = sum(map(len, buffers))
+        if header.order:
+            popped.order_counts.append(self._pop.orders.popped(check_point, header.attempt_id))
+        elif not self._keep(asked, order, check_point, next_offset, popped):
+            popped.rest += result.count
             return
-        form = TopicForm.of(topic).value
-        buffers: list[bytes | memoryview] = list(result.buffers)
-        if not self._config.pop_response_return_actual_retry_topic:
-            buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
-        popped.add(check_point, form, buffers, sum(map(len, buffers)))
+        self._stats.count_get(order.offset_key, result.count, result.size)
+        popped.add(check_point, form, buffers, size)
+
+    def _keep(
+        self,
+        asked: Asked,
+        order: PopOrder,
+        check_point: CheckPoint,
+        next_offset: int,
+        popped: Popped,
+    ) -> bool:
+        """Put a check point into the buffer, or append its record; False: it cannot be stored."""
+        buffer = self._buffer
+        if (
+            buffer.may_wait(order, check_point, asked.pop_time)
+            and buffer.add(order, check_point, next_offset, asked.revive_queue_id) is not None
+        ):
+            return True
+        trouble = self._store_now(asked, order, check_point, next_offset)
+        popped.trouble = trouble or popped.trouble
+        popped.is_stored |= not trouble
+        return not trouble
 
     def _store_now(
         self, asked: Asked, order: PopOrder, check_point: CheckPoint, next_offset: int
-    ) -> PutRefusal | None:
-        """Append a check point's record to the turn; return why it is not stored, None: it is.
-
-        Raises: RequestRefused: SYSTEM_BUSY: the disk is behind.
-        """
-        self._turn.begin(asked.channel)
+    ) -> str:
+        """Append a check point's record to the turn; return why it is not stored, "": it is."""
+        try:
+            self._turn.begin(asked.channel)
+        except RequestRefused as busy:
+            return busy.remark
         refusal = self._pop.puts.put_check_point(check_point, asked.revive_queue_id)
         if refusal is not None:
-            return refusal
+            return refusal.remark or refusal.status.name
         buffer = self._buffer
         entry = buffer.add_stored(order, check_point, next_offset, asked.revive_queue_id)
         self._turn.when_written(partial(self._written, entry))
-        return None
+        return ""
 
     def _written(self, entry: Buffered, is_stored: bool) -> None:
         if is_stored:
@@ -390,11 +460,16 @@ class PopMessageProcessor:
             ";".join(popped.starts).encode("ascii"),
             ";".join(popped.offsets).encode("ascii"),
         )
-        if popped.is_stored:
+        if popped.is_stored or header.order:
             fields = {name: str(value, "ascii") for name, value in zip(_NAMES, values, strict=True)}
+            if header.order:
+                fields["orderCountInfo"] = encode_order_counts(popped.order_counts)
             body = b"".join(popped.buffers)
             answer = request.answer(ResponseCode.SUCCESS, _FOUND.name, fields, body)
-            self._turn.answer(request, answer, False)
+            if popped.is_stored:
+                self._turn.answer(request, answer, False)
+            else:
+                asked.channel.write(encode(answer))
         else:
             head = _TEMPLATE.encode_all(request.opaque, request.serialize_type, values, popped.size)
             asked.channel.write([head, *popped.buffers], len(head) + popped.size)
@@ -416,7 +491,8 @@ class PopMessageProcessor:
         )
         polling = self._pop.hold.hold(waiting)
         if polling is Polling.WAITS:
-            if popped.rest > 0:
+            # Without progress the next pop would find nothing either, and wake another for ever.
+            if popped.rest > 0 and popped.has_skipped:
                 self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
             return
         code = ResponseCode.POLLING_FULL

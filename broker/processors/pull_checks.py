@@ -27,6 +27,7 @@ from ..consumer_filter_manager import ConsumerFilterManager, compile_filter
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import key_of
 from ..pull import PullTerms, Selector
+from ..pull_request_hold import HOLD_MS_MAX
 from ..subscription import SUB_ALL, SUBSCRIPTION_LENGTH_MAX, TAG, tags_codes_of
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
@@ -39,10 +40,6 @@ _TOPIC_FORBIDDEN: Final = "3"
 _BROADCASTING_DISABLE_FORBIDDEN: Final = "4"
 _SUBSCRIPTION_FORBIDDEN: Final = "5"
 """The setting that forbids a pull. Source: remoting/protocol/ForbiddenType.java."""
-
-HOLD_MS_MAX: Final = 30 * 60 * 1000
-"""The longest time for which a pull may be held; RocketMQ accepts any number. Its clients ask for
-15 s, and never for more than their time-outs."""
 
 
 class CheckedPulls(msgspec.Struct, frozen=True, eq=False):

@@ -54,12 +54,12 @@ from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull
-from ..pull_request_hold import HeldPull, PullRequestHoldService, WakeDirectly
+from ..pull_request_hold import HOLD_MS_MAX, HeldPull, PullRequestHoldService, WakeDirectly
 from ..replication import MasterSide, SlaveSide
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
-from .pull_checks import HOLD_MS_MAX, CheckedPulls, PullChecks
+from .pull_checks import CheckedPulls, PullChecks
 from .pull_runs import PullRunProcessor
 from .pull_wakes import DirectWakes
 from .static_topic import StaticTopicProcessor
@@ -159,9 +159,7 @@ class PullMessageProcessor:
         self.hold_service = PullRequestHoldService(
             self._resume,
             config=config,
-            tags_codes_since=lambda key, offset: tags_codes_since(
-                store.queue_store.queues.get(key), offset
-            ),
+            tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
             elapsed_s=store.clock.monotonic_s,
         )
         self.runs: PullRunProcessor | None = None

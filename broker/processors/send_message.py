@@ -4,8 +4,9 @@ The hot path. A send is checked and appended by one plain function; its answer i
 kept by the turn (`send_turn.py`) until the store has written everything that the turn appended, so
 no answer leaves before its message is in the file.
 
-`_send_special` handles messages that are stored elsewhere first: delayed ones in
-SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer, half messages, and retries that become dead letters.
+`_send_special` handles messages that are stored elsewhere first (delayed ones in
+SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer, half messages, and retries that become dead letters),
+and those with a priority.
 
 Java counterpart: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java of
 5.3.3.
@@ -43,6 +44,7 @@ from ...store.status import PutMessageStatus, PutRefusal
 from ..admission import admitted, is_special
 from ..config import BrokerConfig
 from ..inner_message import InnerMessage, WaitingRefused, delay_level
+from ..message_priority import PRIORITY_HEAD, place_by_priority
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..transactions import half_message
 from .added_properties import AddedProperties
@@ -165,7 +167,7 @@ class SendMessageProcessor:
                 topic, queue_id, request.body, properties, born_ms, channel.remote_host,
                 self._store_host, flag, sys_flag, reconsume,
             )  # fmt: skip
-            self._send_special(request, message, channel)
+            self._send_special(request, message, channel, config.write_queue_nums)
             return
         tags = _tags_of(properties) if TAGS_HEAD in properties else 0
         waits = WAIT_OFF not in properties
@@ -204,13 +206,18 @@ class SendMessageProcessor:
         return True
 
     def _send_special(
-        self, request: RemotingCommand, message: InnerMessage, channel: Channel
+        self, request: RemotingCommand, message: InnerMessage, channel: Channel, queue_count: int
     ) -> None:
-        """Store a send that may be delayed, of a transaction, or for a group's retry topic.
+        """Store a send that may have a priority, be delayed or of a transaction, or go to a group's
+        retry topic.
 
-        As in Apache's broker the answer has the queue that was requested, but the offsets at which
-        the message is stored.
+        As in Apache's broker the answer has the queue that was requested, or that of the priority,
+        but the offsets at which the message is stored.
         """
+        if PRIORITY_HEAD in message.properties:
+            message.queue_id, message.properties = place_by_priority(
+                message.properties, message.queue_id, queue_count
+            )
         if self._send_usual_half(request, message):
             return
         queue_id = message.queue_id

@@ -50,8 +50,8 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..config import BrokerConfig
 from ..peer_brokers import PeerBrokers
+from ..pull_request_hold import HOLD_MS_MAX
 from ..topic_queue_mapping_manager import TopicQueueMappingManager
-from .pull_checks import HOLD_MS_MAX
 from .static_pull_answer import LogicPlace, PullPlace, logic_place
 
 _NOT_LEADER: Final = (

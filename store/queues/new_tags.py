@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ..errors import StoreIOError
@@ -13,17 +14,19 @@ NEW_UNITS_MAX: Final = 1_000
 
 
 def tags_codes_since(
-    queue: ConsumeQueue | None, queue_offset: int
+    queues: Mapping[tuple[str, int], ConsumeQueue], key: tuple[str, int], queue_offset: int
 ) -> tuple[frozenset[int] | None, int]:
-    """The tags codes of the messages from an offset on.
+    """The tags codes of a queue's messages from an offset on.
 
     Args:
-      queue: a queue; None: there is none.
+      queues: by topic and queue id.
+      key: of the queue, which may be missing.
       queue_offset: any number.
     Returns: the codes, or None where the units do not hold them or were not scanned (queues of
       batches and with an extension, units from before the start, more than NEW_UNITS_MAX); and the
       offset at which the queue ends.
     """
+    queue = queues.get(key)
     if queue is None:
         return None, queue_offset
     end = queue.max_offset

@@ -57,6 +57,8 @@ BROKER: dict[int, Row] = {
         "Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"
     ),
     Code.PEEK_MESSAGE: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
+    Code.NOTIFICATION: row("Topic:T Sub", "Group:G Sub", topic="T", consumerGroup="G"),
+    Code.POLLING_INFO: row("Topic:T Get", "Group:G Get", topic="T", consumerGroup="G"),
     Code.CONSUMER_SEND_MSG_BACK: row(
         "Group:G Sub", "Topic:STORED Sub", group="G", offset=0, delayLevel=0
     ),

@@ -69,7 +69,9 @@ def test_what_is_there_is_kept_changed_and_removed():
         ({"queue.type": "SimpleCQ"}, "-queue.type", False,
          "attempt to update an unchangeable attribute. key: queue.type"),
         ({}, "+message.type=ODD", True,
-         "value is not in set: [UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, MIXED]"),
+         ("value is not in set: [UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE, "
+          "MIXED]")),
+        ({}, "+message.type=LITE", True, "message.type=LITE is not supported by this broker"),
         ({}, "+cleanup.policy=COMPACTION", True,
          "cleanup.policy=COMPACTION is not supported by this broker"),
         ({}, "+reserve.time=x", True, 'For input string: "x"'),
@@ -90,6 +92,23 @@ def test_a_change_that_is_not_allowed_is_refused(current, changes, is_new, remar
     assert (refused.value.code, refused.value.remark) == (ResponseCode.SYSTEM_ERROR, remark)
 
 
-def test_groups_have_no_attributes():
-    with pytest.raises(RequestRefused, match="unsupported key"):
-        alter({}, "+message.type=FIFO", is_new=True, allowed=GROUP_ATTRIBUTES)
+@pytest.mark.parametrize("value", ["0", "100"])
+def test_a_group_has_a_priority_factor(value):
+    changes = f"+priority.factor={value}"
+    assert alter({}, changes, allowed=GROUP_ATTRIBUTES) == {"priority.factor": value}
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ("+message.type=FIFO", "unsupported key: message.type"),
+        ("+lite.bind.topic=T", "unsupported key: lite.bind.topic"),
+        ("+priority.factor=101", "value is not in range(0, 100)"),
+        ("+priority.factor=-1", "value is not in range(0, 100)"),
+        ("+priority.factor=x", 'For input string: "x"'),
+    ],
+)
+def test_another_attribute_of_a_group_is_refused(changes, remark):
+    with pytest.raises(RequestRefused) as refused:
+        alter({}, changes, is_new=True, allowed=GROUP_ATTRIBUTES)
+    assert refused.value.remark == remark

@@ -121,7 +121,6 @@ GOOD = {
     "popFromRetryProbabilityForPriority": "10",
     "popInflightMessageThreshold": "100",
     "popLongPollingForceNotifyInterval": "100",
-    "popPollingMapExpireTimeSeconds": "60",
     "popPollingMapSize": "100",
     "popPollingSize": "10",
     "popResponseReturnActualRetryTopic": "true",

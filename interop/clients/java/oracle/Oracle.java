@@ -132,6 +132,8 @@ public class Oracle {
                 return allocated(question);
             case "sign":
                 return signed(question);
+            case "order_table":
+                return OrderTable.run(question);
             default:
                 throw new IllegalArgumentException("no operation " + question.getString("op"));
         }

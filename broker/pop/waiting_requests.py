@@ -1,0 +1,593 @@
+"""WaitingRequests: pops, or notifications, that wait until there is something to pop.
+
+A request that found nothing waits for a message in one queue of its topic, or in any (queue id -1).
+A message wakes one request of each group, and one more that waits for its queue alone; it is served
+again as if it had just come. A message in a group's retry topic wakes one of the group.
+
+Nothing here takes time in proportion to all that wait: deadlines are in a wheel, topics without
+waiting requests cost one look-up, and whatever may be much (the groups of a topic, requests that
+are due together or whose connection was closed) is done in slices, fair between connections.
+
+Pure, but for the task.
+
+Java counterpart: broker/longpolling/PopLongPollingService.java of 5.5.0, which looks at all keys
+every 20 ms.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator
+from enum import Enum, auto
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ...common.supervision import FailureLog
+from ...common.topic_names import pop_retry_topics
+from ...remoting.channel import Channel
+from ...remoting.codec import RemotingCommand
+from ...remoting.memory_budget import request_size
+from ...remoting.turn import Turn
+from ..config import BrokerConfig
+from ..due_task import DueTask
+from ..fair_backlog import FairBacklog
+from ..held_memory import HeldMemory
+from ..held_shares import HeldShares
+from ..pull import Selector
+from ..pull_request_hold import HOLD_MS_MAX, Key, TagsCodesSince, unknown_codes
+from .deadlines import Deadlines
+
+logger = logging.getLogger(__name__)
+
+ANY_QUEUE: Final = -1
+"""The queue id of requests that wait for all queues of their topic."""
+
+EARLY_MS: Final = 50
+"""A waiting request is answered that long before its time is over, so that its client gets the
+answer in time; one that has less is not kept. Source: PopRequest.isTimeout."""
+
+WAITING_SIZE: Final = 1_000
+"""Bytes of a waiting request's places here, without itself."""
+
+TRIES_PER_SLICE: Final = 25
+"""Requests served in one slice; one takes 30 to 100 us. Other tasks run before the next slice: those
+that were served at the end of their time come again, and take longer than to be served at once. So
+when thousands are over together, a slice and the turn after it take some 5 ms."""
+
+TRY_TIME_MAX_S: Final = 0.002
+"""The same limit as a time, because an expression may take up to 10 ms for one pop."""
+
+STEPS_PER_SLICE: Final = 500
+"""Requests that are found, woken or dropped in one slice, each in 1 to 2 us."""
+
+
+class PollingKey(NamedTuple):
+    """What a request waits for.
+
+    Attributes:
+      topic: never a retry topic of pop.
+      group: consumer group.
+      queue_id: one queue; ANY_QUEUE: all.
+    """
+
+    topic: str
+    group: str
+    queue_id: int
+
+
+class Polling(Enum):
+    """What became of a request that found nothing. Source: longpolling/PollingResult.java."""
+
+    WAITS = auto()
+    FULL = auto()
+    """Too many wait: it must be answered."""
+    TIMEOUT = auto()
+    """Its time is over, or it does not want to wait: it must be answered."""
+
+
+class _State(Enum):
+    WAITING = auto()
+    """In the list of its key."""
+    EXPIRED = auto()
+    """In the backlog, because its time is over."""
+    WOKEN = auto()
+    """In the backlog, because there may be a message for it."""
+    DONE = auto()
+
+
+class Waiter(msgspec.Struct, eq=False):
+    """One waiting request. A msgspec.Struct because its construction takes a third of the time.
+
+    Attributes:
+      request: is served again, so it keeps its fields, but no body.
+      channel: its connection.
+      key: what it waits for.
+      selector: its filter; None: all messages.
+      deadline_s: trio time at which it is answered in any case.
+      rank: its deadline and its number: its place among those of its key.
+      size: its bytes, without its selector.
+      state: only `WaitingRequests` uses it.
+    """
+
+    request: RemotingCommand
+    channel: Channel
+    key: PollingKey
+    selector: Selector | None
+    deadline_s: float
+    rank: tuple[float, int]
+    size: int
+    state: _State = _State.WAITING
+
+
+_rank = attrgetter("rank")
+
+
+class _List:
+    """The requests of one key.
+
+    Attributes:
+      waiters: those that are neither woken nor over, by rank.
+      count: all of them.
+    """
+
+    __slots__ = ("count", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: list[Waiter] = []
+        self.count = 0
+
+
+class _Topic:
+    """What waits for the messages of a topic.
+
+    Attributes:
+      groups: the queue ids of the keys with waiting requests, by group.
+      retries: for a retry topic: topic and group of the requests that its messages wake. A name of
+        the first form (`%RETRY%a_b_c`) may belong to several.
+      seen: by queue, up to which offset its messages were compared with filters.
+    """
+
+    __slots__ = ("groups", "retries", "seen")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, set[int]] = {}
+        self.retries: dict[tuple[str, str], None] = {}
+        self.seen: dict[int, int] = {}
+
+
+class WaitingRequests:
+    """The waiting requests of one kind.
+
+    Args:
+      serve: serves a request again. Either it answers, or it calls `hold` with the request, which
+        then keeps its place and its time.
+      config: the broker's.
+      youngest_first: whether a message wakes the request that may wait longest, as notifications
+        do, instead of the one whose time is over first.
+      now_s: the clock for deadlines, such as trio.current_time.
+      elapsed_s: a clock that measures TRY_TIME_MAX_S.
+      tags_codes_since: see TagsCodesSince.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[RemotingCommand, Channel], None],
+        config: BrokerConfig,
+        *,
+        youngest_first: bool = False,
+        now_s: Callable[[], float],
+        elapsed_s: Callable[[], float],
+        tags_codes_since: TagsCodesSince = unknown_codes,
+    ) -> None:
+        self._serve = serve
+        self._config = config
+        self._next_index = -1 if youngest_first else 0
+        self._now_s = now_s
+        self._tags_codes_since = tags_codes_since
+        self._elapsed_s = elapsed_s
+        self._count = self._serial = 0
+        self._lists: dict[PollingKey, _List] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._of_channels: dict[Channel, dict[Waiter, None]] = {}
+        self._shares = HeldShares((), config)
+        self._memory = HeldMemory()
+        self._deadlines = Deadlines[Waiter]()
+        self._backlog = FairBacklog[Waiter](attrgetter("channel"))
+        self._arrived: dict[Key, None] = {}
+        self._waking: Iterator[None] | None = None
+        self._closed: list[dict[Waiter, None]] = []
+        self._tried: Waiter | None = None
+        self._is_over = self._is_held_again = self._is_woken_again = False
+        self._next_s = math.inf
+        self._turn = Turn()
+        self._task = DueTask(self._slice_in_turn, failing="waiting pops are answered later")
+        self._failures = FailureLog(logger)
+
+    @property
+    def count(self) -> int:
+        """Requests that wait, with those that were woken and have not been tried yet."""
+        return self._count
+
+    def polling_num(self, key: PollingKey) -> int:
+        """Requests that wait for a message of this key."""
+        known = self._lists.get(key)
+        return 0 if known is None else len(known.waiters)
+
+    async def run(self, turn: Turn) -> None:
+        """Try the requests that were woken or whose time is over, until cancelled.
+
+        Args:
+          turn: of the connections: the answers to one connection are one send, and what the
+            requests store is committed together.
+        """
+        self._turn = turn
+        await self._task.run()
+
+    # Waiting
+
+    def hold(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        key: PollingKey,
+        *,
+        wait_ms: int,
+        selector: Selector | None = None,
+    ) -> Polling:
+        """Have a request wait until it is woken or its time is over.
+
+        Args:
+          request: the same object each time that it is held. Its body is dropped.
+          channel: its connection.
+          key: what it waits for.
+          wait_ms: see `wait_ms_of`.
+          selector: tags codes: only messages with one of them wake it. An expression is compared
+            when the request is served again.
+        Returns: whether it waits; if not, the caller must answer it.
+        """
+        tried = self._tried
+        if tried is not None and tried.request is request:
+            if self._is_over:
+                return Polling.TIMEOUT
+            self._is_held_again = True
+            return Polling.WAITS
+        if wait_ms < EARLY_MS:
+            return Polling.TIMEOUT
+        full = self._full(channel, key)
+        if full is not None:
+            limit, why = full
+            what = f"a pop of {key.topic} by {key.group} does not wait, because {why}"
+            channel.memory.refusals.note(limit, channel.remote_address, what)
+            return Polling.FULL
+        request.body = b""
+        deadline_s = self._now_s() + (min(wait_ms, HOLD_MS_MAX) - EARLY_MS) / 1000
+        self._serial += 1
+        rank, size = (deadline_s, self._serial), WAITING_SIZE + request_size(request)
+        waiter = Waiter(request, channel, key, selector, deadline_s, rank, size)
+        if not self._memory.take(waiter, size):
+            return Polling.FULL
+        self._count += 1
+        self._shares.add(channel, key.group)
+        of_channel = self._of_channels.get(channel)
+        if of_channel is None:
+            of_channel = self._of_channels[channel] = {}
+        of_channel[waiter] = None
+        known = self._lists.get(key)
+        if known is None:
+            known = self._lists[key] = _List()
+            self._watch(key)
+        known.count += 1
+        self._enlist(waiter)
+        return Polling.WAITS
+
+    def _full(self, channel: Channel, key: PollingKey) -> tuple[str, str] | None:
+        """The key of the limit that one more request would exceed, and why; None: it may wait."""
+        config, count = self._config, self._count
+        if count >= config.max_pop_polling_size:
+            return "maxPopPollingSize", f"{count} wait"
+        if count >= config.max_pop_polling_size // 2:
+            limit = self._shares.exceeded_by(channel, key.group)
+            if limit:
+                return limit, f"{count} wait, and it has its share of them"
+        known = self._lists.get(key)
+        if known is None:
+            if len(self._lists) >= config.pop_polling_map_size:
+                keys = len(self._lists)
+                return "popPollingMapSize", f"some wait for {keys} topics, groups and queues"
+        elif known.count >= config.pop_polling_size:
+            return "popPollingSize", f"{known.count} wait for the same"
+        return None
+
+    def _enlist(self, waiter: Waiter) -> None:
+        """Put a request at its place among those of its key."""
+        waiters, deadline_s = self._lists[waiter.key].waiters, waiter.deadline_s
+        waiter.state = _State.WAITING
+        if not waiters or waiters[-1].rank < waiter.rank:  # nearly always
+            waiters.append(waiter)
+        else:
+            insort(waiters, waiter, key=_rank)
+        self._deadlines.add(waiter, deadline_s)
+        if deadline_s < self._next_s:
+            self._next_s = deadline_s
+            self._task.wake()
+
+    def _delist(self, waiter: Waiter) -> None:
+        """Take a request from the list of its key."""
+        waiters = self._lists[waiter.key].waiters
+        del waiters[bisect_left(waiters, waiter.rank, key=_rank)]
+        self._deadlines.remove(waiter, waiter.deadline_s)
+
+    def _watch(self, key: PollingKey) -> None:
+        """Note that there is a list of this key."""
+        topic, group, queue_id = key
+        groups = self._topic(topic).groups
+        queue_ids = groups.get(group)
+        if queue_ids is not None:
+            queue_ids.add(queue_id)
+            return
+        groups[group] = {queue_id}
+        for name in pop_retry_topics(topic, group):
+            self._topic(name).retries[topic, group] = None
+
+    def _topic(self, name: str) -> _Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = _Topic()
+        return topic
+
+    def _unwatch(self, key: PollingKey) -> None:
+        """Note that there is no list of this key any more."""
+        name, group, queue_id = key
+        topic = self._topics[name]
+        queue_ids = topic.groups[group]
+        queue_ids.discard(queue_id)
+        if queue_ids:
+            return
+        del topic.groups[group]
+        if not topic.groups and not topic.retries:
+            del self._topics[name]
+        for retry_name in pop_retry_topics(name, group):
+            retry = self._topics[retry_name]
+            del retry.retries[name, group]
+            if not retry.retries and not retry.groups:
+                del self._topics[retry_name]
+
+    # Waking
+
+    def arrived(self, queues: Collection[Key]) -> None:
+        """Wake requests that wait for messages of these queues, which have new ones."""
+        topics = self._topics
+        if not topics:
+            return
+        arrived = self._arrived
+        for key in queues:
+            if key[0] in topics:
+                arrived[key] = None
+        if arrived:
+            self._task.wake()
+
+    def wake(self, key: PollingKey) -> bool:
+        """Wake one request of a key, whatever its filter; return whether there is one.
+
+        If there is none but the one that is being tried now, that one is tried again unless it is
+        answered. So a pop that went on in its queue without an answer can continue; it must have
+        gone on, or it is tried for ever.
+        """
+        waiter = self._next(key)
+        if waiter is not None:
+            self._wake(waiter)
+            return True
+        tried = self._tried
+        if tried is not None and tried.key == key:
+            self._is_woken_again = True
+            return True
+        return False
+
+    def wake_queue(self, topic: str, group: str, queue_id: int) -> bool:
+        """Wake one request that a queue's messages are for, if there is one.
+
+        For a queue that a group can pop again: a message was acknowledged in order, a time is over,
+        or an offset was reset.
+        """
+        return self.wake(PollingKey(topic, group, ANY_QUEUE)) or self.wake(
+            PollingKey(topic, group, queue_id)
+        )
+
+    def _next(self, key: PollingKey) -> Waiter | None:
+        """The request of a key that is woken next."""
+        while (known := self._lists.get(key)) is not None and known.waiters:
+            waiter = known.waiters[self._next_index]
+            if not waiter.channel.closed:
+                return waiter
+            self._drop(waiter)
+        return None
+
+    def _wake(self, waiter: Waiter) -> None:
+        self._delist(waiter)
+        waiter.state = _State.WOKEN
+        self._backlog.add((waiter,))
+        self._task.wake()
+
+    def _wake_arrived(self) -> Iterator[None]:
+        """Wake requests for the queues in `_arrived`; yields after every STEPS_PER_SLICE groups."""
+        arrived, self._arrived = self._arrived, {}
+        count = 0
+        for name, queue_id in arrived:
+            topic = self._topics.get(name)
+            if topic is None:
+                continue
+            codes: Collection[int] | None = None
+            is_known = False
+            for group in list(topic.groups):
+                for asked in (ANY_QUEUE, queue_id):
+                    waiter = self._next(PollingKey(name, group, asked))
+                    if waiter is None:
+                        continue
+                    if isinstance(waiter.selector, frozenset):
+                        if not is_known:
+                            codes, is_known = self._new_codes(name, topic, queue_id), True
+                        if codes is not None and waiter.selector.isdisjoint(codes):
+                            continue
+                    self._wake(waiter)
+                count += 1
+                if count % STEPS_PER_SLICE == 0:
+                    yield
+            for origin, group in list(topic.retries):
+                self._wake_for_retry(origin, group, queue_id)
+                count += 1
+                if count % STEPS_PER_SLICE == 0:
+                    yield
+
+    def _new_codes(self, name: str, topic: _Topic, queue_id: int) -> Collection[int] | None:
+        """The tags codes of a queue's new messages; None: all requests are woken."""
+        seen = topic.seen.get(queue_id, -1)
+        codes, end = self._tags_codes_since((name, queue_id), seen)
+        topic.seen[queue_id] = end
+        if seen >= end:
+            return None  # nothing is new: an offset was reset
+        interval = self._config.pop_long_polling_force_notify_interval
+        # Without this a filter that nothing matches would never move its group's offset.
+        has_forcing = (end - 1) // interval > (seen - 1) // interval
+        return None if has_forcing else codes
+
+    def _wake_for_retry(self, topic: str, group: str, queue_id: int) -> None:
+        """Wake one request of a group for a message in its retry topic.
+
+        Every pop reads all queues of the retry topic, so one that waits for another queue of its
+        topic will do; RocketMQ wakes none then.
+        """
+        if self.wake_queue(topic, group, queue_id):
+            return
+        entry = self._topics.get(topic)
+        if entry is not None and group in entry.groups:
+            others = list(entry.groups[group])
+            any(self.wake(PollingKey(topic, group, other)) for other in others)
+
+    # Trying
+
+    def _slice_in_turn(self) -> float:
+        with self._turn:
+            return self.run_slice()
+
+    def run_slice(self) -> float:
+        """Do one slice of what is to be done.
+
+        Returns: seconds until the next slice; 0 or less: now; infinity: when `polling` or a wake
+          calls for it.
+        """
+        end_s = self._elapsed_s() + TRY_TIME_MAX_S
+        now_s = self._now_s()
+        self._next_s = -math.inf  # the end of this slice says when the next one is
+        self._drop_closed()
+        if self._waking is None and self._arrived:
+            self._waking = self._wake_arrived()
+        if self._waking is not None:
+            for _ in self._waking:
+                break
+            else:
+                self._waking = None
+        for waiter in self._deadlines.take_due(now_s, STEPS_PER_SLICE):
+            self._delist(waiter)
+            waiter.state = _State.EXPIRED
+            self._backlog.add((waiter,))
+        for _ in range(TRIES_PER_SLICE):
+            if not self._backlog:
+                break
+            self._try(self._backlog.pop(), now_s)
+            if self._elapsed_s() > end_s:
+                break
+        self._next_s = self._deadlines.next_s
+        if self._backlog or self._waking is not None or self._arrived or self._closed:
+            return 0.0
+        return self._next_s - now_s
+
+    def _try(self, waiter: Waiter, now_s: float) -> None:
+        if waiter.state is _State.DONE:
+            return  # its connection was closed
+        if waiter.channel.closed:
+            self._drop(waiter)
+            return
+        self._tried, self._is_over = waiter, now_s >= waiter.deadline_s
+        self._is_held_again = self._is_woken_again = False
+        try:
+            self._serve(waiter.request, waiter.channel)
+        except Exception as error:  # noqa: BLE001 - our bug: other requests are answered
+            meaning = "Its connection is closed, and its client asks again"
+            self._failures.note("answering a waiting pop", meaning, error)
+            waiter.channel.close("its waiting pop could not be answered")
+            self._is_held_again = False
+        finally:
+            self._tried = None
+        if not self._is_held_again:
+            self._finish(waiter)
+            return
+        self._enlist(waiter)
+        if self._is_woken_again:
+            self._wake(waiter)
+
+    def _finish(self, waiter: Waiter) -> None:
+        """Forget a request that was taken from the list of its key."""
+        waiter.state = _State.DONE
+        channel, key = waiter.channel, waiter.key
+        known = self._lists[key]
+        known.count -= 1
+        if not known.count:
+            del self._lists[key]
+            self._unwatch(key)
+        self._count -= 1
+        self._shares.remove(channel, key.group)
+        self._memory.give_back(waiter, waiter.size)
+        of_channel = self._of_channels.get(channel)
+        if of_channel is not None:
+            of_channel.pop(waiter, None)
+            if not of_channel:
+                del self._of_channels[channel]
+
+    # Closed connections
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Forget the requests of a connection; their places are free soon."""
+        waiters = self._of_channels.pop(channel, None)
+        if waiters:
+            self._closed.append(waiters)
+            self._task.wake()
+
+    def _drop_closed(self) -> None:
+        """Forget some of the requests whose connections were closed."""
+        for _ in range(STEPS_PER_SLICE):
+            if not self._closed:
+                return
+            waiters = self._closed[-1]
+            if waiters:
+                self._drop(waiters.popitem()[0])
+            else:
+                self._closed.pop()
+
+    def _drop(self, waiter: Waiter) -> None:
+        """Forget a request whose connection is closed; if it was woken, another one is."""
+        state = waiter.state
+        if state is _State.DONE:
+            return
+        if state is _State.WAITING:
+            self._delist(waiter)
+        self._finish(waiter)
+        if state is _State.WOKEN:
+            self.wake(waiter.key)
+
+
+def wait_ms_of(born_ms: int, poll_ms: int, now_ms: int) -> int:
+    """How long a request may wait, ms; 0 or less: not at all.
+
+    A client's clock may be ahead of ours: a request never waits longer than its client asked,
+    because a message that is given to a client that has gone is invisible to all others.
+
+    Args:
+      born_ms: when its client sent it, ms since 1970; 0: now.
+      poll_ms: how long the client waits from then on.
+      now_ms: ms since 1970.
+    """
+    return poll_ms if born_ms <= 0 else min(poll_ms, born_ms + poll_ms - now_ms)

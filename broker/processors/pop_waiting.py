@@ -1,0 +1,190 @@
+"""Waiting pops: NOTIFICATION 200054, POLLING_INFO 200055.
+
+A notification waits, as a pop does, until there is a message to pop, and is answered with whether
+there is one; it pops nothing. Proxies use it.
+
+Java counterpart: broker/processor/NotificationProcessor.java and PollingInfoProcessor.java of
+5.5.0.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, Protocol
+
+from ...remoting.bodies import PERM_READ, TopicConfig
+from ...remoting.channel import Answer, Channel, Processor
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RequestRefused
+from ...remoting.headers import (
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PollingInfoRequestHeader,
+    PollingInfoResponseHeader,
+    decode,
+    encode_header,
+)
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
+from ...store.message_store import MessageStore
+from ...store.queues.new_tags import tags_codes_since
+from ..config import BrokerConfig
+from ..pop.hold import WaitingPop
+from ..pop.parts import Pop
+from ..pop.waiting_requests import Polling, PollingKey
+from ..pull import Selector
+from ..topic_config_manager import TopicConfigManager
+from .pop_checks import PopChecks
+
+_HAS_MESSAGE: Final = encode_header(NotificationResponseHeader(has_msg=True))
+_HAS_NONE: Final = encode_header(NotificationResponseHeader(has_msg=False))
+_IS_FULL: Final = encode_header(NotificationResponseHeader(has_msg=False, polling_full=True))
+
+
+class IsBlocked(Protocol):
+    """Whether a request in order must not get messages of a queue now."""
+
+    def __call__(
+        self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int, /
+    ) -> bool: ...
+
+
+class PopWaitingProcessor:
+    """Tells whether there is a message to pop, and how many pops wait.
+
+    Args:
+      config: the broker's.
+      store: already loaded.
+      pop: the parts of pop consumption.
+      checks: of pops.
+      topics: the broker's table.
+      is_blocked: for notifications in order.
+      random: picks the queue that is looked at first.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        pop: Pop,
+        checks: PopChecks,
+        *,
+        topics: TopicConfigManager,
+        is_blocked: IsBlocked,
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._queues = store.queue_store.queues
+        self._checks = checks
+        self._topic_table = topics.topic_config_table
+        self._retry_topics = pop.retry_topics
+        self._positions = pop.positions
+        self._hold = pop.hold
+        self._is_blocked = is_blocked
+        self._random = random
+        pop.hold.serve_notification = self._notification
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.NOTIFICATION: self._notification,
+            RequestCode.POLLING_INFO: self._polling_info,
+        }
+
+    def _notification(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(NotificationRequestHeader, request.ext_fields)
+        topic = self._check(header, channel)
+        config, group, queue_id = self._config, header.consumer_group, header.queue_id
+        selector: Selector | None = None
+        if config.use_message_filter_for_notification and header.exp_type and header.exp:
+            selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)
+        if queue_id < 0:
+            found = self._has_message(topic, header, selector)
+        else:
+            found = self._has_message_in(header.topic, queue_id, header, selector)
+        if found or self._has_retried(header):
+            return request.answer(ext_fields=_HAS_MESSAGE)
+        waiting = WaitingPop(
+            request,
+            channel,
+            header.topic,
+            group,
+            queue_id,
+            header.born_time,
+            header.poll_time,
+            selector,
+        )
+        polling = self._hold.hold_notification(waiting)
+        if polling is Polling.WAITS:
+            return None
+        return request.answer(ext_fields=_IS_FULL if polling is Polling.FULL else _HAS_NONE)
+
+    def _polling_info(self, request: RemotingCommand, channel: Channel) -> Answer:
+        header = decode(PollingInfoRequestHeader, request.ext_fields)
+        self._check(header, channel)
+        key = PollingKey(header.topic, header.consumer_group, header.queue_id)
+        number = self._hold.pops.polling_num(key)
+        return request.answer(
+            ext_fields=encode_header(PollingInfoResponseHeader(polling_num=number))
+        )
+
+    def _check(
+        self, header: NotificationRequestHeader | PollingInfoRequestHeader, channel: Channel
+    ) -> TopicConfig:
+        """Check whether the group may pop from the topic. Raises: RequestRefused: it may not."""
+        if not self._config.broker_permission & PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] peeking message is forbidden",
+            )
+        topic = self._checks.topic(header.topic, header.queue_id, channel)
+        self._checks.group(header.consumer_group, channel)
+        return topic
+
+    def _has_retried(self, header: NotificationRequestHeader) -> bool:
+        """Whether the group's retry topics have a message, which a pop in order never gets."""
+        if header.order:
+            return False
+        for name in self._retry_topics.read_names(header.topic, header.consumer_group):
+            topic = self._topic_table.get(name)
+            if topic is not None and self._has_message(topic, header, None):
+                return True
+        return False
+
+    def _has_message(
+        self, topic: TopicConfig, header: NotificationRequestHeader, selector: Selector | None
+    ) -> bool:
+        """Whether any queue of a topic has a message for the group."""
+        count = topic.read_queue_nums
+        if count <= 0:
+            return False
+        first = self._random.randrange(count)
+        return any(
+            self._has_message_in(topic.topic_name, (first + index) % count, header, selector)
+            for index in range(count)
+        )
+
+    def _has_message_in(
+        self,
+        topic: str,
+        queue_id: int,
+        header: NotificationRequestHeader,
+        selector: Selector | None,
+    ) -> bool:
+        """Whether a queue has a message for the group.
+
+        If many wait, that is true: one of them may match, and if none does, the pop that follows
+        goes past them.
+        """
+        group = header.consumer_group
+        end = self._store.max_offset(topic, queue_id)
+        begin = self._positions.peek(topic, group, queue_id)
+        if begin >= end:
+            return False
+        if header.order and self._is_blocked(topic, group, queue_id, header.attempt_id, 0):
+            return False
+        if (
+            isinstance(selector, frozenset)
+            and end - begin < self._config.max_message_filter_num_for_notification
+        ):
+            codes, _ = tags_codes_since(self._queues, (topic, queue_id), begin)
+            return codes is None or not selector.isdisjoint(codes)
+        return True
