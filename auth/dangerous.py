@@ -98,6 +98,7 @@ BROKER: Final = Danger(
             Code.QUERY_CONSUMER_OFFSET,
             Code.UPDATE_CONSUMER_OFFSET,
             Code.GET_CONSUMER_LIST_BY_GROUP,
+            Code.QUERY_ASSIGNMENT,
             Code.LOCK_BATCH_MQ,
             Code.UNLOCK_BATCH_MQ,
             Code.SEARCH_OFFSET_BY_TIMESTAMP,
@@ -116,6 +117,7 @@ BROKER: Final = Danger(
             Code.UPDATE_AND_CREATE_STATIC_TOPIC,
             Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
             Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+            Code.SET_MESSAGE_REQUEST_MODE,
             # Slaves and filter servers.
             Code.GET_ALL_TOPIC_CONFIG,
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,

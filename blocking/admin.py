@@ -79,6 +79,12 @@ class Admin(Member[AsyncAdmin]):
     clone_offsets_on_brokers: Final = forwarded(AsyncAdmin.clone_offsets_on_brokers)
     correction_offsets: Final = forwarded(AsyncAdmin.correction_offsets)
 
+    # Pops
+
+    popped: Final = forwarded(AsyncAdmin.popped)
+    request_modes: Final = forwarded(AsyncAdmin.request_modes)
+    set_request_mode: Final = forwarded(AsyncAdmin.set_request_mode)
+
     # Messages
 
     message: Final = forwarded(AsyncAdmin.message)

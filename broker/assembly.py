@@ -5,7 +5,8 @@ of dependencies. Where an earlier part has to notify a later one, `_connect` sub
 at the end.
 
 `assemble` creates everything but the request processors: they need the broker's address, so
-`request_table.py` creates them once that is known.
+`request_table.py` creates them once that is known. `followed_settings.py` connects the parts to
+changes of keys.
 
 Java counterpart: the constructor and initialize of broker/BrokerController.java of 5.3.3.
 """
@@ -27,7 +28,6 @@ from ..auth.need_tables import NEEDS_OF_BROKER
 from ..auth.needs import Places
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
-from ..common.log_levels import apply_levels, parse_levels
 from ..common.supervision import FailureLog
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
@@ -59,6 +59,7 @@ from .notifier import Notifier
 from .peer_brokers import PeerBrokers
 from .pop.assembly import assemble_pop
 from .pop.parts import Pop
+from .pop.request_modes import MessageRequestModeManager
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -71,6 +72,7 @@ from .schedule_message_service import ScheduleMessageService
 from .slave_offsets import SlaveOffsets
 from .slave_synchronize import SlaveSynchronize
 from .statistics.broker_stats_manager import BrokerStatsManager
+from .statistics.pop_counts import PopCounts
 from .stored_topic import topic_of_message
 from .subscription_group_manager import SubscriptionGroupManager
 from .table_loading import unmark_deleted
@@ -78,6 +80,7 @@ from .timer_message_service import TimerMessageService
 from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_clean import TopicQueueMappingCleanService
 from .topic_queue_mapping_manager import TopicQueueMappingManager
+from .topic_routes import TopicRoutes
 from .transaction_service import TransactionService
 
 if TYPE_CHECKING:
@@ -148,6 +151,7 @@ class Tables:
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsetManager
     filters: ConsumerFilterManager
+    request_modes: MessageRequestModeManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,7 @@ class BrokerParts:
       keeper: starts and restarts filter servers.
       replication: the broker's role in its group.
       registrar: keeps the broker registered with the name servers.
+      routes: what the name servers know of topics that clients have assigned to them.
       static: rewrites requests for static topics.
       mapping_cleaner: cleans their mappings.
       pulls: serves pulls, and holds those that wait for messages.
@@ -206,6 +211,7 @@ class BrokerParts:
     keeper: FilterServerKeeper
     replication: MasterSide | SlaveSide
     registrar: Registrar
+    routes: TopicRoutes
     static: StaticTopicProcessor
     mapping_cleaner: TopicQueueMappingCleanService
     pulls: PullMessageProcessor
@@ -286,15 +292,16 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
     )
-    pop = _pop(foundation, tables, deliveries, new_messages)
+    routes = TopicRoutes(config, seams.client)
+    pop = _pop(foundation, tables, deliveries, new_messages, stats.pop)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, static, cleaner, pulls, pop, stats, refusals, runtime_info,
+        keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
+        runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation),
     )  # fmt: skip
     _connect(parts, bit_maps)
-    _follow_settings(parts)
     return parts
 
 
@@ -361,6 +368,7 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
             ),
             kept_dead_ms=config.filter_data_clean_time_span,
         ),
+        MessageRequestModeManager(save=files.save, save_later=later),
     )
 
 
@@ -414,7 +422,11 @@ def _deliveries(
 
 
 def _pop(
-    foundation: Foundation, tables: Tables, deliveries: Deliveries, new_messages: NewMessages
+    foundation: Foundation,
+    tables: Tables,
+    deliveries: Deliveries,
+    new_messages: NewMessages,
+    counts: PopCounts,
 ) -> Pop:
     return assemble_pop(
         foundation.config,
@@ -428,6 +440,7 @@ def _pop(
         puts=deliveries.puts,
         timers=deliveries.timers,
         on_messages=new_messages.notify,
+        counts=counts,
     )
 
 
@@ -449,6 +462,7 @@ def _replication(
         offsets=SlaveOffsets(tables.offsets, store.max_offset),
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers,
+        request_modes=tables.request_modes,
         accounts=tables.access.copied_accounts,
     )
     return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
@@ -508,57 +522,6 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     parts.tables.topics.on_change = on_topics_changed
     parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
     parts.clients.filter_servers.on_change = on_filter_servers_changed
-
-
-def _follow_settings(parts: BrokerParts) -> None:
-    """Have parts that derive something from a key do it again when the key changes."""
-    config, live = parts.config, parts.live
-
-    def on_permission() -> None:
-        parts.pulls.settings_changed()
-        parts.tables.topics.permission_changed()
-
-    def on_message_size() -> None:
-        # Never less: a delayed message that was accepted is delivered. Each send is checked before.
-        burst = parts.store.writer.burst
-        burst.body_size_max = max(burst.body_size_max, parts.store.config.max_message_size)
-
-    def on_expiry() -> None:
-        expired_s = config.channel_expired_timeout / 1000
-        parts.clients.producers.expired_s = parts.clients.consumers.expired_s = expired_s
-        parts.tables.filters.kept_dead_ms = config.filter_data_clean_time_span
-
-    def on_log_levels() -> None:
-        apply_levels(config.log_level, parse_levels(config.log_levels))
-
-    live.subscribe(on_permission, "brokerPermission")
-    live.subscribe(
-        parts.pulls.settings_changed,
-        "heldPullsMax",
-        "litePullMessageEnable",
-        "longPollingEnable",
-        "slaveReadEnable",
-    )
-    live.subscribe(on_message_size, "maxMessageSize")
-    if not parts.store.is_slave:  # a slave's topics are its master's
-        live.subscribe(
-            parts.tables.topics.settings_changed,
-            "autoCreateTopicEnable",
-            "brokerTopicEnable",
-            "clusterTopicEnable",
-            "defaultTopicQueueNums",
-            "traceTopicEnable",
-        )
-    live.subscribe(
-        parts.registrar.changed,
-        "compressedRegister",
-        "enableSplitRegistration",
-        "forceRegister",
-        "registerNameServerPeriod",
-        "splitRegistrationSize",
-    )
-    live.subscribe(on_expiry, "channelExpiredTimeout", "filterDataCleanTimeSpan")
-    live.subscribe(on_log_levels, "logLevel", "logLevels")
 
 
 def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:

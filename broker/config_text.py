@@ -26,6 +26,7 @@ CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 CONSUMER_FILTERS: Final = "consumerFilter.json"
 QUEUE_MAPPINGS: Final = "topicQueueMapping.json"
+REQUEST_MODES: Final = "messageRequestMode.json"
 CONSUMER_ORDERS: Final = "consumerOrderInfo.json"
 
 
@@ -137,22 +138,31 @@ def _scalar(value: str | int | bool | None) -> bytes:
     return b"%d" % value if type(value) is int else _encode(value)
 
 
-def written_in_steps(table: Mapping[str, T], write: Callable[[str, T], bytes]) -> Steps[Written]:
-    """Steps that encode a table one level below the top, as `pretty` would.
+def written_in_steps(
+    table: Mapping[str, T], write: Callable[[str, T], bytes], *, depth: int = 1
+) -> Steps[Written]:
+    """Steps that encode a table one level below the top, or deeper, as `pretty` would.
 
     Args:
       table: value by name; it must not change meanwhile.
       write: encodes a member, name and value, in at most a few hundred bytes.
+      depth: the number of maps around the table.
     """
     if not table:
         return Written((b"{}",))
+    indent = b"\n" + b"\t" * (depth + 1)
     parts: list[bytes] = []
     for names in in_parts(list(table), STEP_ITEMS):
-        parts.append(b",\n\t\t" if parts else b"{\n\t\t")
-        parts.append(b",\n\t\t".join([write(name, table[name]) for name in names]))
+        parts.append((b"," if parts else b"{") + indent)
+        parts.append((b"," + indent).join([write(name, table[name]) for name in names]))
         yield
-    parts.append(b"\n\t}")
+    parts.append(indent[:-1] + b"}")
     return Written(parts)
+
+
+def member(name: str, value: Written) -> bytes:
+    """A member of a map: its name and its value, which is encoded for its depth."""
+    return b"".join((_scalar(name), b":", *value.parts))
 
 
 class WrittenBodies:
@@ -173,7 +183,7 @@ class WrittenBodies:
         def text_of(name: str, body: Body) -> bytes:
             known = self._texts.get(name)
             if known is None or known[0] is not body:
-                text = b"".join((_scalar(name), b":", *written(body, depth=2).parts))
+                text = member(name, written(body, depth=2))
                 known = body, text
             texts[name] = known
             return known[1]

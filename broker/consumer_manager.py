@@ -6,7 +6,6 @@ or no heartbeat comes for CHANNEL_EXPIRED_S. At each change the clients of its g
 broadcasting group has nothing to rebalance.
 
 Java counterpart: broker/client/ConsumerManager.java of 5.3.3. Pure.
-Not done: the compensation table, which serves pop and the proxy.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from .client_channel_info import (
     ClientChannel,
     ClientChannelInfo,
 )
+from .compensated_consumers import CompensatedConsumers
 from .consumer_group_info import ConsumerGroupInfo
 from .subscription import Subscription
 
@@ -59,6 +59,7 @@ class ConsumerManager:
 
     Attributes:
       expired_s: as above; it may change.
+      compensated: groups that consume without heartbeats.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class ConsumerManager:
     ) -> None:
         self._notify = notify
         self.expired_s = expired_s
+        self.compensated = CompensatedConsumers()
         self._on_group_gone = on_group_gone
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
@@ -85,9 +87,13 @@ class ConsumerManager:
         return self._groups.get(group)
 
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
-        """A group's subscription to a topic; None: it has none, or is not connected."""
+        """A group's subscription to a topic, by its heartbeats or else its pops.
+
+        Returns: None: it has none, or is not connected and did not pop lately.
+        """
         info = self._groups.get(group)
-        return None if info is None else info.subscription_table.get(topic)
+        found = None if info is None else info.subscription_table.get(topic)
+        return self.compensated.find(group, topic) if found is None else found
 
     def query_topic_consume_by_who(self, topic: str) -> set[str]:
         """The connected groups that subscribe to a topic."""

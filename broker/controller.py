@@ -41,6 +41,7 @@ from .assembly import Seams, assemble, note_batch_topics
 from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
+from .followed_settings import follow_settings
 from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
 from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
@@ -144,6 +145,7 @@ class BrokerController:
             self._tls,
         )
         self.parts = parts = assemble(config, store_config, seams)
+        follow_settings(parts)
         self.client.credentials = parts.tables.access.credentials
         self.store = parts.store
         self.topics = parts.tables.topics
@@ -193,9 +195,8 @@ class BrokerController:
 
     def wall_clock_set(self) -> None:
         """Deliver due messages at once after a test moved the wall clock, not within a second."""
-        parts = self.parts
-        services = (self.schedule, self.timers, self.transactions, parts.pop.storing)
-        for service in (*services, parts.pop.revive):
+        pop = self.parts.pop
+        for service in (self.schedule, self.timers, self.transactions, pop.storing, pop.revive):
             service.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -288,6 +289,7 @@ class BrokerController:
             groups=self.groups,
             offsets=self.offsets,
             delay_offsets=self.delay_offsets,
+            request_modes=self.parts.tables.request_modes,
             filters=self.parts.sql_filters,
         )
         tables.load()
@@ -320,6 +322,7 @@ class BrokerController:
             await nursery.start(self.replication.run, ha_listeners)
             services = Supervisor(nursery, logger)
             await services.start("the registration", self.registrar.run)
+            services.start_soon("the refreshing of routes", self.parts.routes.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
             if self.parts.plain_acl is not None:
                 services.start_soon(
@@ -382,10 +385,14 @@ class BrokerController:
             lambda: SAVE_ORDERS_INTERVAL_S,
             saver.sync_log,
         )
-        mappings = self.parts.tables.mappings
-        accounts = self.parts.tables.access.accounts
+        tables = self.parts.tables
         saver.start_eager(
-            services, self.topics.file, mappings.file, self.groups.file, accounts.file
+            services,
+            self.topics.file,
+            tables.mappings.file,
+            self.groups.file,
+            tables.access.accounts.file,
+            tables.request_modes.file,
         )
 
     async def _serve_metrics(self, listener: socket.socket) -> None:
@@ -438,6 +445,10 @@ class BrokerController:
             ("the messages in order", self.parts.pop.orders.table.file.persist_changed),
             ("the filters", self._persist_filters),
             ("the accounts", self.parts.tables.access.accounts.file.persist_changed),
+            (
+                "the modes of message requests",
+                self.parts.tables.request_modes.file.persist_changed,
+            ),
             ("the topics", self.topics.file.persist),
             ("the groups", self.groups.file.persist),
         ):
@@ -456,6 +467,8 @@ class BrokerController:
     def _scan_clients(self) -> None:
         now_s = self._clock.monotonic_s()
         self.locks.remove_expired(now_s=now_s)
+        kept_ms = self.config.subscription_expired_timeout
+        self.consumers.compensated.expire(self._clock.wall_ms() - kept_ms)
         for channel in (*self.consumers.scan_inactive(now_s), *self.producers.scan_inactive(now_s)):
             channel.close("no heartbeat from its client")
         for channel in self.filter_servers.scan_inactive(now_s):

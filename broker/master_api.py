@@ -3,7 +3,8 @@
 The master may be Apache's, 4.9 or 5.x.
 
 Java counterpart: broker/out/BrokerOuterAPI.java getAllTopicConfig, getAllConsumerOffset,
-getAllDelayOffset, getAllSubscriptionGroupConfig, getTimerCheckPoint of 5.3.3.
+getAllDelayOffset, getAllSubscriptionGroupConfig, getAllMessageRequestMode, getTimerCheckPoint of
+5.5.0.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..remoting.bodies import (
     DataVersion,
     HARuntimeInfo,
     KVTable,
+    MessageRequestModeSerializeWrapper,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
@@ -112,6 +114,17 @@ class MasterApi:
                 return answer.body if len(pages) == 1 else join_pages(pages)
             after = last
         raise RemoteProtocolError(f"the table of offsets is not complete after {PAGES_MAX} pages")
+
+    async def request_modes(self) -> MessageRequestModeSerializeWrapper | None:
+        """How groups get the messages of topics; None: the master is 4.9, and has no such table."""
+        code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
+        try:
+            answer = await self.ask(RemotingCommand(code))
+        except RequestRefused as refusal:
+            if refusal.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return None
+        return MessageRequestModeSerializeWrapper.from_body(answer.body)
 
     async def delay_offsets(self) -> bytes:
         """The text of its delayOffset.json."""

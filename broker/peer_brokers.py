@@ -9,7 +9,6 @@ BrokerOuterAPI.java of 5.5.0, which requests the list every 5 s.
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Final
 
@@ -22,8 +21,7 @@ from ..remoting.errors import RemotingError, RequestRefused
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .config import MASTER_ID, BrokerConfig
-
-logger = logging.getLogger(__name__)
+from .name_servers import ask_name_servers
 
 REFRESH_PAUSE_S: Final = 1.0
 """Between two requests for the list of brokers, while a broker cannot be found or reached."""
@@ -101,24 +99,25 @@ class PeerBrokers:
     async def _refresh(self, timeout_s: float) -> None:
         """Request the list of brokers from the first name server that answers."""
         self._refreshed_s = trio.current_time()
-        servers = self._config.namesrv_addresses
-        for server in servers:
-            request = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
-            try:
-                answer = await self._client.call(server, request, timeout_s / len(servers))
-                if answer.code != ResponseCode.SUCCESS:
-                    continue
-                brokers = ClusterInfo.from_body(answer.body).broker_addr_table
-            except RemotingError as error:
-                logger.debug(
-                    "name server %(server)s: no list of brokers: %(error)s",
-                    {"server": server, "error": error},
-                )
-                continue
-            self._addresses = {
-                name: data.broker_addrs[MASTER_ID]
-                for name, data in brokers.items()
-                if MASTER_ID in data.broker_addrs
-            }
+        addresses = await ask_name_servers(
+            self._config,
+            self._client,
+            lambda: RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO),
+            _masters,
+            timeout_s,
+        )
+        if addresses is not None:
+            self._addresses = addresses
             self._suspect.clear()
-            return
+
+
+def _masters(answer: RemotingCommand) -> dict[str, str] | None:
+    """The addresses of the masters in a list of brokers; None: it is refused."""
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    brokers = ClusterInfo.from_body(answer.body).broker_addr_table
+    return {
+        name: data.broker_addrs[MASTER_ID]
+        for name, data in brokers.items()
+        if MASTER_ID in data.broker_addrs
+    }

@@ -59,6 +59,8 @@ class PopConfig:
       load_balance_poll_name_server_interval: how old routes for that may be.
       default_message_request_mode, default_pop_share_queue_num: the mode of groups for which no
         administrator set one.
+      subscription_expired_timeout: how long a group without heartbeats has the subscription of its
+        last pop.
       enable_pop_metrics: whether there are metrics of pop consumption.
     """
 
@@ -93,9 +95,10 @@ class PopConfig:
     use_message_filter_for_notification: bool = setting(True, live=True)
     max_message_filter_num_for_notification: int = setting(64, minimum=0, maximum=1_024, live=True)
     server_load_balancer_enable: bool = setting(True, live=True)
-    load_balance_poll_name_server_interval: int = setting(30_000, minimum=1, live=True)
+    load_balance_poll_name_server_interval: int = setting(30_000, minimum=1_000, live=True)
     default_message_request_mode: MessageRequestMode = setting(  # noqa: RUF009 - a field
         MessageRequestMode.PULL, live=True
     )
     default_pop_share_queue_num: int = setting(-1, minimum=-1, live=True)
+    subscription_expired_timeout: int = setting(600_000, minimum=1, live=True)
     enable_pop_metrics: bool = setting(True, live=True)

@@ -38,6 +38,7 @@ from .processors.pop_checks import PopChecks
 from .processors.pop_message import PopMessageProcessor
 from .processors.pop_waiting import PopWaitingProcessor
 from .processors.pull_runs import PULL_CODES
+from .processors.query_assignment import QueryAssignmentProcessor
 from .processors.query_consume_queue import QueryConsumeQueueProcessor
 from .processors.query_message import QueryMessageProcessor
 from .processors.queue_offset import QueueOffsetProcessor
@@ -242,6 +243,14 @@ def _reading(parts: BrokerParts) -> list[Table]:
         QueryMessageProcessor(parts.store).processors,
         LockProcessor(clients.locks, clock=clock).processors,
         FilterServerProcessor(parts.config, clients.filter_servers, clock=clock).processors,
+        QueryAssignmentProcessor(
+            parts.config,
+            modes=tables.request_modes,
+            topics=tables.topics,
+            groups=tables.groups,
+            consumers=clients.consumers,
+            routes=parts.routes,
+        ).processors,
     ]
 
 
@@ -249,7 +258,13 @@ def _popping(parts: BrokerParts, turn: SendTurn) -> list[Table]:
     """Processors for pop consumption."""
     config, store, pop, tables = parts.config, parts.store, parts.pop, parts.tables
     topics, random = tables.topics, parts.seams.random
-    checks = PopChecks(config, store.config, topics=topics, groups=tables.groups)
+    checks = PopChecks(
+        config,
+        store.config,
+        topics=topics,
+        groups=tables.groups,
+        compensated=parts.clients.consumers.compensated,
+    )
     return [
         PopMessageProcessor(
             config,
@@ -320,6 +335,7 @@ def _administering(parts: BrokerParts) -> list[Table]:
             groups=tables.groups,
             offsets=tables.offsets,
             consumers=clients.consumers,
+            pops=parts.pop.buffer,
         ).processors,
         CleaningProcessor(store, tables.topics).processors,
         QueryConsumeQueueProcessor(
@@ -340,14 +356,20 @@ def _administering(parts: BrokerParts) -> list[Table]:
         ).processors,
         _broker_config(parts).processors,
         tables.access.admin(is_slave=store.is_slave).processors,
-        ReplicationProcessor(
-            offsets=tables.offsets,
-            delay_offsets=tables.delay_offsets,
-            timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
-            status=parts.replication.status,
-            clock=parts.seams.clock,
-        ).processors,
+        _replication(parts).processors,
     ]
+
+
+def _replication(parts: BrokerParts) -> ReplicationProcessor:
+    tables, store = parts.tables, parts.store
+    return ReplicationProcessor(
+        offsets=tables.offsets,
+        delay_offsets=tables.delay_offsets,
+        request_modes=tables.request_modes,
+        timers=parts.deliveries.timers if store.config.timer_wheel_enable else None,
+        status=parts.replication.status,
+        clock=parts.seams.clock,
+    )
 
 
 def _broker_config(parts: BrokerParts) -> BrokerConfigProcessor:
@@ -380,9 +402,13 @@ def _forget_topic(parts: BrokerParts, topic: str) -> None:
     parts.deliveries.transactions.ends.topic_deleted(topic)
     parts.deliveries.timers.counts.topic_deleted(topic)
     parts.pop.topic_deleted(topic)
+    parts.tables.request_modes.topic_deleted(topic)
+    parts.clients.consumers.compensated.topic_deleted(topic)
 
 
 def _forget_group(parts: BrokerParts, group: str) -> None:
     """Drop what is counted and remembered of a deleted group."""
     parts.stats.group_deleted(group)
     parts.pop.group_deleted(group)
+    parts.tables.request_modes.group_deleted(group)
+    parts.clients.consumers.compensated.group_deleted(group)

@@ -15,7 +15,6 @@ Users and access control lists are copied if this broker has accounts and signs 
 `auth/accounts_copy.py`. A user that the master no longer has is removed here.
 
 Java counterpart: broker/slave/SlaveSynchronize.java of 5.3.3, which copies without these checks.
-Not done: modes of message requests (402), which belong to pop.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from ..store.message_store import MessageStore
 from .config import BrokerConfig
 from .delay_offset_manager import DelayOffsetManager
 from .master_api import MasterApi
+from .pop.request_modes import MessageRequestModeManager
 from .slave_offsets import SlaveOffsets
 from .subscription_group_manager import SubscriptionGroupManager
 from .timer_message_service import TimerMessageService
@@ -56,7 +56,7 @@ class SlaveSynchronize:
       store: of a slave, loaded.
       client: running.
       ha: follows the same master's log.
-      topics, mappings, groups, offsets, delay_offsets, timers: of the slave.
+      topics, mappings, groups, offsets, delay_offsets, timers, request_modes: of the slave.
       accounts: of the slave; None: it has none, or does not sign its requests.
     """
 
@@ -73,6 +73,7 @@ class SlaveSynchronize:
         offsets: SlaveOffsets,
         delay_offsets: DelayOffsetManager,
         timers: TimerMessageService,
+        request_modes: MessageRequestModeManager,
         accounts: Accounts | None,
     ) -> None:
         self._config = config
@@ -85,6 +86,7 @@ class SlaveSynchronize:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._timers = timers
+        self._request_modes = request_modes
         self._accounts = None if accounts is None else AccountsCopy(accounts, "the master")
         self._says_no_accounts = True
         self._master = ""
@@ -177,6 +179,9 @@ class SlaveSynchronize:
             master_topics.topic_queue_mapping_detail_map, master_topics.mapping_data_version
         )
         self._groups.take_over(await master.groups())
+        modes = await master.request_modes()
+        if modes is not None:
+            self._request_modes.take_over(modes)
 
     async def _copy_accounts(self, copy: AccountsCopy, master: MasterApi) -> None:
         has_accounts = await copy.update(master.ask)

@@ -28,12 +28,14 @@ from .config_text import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     QUEUE_MAPPINGS,
+    REQUEST_MODES,
     SUBSCRIPTION_GROUPS,
     TOPICS,
 )
 from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
+from .pop.request_modes import MessageRequestModeManager
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_manager import TopicQueueMappingManager
@@ -53,7 +55,7 @@ class TableLoader:
 
     Args:
       files: the tables' files.
-      topics, mappings, groups, offsets, delay_offsets: the tables.
+      topics, mappings, groups, offsets, delay_offsets, request_modes: the tables.
       filters: consumers' filters; None: the broker has none.
     """
 
@@ -66,6 +68,7 @@ class TableLoader:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
+        request_modes: MessageRequestModeManager,
         filters: ConsumerFilterManager | None,
     ) -> None:
         self._files = files
@@ -74,6 +77,7 @@ class TableLoader:
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
+        self._request_modes = request_modes
         self._filters = filters
         self._lost: dict[str, str] = {}  # why a table is empty, by its file
 
@@ -96,7 +100,9 @@ class TableLoader:
                 count = self._load_spare(name, decode)
             if not count:
                 self._lost[name] = MISSING if count is None else "has no entry"
-        self._files.load(QUEUE_MAPPINGS, self._mappings.decode)  # few brokers have one
+        # Few brokers have these.
+        self._files.load(QUEUE_MAPPINGS, self._mappings.decode)
+        self._files.load(REQUEST_MODES, self._request_modes.decode)
         if self._filters is not None:
             self._load_filters(self._filters)
 

@@ -587,6 +587,7 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         (names.TRANS_HALF_TOPIC, 1, read_write),
         (names.TRANS_OP_HALF_TOPIC, 1, read_write),
         (names.TRANS_CHECK_MAX_TIME_TOPIC, 1, read_write),
+        (names.TIMER_TOPIC, 1, read_write),
         (names.revive_topic(config.broker_cluster_name), config.revive_queue_num, read_write),
     ]
     if config.auto_create_topic_enable:

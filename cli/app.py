@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "producers": _Command("producers", "Example: trocket producers checkout"),
     "lag": _Command("lag", "Example: trocket lag billing --watch"),
     "offset": _Command("app"),
+    "pop": _Command("app"),
     "top": _Command("top", "Example: trocket top --interval 5 --filter Orders"),
     "filter": _Command("app"),
     "auth": _Command("app"),

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from ..broker.metrics import exporter_metrics, rocketmq_metrics, trocket_metrics
+from ..broker.metrics import exporter_metrics, pop_metrics, rocketmq_metrics, trocket_metrics
 from ..broker.metrics.families import Metric
 
 TABLES: Final[dict[str, ModuleType]] = {
     "rocketmq": rocketmq_metrics,
+    "pop": pop_metrics,
     "trocket": trocket_metrics,
     "exporter": exporter_metrics,
 }

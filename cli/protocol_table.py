@@ -55,7 +55,6 @@ PARTLY: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: "lite topics",
         RequestCode.UPDATE_AND_CREATE_TOPIC: "`cleanup.policy=COMPACTION`",
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "`cleanup.policy=COMPACTION`",
-        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: "the answer is empty: there is no pop",
         RequestCode.GET_BROKER_CONFIG: "only the keys that trocket supports",
         RequestCode.GET_NAMESRV_CONFIG: "only the keys that trocket supports",
     }

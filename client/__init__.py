@@ -30,11 +30,14 @@ from .admin import (
     GroupClients,
     GroupInfo,
     GroupLag,
+    GroupPops,
     GroupProgress,
     Growth,
+    InvisibleMessage,
     MessageTrace,
     MessageTrack,
     NotFoundError,
+    PoppedQueue,
     ProducerInfo,
     QueueLag,
     QueueOffsets,
@@ -44,6 +47,7 @@ from .admin import (
     QueueState,
     QueueUnit,
     Rates,
+    RequestModeInfo,
     RunningInfo,
     StaticTopicInfo,
     StatsSnapshot,
@@ -82,6 +86,7 @@ from .errors import (
     ClosedError,
     ConfigurationError,
     ConnectError,
+    ExpiredReceiptError,
     ForkedError,
     HandlerTimeoutError,
     MessageRefusedError,
@@ -96,6 +101,7 @@ from .errors import (
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult, SendStatus
 from .options import ClientOptions, Dial
+from .popped_message import PoppedMessage
 from .producer import Producer, Selector
 from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
 from .push_consumer import Handler, PushConsumer
@@ -103,6 +109,8 @@ from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
 from .replying import Replier, replying
 from .send_options import ProducerOptions
+from .simple_consumer import SimpleConsumer
+from .simple_options import SimpleConsumerOptions
 from .transaction import Transaction, TransactionResult, TransactionState
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
@@ -144,17 +152,20 @@ __all__ = [
     "Delivery",
     "Dial",
     "DirectlyConsumed",
+    "ExpiredReceiptError",
     "FilterClass",
     "FilterClassInfo",
     "ForkedError",
     "GroupClients",
     "GroupInfo",
     "GroupLag",
+    "GroupPops",
     "GroupProgress",
     "Growth",
     "Handler",
     "HandlerTimeoutError",
     "Interceptor",
+    "InvisibleMessage",
     "LocalTransaction",
     "Message",
     "MessageModel",
@@ -166,6 +177,8 @@ __all__ = [
     "NotFoundError",
     "PolicyEntryInfo",
     "PolicyInfo",
+    "PoppedMessage",
+    "PoppedQueue",
     "Producer",
     "ProducerInfo",
     "ProducerOptions",
@@ -188,6 +201,7 @@ __all__ = [
     "ReceivedMessage",
     "Replier",
     "ReplyTimeoutError",
+    "RequestModeInfo",
     "RequestTimeoutError",
     "RetryLater",
     "RouteNotFoundError",
@@ -197,6 +211,8 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "ServerError",
+    "SimpleConsumer",
+    "SimpleConsumerOptions",
     "Sql",
     "StaticTopicInfo",
     "StatsSnapshot",

@@ -90,3 +90,14 @@ def pop_retry_topics(topic: str, group: str) -> tuple[str, str]:
     Source: common/KeyBuilder.java of 5.5.0.
     """
     return f"{RETRY_TOPIC_PREFIX}{group}+{topic}", f"{RETRY_TOPIC_PREFIX}{group}_{topic}"
+
+
+def normal_topic(topic: str, group: str) -> str:
+    """The topic whose messages a retry topic of a group has; another topic is returned as it is.
+
+    Source: KeyBuilder.parseNormalTopic of 5.5.0.
+    """
+    for form in pop_retry_topics("", group):
+        if topic.startswith(form):
+            return topic[len(form) :]
+    return topic

@@ -103,6 +103,8 @@ POP_TIME_MS: Final = Range("a time in ms since 1970", INT64_MIN, INT64_MAX, 64)
 """When a pop was sent, or of a receipt. One far in the past has timed out; 0: now."""
 INIT_MODE: Final = Range("a place to begin", INT32_MIN, INT32_MAX, 32)
 """0: the first message; anything else: the end."""
+POP_SHARE: Final = Range("a number of clients", INT32_MIN, INT32_MAX, 32)
+"""Clients that pop from one queue: 0 or less, or more than there are, stands for all."""
 MAPPING_INT: Final = Range("a number of a queue mapping", INT32_MIN, INT32_MAX, 32)
 MAPPING_LONG: Final = Range("a number of a queue mapping", INT64_MIN, INT64_MAX, 64)
 """The broker compares these with each other and with the topic, and refuses in RocketMQ's words."""

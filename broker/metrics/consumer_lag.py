@@ -2,7 +2,8 @@
 
 Java counterpart: broker/metrics/ConsumerLagCalculator.java of 5.5.0. Pure. Differences: the oldest
 waiting message is that of the queues that have one (there, a queue without any makes the whole
-latency 0), and a filter by tags is not estimated.
+latency 0, or that of a retry topic a number without meaning), a filter by tags is not estimated,
+and waiting pops are not woken first (enableNotifyBeforePopCalculateLag).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ...remoting.steps import Steps
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
+from ..pop.progress import PopProgress
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,8 @@ class QueueLag(NamedTuple):
     Attributes:
       queue_id: its number.
       end, consumed, pulled: the next offset of the queue, and those that the group will consume
-        and pull next.
+        and pull next. If the group pops, `consumed` is as far before `pulled` as messages are not
+        acknowledged.
     """
 
     queue_id: int
@@ -75,6 +78,7 @@ def lag_of(
     queue_count: int,
     *,
     from_start: bool = False,
+    pops: PopProgress | None = None,
 ) -> Steps[ConsumerLag]:
     """Steps that look at a group's progress in a topic.
 
@@ -83,6 +87,7 @@ def lag_of(
       from_start: what a queue counts for in which the group has no offset, because it has consumed
         nothing of it: True: all its messages are left, as mqadmin has it; False: none is, as the
         metrics of RocketMQ 5.x have it.
+      pops: of all groups, if this one pops the topic.
     """
     queues: list[QueueLag] = []
     oldest_ms = oldest_unpulled_ms = 0
@@ -95,6 +100,9 @@ def lag_of(
         if consumed < 0:
             consumed = 0 if from_start else end
         pulled = max(pulls.get(queue_id, -1), consumed)
+        if pops is not None:
+            pulled = max(pops.next_offset(topic, group, queue_id), consumed)
+            consumed = max(pulled - pops.in_flight(topic, group, queue_id), 0)
         queues.append(QueueLag(queue_id, end, consumed, pulled))
         if consumed < end:
             oldest_ms = _older(oldest_ms, _store_time(store, topic, queue_id, consumed))

@@ -34,6 +34,7 @@ class Metric:
       help: one line for people.
       labels: the names of the labels that its samples have beside those of all samples.
       has_common: whether its samples have the labels that the broker gives to all.
+      is_misnamed: the name has a unit of time, and the values are numbers.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     has_common: bool = True
+    is_misnamed: bool = False
 
 
 class HistogramValue(NamedTuple):
@@ -109,12 +111,12 @@ class Samples:
 def in_base_units(families: Families) -> Families:
     """The metrics that have the names and units which Prometheus recommends.
 
-    RocketMQ's milliseconds become seconds. The names of rocketmq-exporter, which have no such
-    forms, are left out.
+    RocketMQ's milliseconds become seconds, or vanish from the name where they are none. The names
+    of rocketmq-exporter, which have no such forms, are left out.
     """
     return {
         _in_seconds(metric): {labels: _thousandth(value) for labels, value in values.items()}
-        if metric.name.endswith(MILLISECONDS)
+        if metric.name.endswith(MILLISECONDS) and not metric.is_misnamed
         else values
         for metric, values in families.items()
         if metric.has_common
@@ -124,7 +126,8 @@ def in_base_units(families: Families) -> Families:
 def _in_seconds(metric: Metric) -> Metric:
     if not metric.name.endswith(MILLISECONDS):
         return metric
-    return replace(metric, name=metric.name.removesuffix(MILLISECONDS) + "_seconds")
+    seconds = "" if metric.is_misnamed else "_seconds"
+    return replace(metric, name=metric.name.removesuffix(MILLISECONDS) + seconds)
 
 
 def _thousandth(value: Value) -> Value:

@@ -10,7 +10,9 @@ DefaultStoreMetricsManager.java and remoting/metrics/RemotingMetricsManager.java
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
 from ...common.topic_names import (
     RETRY_TOPIC_PREFIX,
@@ -32,6 +34,7 @@ from ...store.offsets import PhysicalOffset
 from ..assembly import BrokerParts
 from ..attributes import MESSAGE_TYPE
 from ..statistics.broker_stats_manager import KEY_SEPARATOR, StatsName
+from . import pop_metrics
 from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
 from .families import Kind, Metric, Samples
 
@@ -218,6 +221,8 @@ def collect(parts: BrokerParts, times: RequestTimes | None, samples: Samples) ->
         yield from _connections(parts, samples)
     if config.enable_lag_and_dlq_metrics:
         yield from _lags(parts, samples)
+    if config.enable_pop_metrics:
+        yield from pop_metrics.collect(parts, samples)
     if config.enable_transaction_metrics:
         yield from _transactions(parts, samples)
     if config.enable_message_store_metrics:
@@ -319,32 +324,80 @@ def _software(language: int, version: int) -> tuple[str, str]:
     return _LANGUAGES.get(language, "other"), version_name(version).lower()
 
 
+class _Progress(NamedTuple):
+    """A topic that a group consumes, or one of its retry topics.
+
+    Attributes:
+      group: the group.
+      topic: the topic that it asks for.
+      source: the topic with the messages: `topic`, or a retry topic.
+      pops: whether the group pops it.
+    """
+
+    group: str
+    topic: str
+    source: str
+    pops: bool
+
+
 def _lags(parts: BrokerParts, samples: Samples) -> Steps[None]:
-    """The lag of the connected groups; a broadcasting group keeps its offsets to itself."""
+    """The lag of the connected groups and of those that pop."""
     samples.declare(LAG, LAG_LATENCY, IN_FLIGHT, QUEUEING_LATENCY, READY, TO_DLQ)
-    topics, offsets = parts.tables.topics, parts.tables.offsets
+    topics, offsets, buffer = parts.tables.topics, parts.tables.offsets, parts.pop.buffer
     now_ms = parts.store.clock.wall_ms()
     queues = 0  # since the last pause; a topic that is left out counts, too
-    for group, info in list(parts.clients.consumers.consumer_table.items()):
-        for topic in list(info.subscription_table):
-            if queues >= QUEUES_PER_STEP:
-                queues = 0
-                yield
-            queues += 1
-            config = topics.select(topic)
-            if config is None or topic.startswith(RETRY_TOPIC_PREFIX) or info.is_broadcasting:
-                continue
-            queues += config.write_queue_nums
-            lag = yield from lag_of(parts.store, offsets, group, topic, config.write_queue_nums)
-            is_system = is_system_topic(topic) or is_system_group(group)
-            labels = (topic, group, "false", _bool(is_system))
-            _add_lag(samples, lag, now_ms, labels, per_queue=parts.config.metrics_per_queue)
+    for group, topic, source, pops in _consumed(parts):
+        if queues >= QUEUES_PER_STEP:
+            queues = 0
+            yield
+        queues += 1
+        config = topics.select(source)
+        if config is None:
+            continue
+        queues += config.write_queue_nums
+        lag = yield from lag_of(
+            parts.store,
+            offsets,
+            group,
+            source,
+            config.write_queue_nums,
+            pops=buffer if pops else None,
+        )
+        is_system = is_system_topic(topic) or is_system_group(group)
+        labels = (topic, group, _bool(source != topic), _bool(is_system))
+        per_queue = parts.config.metrics_per_queue and source == topic
+        _add_lag(samples, lag, now_ms, labels, per_queue=per_queue)
     dead = list(parts.stats.items(StatsName.DLQ_PUT_NUMS).items())
     for number, (key, item) in enumerate(dead):
         if number % STEP_ITEMS == STEP_ITEMS - 1:
             yield
         topic, _, group = key.partition(KEY_SEPARATOR)
         samples.add(TO_DLQ, item.value, topic, group, _bool(is_system_group(group)))
+
+
+def _consumed(parts: BrokerParts) -> Iterator[_Progress]:
+    """What groups consume; a broadcasting group keeps its offsets to itself.
+
+    Groups and topics that come meanwhile are left out.
+    """
+    consumers, retry_topics = parts.clients.consumers, parts.pop.retry_topics
+    popped = {group: list(topics) for group, topics in consumers.compensated.groups.items()}
+    connected = list(consumers.consumer_table.items())
+    topics_of = {
+        group: [] if info.is_broadcasting else list(info.subscription_table)
+        for group, info in connected
+    }
+    for group in topics_of.keys() | popped.keys():
+        pops = popped.get(group, ())
+        for topic in dict.fromkeys((*topics_of.get(group, ()), *pops)):
+            if topic.startswith(RETRY_TOPIC_PREFIX):
+                continue
+            yield _Progress(group, topic, topic, topic in pops)
+            if topic in pops:
+                names = retry_topics.read_names(topic, group)
+                known = (name for name in names if parts.tables.topics.select(name) is not None)
+                for name in islice(known, 1):
+                    yield _Progress(group, topic, name, True)
 
 
 def _add_lag(

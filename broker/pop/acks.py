@@ -74,7 +74,7 @@ class Acks:
         """
         refusal = self._put_ack(key, receipt, offsets)
         if refusal is None:
-            self._buffer.acked_elsewhere(key.topic, key.group, key.queue_id, len(offsets))
+            self._buffer.acked_elsewhere(key, len(offsets))
         return refusal
 
     def renew(
@@ -106,7 +106,7 @@ class Acks:
 
     def _renewed(self, entry: Buffered, bit: int, is_stored: bool) -> None:
         if is_stored:
-            self._buffer.ack(entry, bit, self._puts.log_end)
+            self._buffer.ack(entry, bit, self._puts.log_end, is_renewed=True)
 
     def _put_ack(
         self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...]

@@ -16,6 +16,7 @@ from ..broker_address import BrokerAddress
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..inner_message import InnerPuts
+from ..statistics.pop_counts import PopCounts
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..timer_message_service import TimerMessageService
 from ..topic_config_manager import TopicConfigManager
@@ -44,6 +45,7 @@ def assemble_pop(
     puts: InnerPuts,
     timers: TimerMessageService,
     on_messages: Callable[[Collection[tuple[str, int]]], None],
+    counts: PopCounts,
 ) -> Pop:
     """Create the parts of pop consumption.
 
@@ -53,10 +55,17 @@ def assemble_pop(
       puts: appends messages that the broker stores itself.
       timers: deliver the records when they are due.
       on_messages: called with the queues that got messages.
+      counts: counts what happens to popped messages.
     """
     topic = revive_topic(config.broker_cluster_name)
-    records = RevivePuts(store, puts, topic, lambda: address.store_host)
-    buffer = PopBuffer(config, offsets, flushed=lambda: store.flusher.flushed_offset)
+    records = RevivePuts(store, puts, topic, lambda: address.store_host, counts)
+    buffer = PopBuffer(
+        config,
+        offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=clock.wall_ms(),
+    )
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
@@ -81,6 +90,7 @@ def assemble_pop(
         records=records,
         retry_topics=retry_topics,
         host=lambda: address.store_host,
+        counts=counts,
     )
     revive = ReviveService(
         config,
@@ -91,5 +101,7 @@ def assemble_pop(
         topic=topic,
         reviver=reviver,
         on_messages=on_messages,
+        counts=counts,
     )
-    return Pop(records, buffer, storing, positions, retry_topics, hold, orders, revive)
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)

@@ -24,10 +24,15 @@ from ...remoting.receipt import TopicForm
 from ...remoting.steps import Steps
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..pop_config import PopConfig
-from .check_point import CheckPoint
+from ..statistics.pop_counts import PopCounts
+from .check_point import CheckPoint, CheckPointKey
 
 IDLE_MS: Final = 300_000
 """A queue without pops for that long is forgotten. Source: PopBufferMergeService.scanGarbage."""
+
+IN_FLIGHT_IDLE_MS: Final = 3 * 24 * 3600 * 1000
+"""The same for one with messages that are not acknowledged: the default of timerMaxDelaySec, the
+longest invisible time."""
 
 RETRY_MS: Final = 1_000
 """The pause before a check point is stored again that the store refused."""
@@ -125,6 +130,8 @@ class PopBuffer:
       offsets: the table that is committed to.
       flushed: gives the physical offset up to which the log is on the device.
       wake: called when a check point may be due earlier than `left_ms` said.
+      counts: counts check points and acknowledgements.
+      started_ms: when the broker started, ms since 1970; earlier pops are not in flight.
     """
 
     def __init__(
@@ -134,8 +141,12 @@ class PopBuffer:
         *,
         flushed: Callable[[], int],
         wake: Callable[[], None] = lambda: None,
+        counts: PopCounts | None = None,
+        started_ms: int = 0,
     ) -> None:
         self.wake = wake
+        self.counts = counts or PopCounts()
+        self._started_ms = started_ms
         self._config = config
         self._offsets = offsets
         self._flushed = flushed
@@ -175,6 +186,16 @@ class PopBuffer:
         order = self._orders.get((topic, group, queue_id))
         return order.entries[-1].next_offset if order is not None and order.entries else -1
 
+    def in_flight(self, topic: str, group: str, queue_id: int) -> int:
+        """The number of messages that were popped and are not acknowledged, about."""
+        order = self._orders.get((topic, group, queue_id))
+        return 0 if order is None else order.in_flight
+
+    def check_points(self) -> list[tuple[CheckPoint, int]]:
+        """The check points that are in memory and not stored, the oldest first, each with its queue
+        of the revive topic: a copy."""
+        return [(entry.check_point, entry.revive_queue_id) for entry in self._by_text.values()]
+
     def skip(self, order: PopOrder, next_offset: int) -> None:
         """Let the committed offset pass messages that no pop returned, because of a filter."""
         if order.entries:
@@ -212,7 +233,7 @@ class PopBuffer:
         entry = Buffered(check_point, text, revive_queue_id, order, next_offset)
         self._by_text[text] = entry
         order.entries.append(entry)
-        order.in_flight += len(check_point.diffs)
+        self._note_pop(order, check_point)
         self._wait_until(self._due_ms(check_point), entry)
         return entry
 
@@ -222,8 +243,13 @@ class PopBuffer:
         """Note a check point whose record was appended; `was_written` must follow the commit."""
         entry = Buffered(check_point, "", revive_queue_id, order, next_offset)
         order.entries.append(entry)
-        order.in_flight += len(check_point.diffs)
+        self._note_pop(order, check_point)
         return entry
+
+    def _note_pop(self, order: PopOrder, check_point: CheckPoint) -> None:
+        order.in_flight += len(check_point.diffs)
+        pops = self.counts.pops
+        pops[order.offset_key] = pops.get(order.offset_key, 0) + 1
 
     def was_written(self, entry: Buffered, log_end: int) -> None:
         """Let the committed offset pass a check point, and forget it: its record is in the log.
@@ -252,19 +278,26 @@ class PopBuffer:
         """The check point that `text_of` names; None: it is not in memory."""
         return self._by_text.get(text)
 
-    def ack(self, entry: Buffered, bits: int, log_end: int = 0) -> None:
+    def ack(
+        self, entry: Buffered, bits: int, log_end: int = 0, *, is_renewed: bool = False
+    ) -> None:
         """Mark messages of a check point in memory as acknowledged.
 
         Args:
           bits: bit i: message i.
           log_end: physical offset to which the log must be on the device before the committed
             offset passes them; 0: any.
+          is_renewed: they have a new check point, so they are in flight as before.
         """
         check_point = entry.check_point
         acked = check_point.acked | bits
         order = entry.order
         if order is not None and acked != check_point.acked:
-            order.in_flight -= (acked ^ check_point.acked).bit_count()
+            count = (acked ^ check_point.acked).bit_count()
+            acks = self.counts.acks
+            acks[order.offset_key] = acks.get(order.offset_key, 0) + count
+            if not is_renewed:
+                order.in_flight -= count
         check_point.acked = acked
         if log_end > entry.log_end:
             entry.log_end = log_end
@@ -272,10 +305,16 @@ class PopBuffer:
             del self._by_text[entry.text]
             self._done(entry)
 
-    def acked_elsewhere(self, topic: str, group: str, queue_id: int, count: int) -> None:
+    def acked_elsewhere(self, key: CheckPointKey, count: int) -> None:
+        """Count acknowledged messages whose check point was stored."""
+        acks, name = self.counts.acks, key_of(key.topic, key.group)
+        acks[name] = acks.get(name, 0) + count
+        self.landed(key, count)
+
+    def landed(self, key: CheckPointKey, count: int) -> None:
         """Count messages that are not in flight any more, and whose check point was stored."""
-        order = self._orders.get((topic, group, queue_id))
-        if order is not None:
+        order = self._orders.get((key.topic, key.group, key.queue_id))
+        if order is not None and key.pop_time >= self._started_ms:
             order.in_flight = max(order.in_flight - count, 0)
 
     # ---- storing ---------------------------------------------------------------------------
@@ -359,7 +398,8 @@ class PopBuffer:
     def drop_idle(self, now_ms: int) -> Steps[None]:
         """Steps that forget queues without recent pops."""
         for count, (key, order) in enumerate(list(self._orders.items())):
-            if not order.entries and now_ms - order.used_ms > IDLE_MS:
+            idle_ms = IN_FLIGHT_IDLE_MS if order.in_flight else IDLE_MS
+            if not order.entries and now_ms - order.used_ms > idle_ms:
                 self._orders.pop(key, None)
             if count % 1000 == 999:
                 yield
@@ -430,4 +470,5 @@ class PopBuffer:
         for entry in order.entries:
             entry.order = None
         order.entries.clear()
+        order.in_flight = 0
         self._unsynced.pop(order, None)

@@ -87,7 +87,10 @@ class PopBufferService:
             buffer.synced()
         due = buffer.take_due(self._clock.wall_ms(), SLICE_COUNT)
         if due:
+            began_s = self._clock.elapsed_s()
             self._store_slice(due)
+            elapsed_ms = (self._clock.elapsed_s() - began_s) * 1000
+            buffer.counts.scans_ms.add(elapsed_ms)
         left_s = buffer.left_ms(self._clock.wall_ms()) / 1000
         return min(left_s, SYNC_S) if buffer.waits_for_sync and left_s > 0 else left_s
 

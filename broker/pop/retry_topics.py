@@ -12,12 +12,14 @@ from typing import Final
 
 import msgspec
 
-from ...common.topic_names import RETRY_TOPIC_PREFIX, pop_retry_topics
+from ...common.topic_names import RETRY_TOPIC_PREFIX, normal_topic, pop_retry_topics
 from ...common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 from ...remoting.bodies import TopicConfig
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
+
+__all__ = ["PopRetryTopics", "normal_topic"]
 
 V2_SEPARATOR: Final = "+"
 
@@ -105,14 +107,3 @@ class PopRetryTopics:
         for queue_id in range(retry.read_queue_nums):
             if self._offsets.query_offset(group, retry.topic_name, queue_id) < 0:
                 self._offsets.commit_offset(group, retry.topic_name, queue_id, 0)
-
-
-def normal_topic(topic: str, group: str) -> str:
-    """The topic whose messages a retry topic of a group has; another topic is returned as it is.
-
-    Source: KeyBuilder.parseNormalTopic of 5.5.0.
-    """
-    for form in pop_retry_topics("", group):
-        if topic.startswith(form):
-            return topic[len(form) :]
-    return topic

@@ -158,8 +158,8 @@ class ReviveQueue:
         """Go on at an offset, because the records before it are gone."""
         self.next_offset = max(self.next_offset, offset)
 
-    def take(self, message: MessageExt, revive_offset: int) -> None:
-        """Process the next record.
+    def take(self, message: MessageExt, revive_offset: int) -> CheckPoint | Ack | None:
+        """Process the next record, and return what it is; None: it is no record of pop.
 
         Args:
           message: of the revive topic; one that is no record of pop is ignored.
@@ -173,6 +173,7 @@ class ReviveQueue:
             self._take_point(record, revive_offset)
         elif record is not None:
             self._take_ack(record, message, revive_offset)
+        return record
 
     def _take_point(self, check_point: CheckPoint, revive_offset: int) -> None:
         key = self._known(check_point.key)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
 from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
+from ..statistics.pop_counts import PopCounts, RecordKind
 from .check_point import CheckPoint
 from .records import Ack, RecordPlace, ack_record, check_point_record
 
@@ -31,15 +32,22 @@ class RevivePuts:
       puts: appends messages that the broker stores itself.
       topic: the revive topic.
       host: gives the broker's address, as `host_bytes` packs it.
+      counts: counts the records.
     """
 
     def __init__(
-        self, store: MessageStore, puts: InnerPuts, topic: str, host: Callable[[], bytes]
+        self,
+        store: MessageStore,
+        puts: InnerPuts,
+        topic: str,
+        host: Callable[[], bytes],
+        counts: PopCounts | None = None,
     ) -> None:
         self.topic = topic
         self._store = store
         self._puts = puts
         self._host = host
+        self._counts = counts or PopCounts()
 
     @property
     def log_end(self) -> int:
@@ -54,7 +62,9 @@ class RevivePuts:
         """
         place = RecordPlace(self.topic, self._host())
         now_ms = self._store.now_ms
-        return self._put(lambda: check_point_record(check_point, revive_queue_id, place, now_ms))
+        refusal = self._put(lambda: check_point_record(check_point, revive_queue_id, place, now_ms))
+        self._count(check_point.group, check_point.topic, RecordKind.CK, refusal)
+        return refusal
 
     def put_ack(self, ack: Ack, revive_time: int, revive_queue_id: int) -> PutRefusal | None:
         """Append an acknowledgement's record; return why it is not stored, None: it is.
@@ -65,7 +75,13 @@ class RevivePuts:
         """
         place = RecordPlace(self.topic, self._host())
         now_ms = self._store.now_ms
-        return self._put(lambda: ack_record(ack, revive_time, revive_queue_id, place, now_ms))
+        refusal = self._put(lambda: ack_record(ack, revive_time, revive_queue_id, place, now_ms))
+        self._count(ack.key.group, ack.key.topic, RecordKind.ACK, refusal)
+        return refusal
+
+    def _count(self, group: str, topic: str, kind: RecordKind, refusal: PutRefusal | None) -> None:
+        status = PutMessageStatus.PUT_OK if refusal is None else refusal.status
+        self._counts.put(group, topic, kind, status)
 
     def _put(self, make: Callable[[], InnerMessage]) -> PutRefusal | None:
         """Append to the timer topic; to the revive topic if it is due."""

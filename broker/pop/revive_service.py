@@ -32,8 +32,10 @@ from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..due_task import DueTask
+from ..statistics.pop_counts import PopCounts, RecordKind
 from ..timer_message_service import TimerMessageService
 from .check_point import CheckPoint
+from .records import Ack
 from .revive import ReviveQueue
 from .reviver import SLICE_COUNT, Reviver, ReviveSlice
 
@@ -105,6 +107,7 @@ class ReviveService:
       topic: the revive topic.
       reviver: appends what check points need.
       on_messages: called with the queues that got messages.
+      counts: counts the records that are read.
 
     Attributes:
       revived: the number of messages put into retry topics since the start.
@@ -123,6 +126,7 @@ class ReviveService:
         topic: str,
         reviver: Reviver,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
+        counts: PopCounts | None = None,
     ) -> None:
         self.revived = 0
         self.re_puts = 0
@@ -135,6 +139,7 @@ class ReviveService:
         self._topic = topic
         self._reviver = reviver
         self._on_messages = on_messages
+        self._counts = counts or PopCounts()
         self._queues: dict[int, ReviveQueue] = {}
         self._turns: deque[int] = deque()  # the queues, the next one to be served first
         self._keys: frozenset[tuple[str, int]] = frozenset()
@@ -250,12 +255,18 @@ class ReviveService:
             try:
                 message = decode_record(data, position)
                 position += message.store_size
-                queue.take(message, message.queue_offset)
+                self._count(queue.take(message, message.queue_offset), queue_id)
             except RemoteProtocolError as error:
                 self._skip(queue, queue_id, offset, error)
                 if queue.next_offset <= offset + 1:
                     break
         return result.count
+
+    def _count(self, record: CheckPoint | Ack | None, queue_id: int) -> None:
+        if isinstance(record, CheckPoint):
+            self._counts.got(record.group, record.topic, RecordKind.CK, queue_id)
+        elif record is not None:
+            self._counts.got(record.key.group, record.key.topic, RecordKind.ACK, queue_id)
 
     def _skip(self, queue: ReviveQueue, queue_id: int, offset: int, error: Exception) -> None:
         queue.skip_to(offset + 1)
@@ -342,6 +353,11 @@ class ReviveService:
         if self._store.flusher.failure is None:
             for queue_id, offset in self._changed().items():
                 self._record(queue_id, offset)
+
+    @property
+    def queue_ids(self) -> list[int]:
+        """The revive queues."""
+        return sorted(self._queues)
 
     def lag(self, queue_id: int) -> ReviveLag:
         """How far a revive queue is behind.

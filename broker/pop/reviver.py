@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from ...common.topic_names import normal_topic
 from ...remoting.bodies import TopicConfig
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message import MessageExt
@@ -20,13 +21,14 @@ from ...remoting.message_codec import decode_record
 from ...store.clock import Clock
 from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
-from ...store.status import PutRefusal
+from ...store.status import PutMessageStatus, PutRefusal
 from ..config import BrokerConfig
 from ..inner_message import TOO_LARGE, InnerMessage, InnerPuts
+from ..statistics.pop_counts import PopCounts
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
-from .retry_topics import PopRetryTopics, normal_topic
+from .retry_topics import PopRetryTopics
 from .revive import RE_PUT_DELAYS_S, ReviveQueue, WaitingPoint, put_again, retry_message
 from .revive_puts import RevivePuts
 
@@ -96,6 +98,7 @@ class Reviver:
       records: appends check points.
       retry_topics: names and creates the retry topics.
       host: gives the broker's address, as `host_bytes` packs it.
+      counts: counts the copies.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Reviver:
         records: RevivePuts,
         retry_topics: PopRetryTopics,
         host: Callable[[], bytes],
+        counts: PopCounts | None = None,
     ) -> None:
         self._config = config
         self._store = store
@@ -120,6 +124,7 @@ class Reviver:
         self._records = records
         self._retry_topics = retry_topics
         self._host = host
+        self._counts = counts or PopCounts()
 
     def put_point(
         self, part: ReviveSlice, check_point: CheckPoint, closed: list[int], queue_id: int
@@ -230,6 +235,8 @@ class Reviver:
             # without.
             again.properties = InnerMessage.of(message).properties
             refusal = self._put(again)
+        status = PutMessageStatus.PUT_OK if refusal is None else refusal.status
+        self._counts.retried(check_point.group, check_point.topic, status)
         if refusal is not None:
             logger.error(
                 "message %(queue_offset)d of topic %(topic)s queue %(queue_id)d cannot be "

@@ -16,6 +16,7 @@ from ...remoting.headers import PopMessageRequestHeader
 from ...remoting.receipt import POP_COUNT_MAX
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.config import MessageStoreConfig
+from ..compensated_consumers import CompensatedConsumers
 from ..config import BrokerConfig
 from ..consumer_filter_manager import compile_filter
 from ..pull import Selector
@@ -37,6 +38,7 @@ class PopChecks:
       config: the broker's.
       store_config: says which invisible times can be stored.
       topics, groups: the broker's tables.
+      compensated: groups that consume without heartbeats.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class PopChecks:
         *,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
+        compensated: CompensatedConsumers | None = None,
     ) -> None:
         self._config = config
+        self._compensated = CompensatedConsumers() if compensated is None else compensated
         self._store_config = store_config
         self._topic_table = topics.topic_config_table
         self._groups = groups
@@ -89,7 +93,13 @@ class PopChecks:
             )
         refuse_long_time(header.invisible_time, self._store_config)
         topic = self.topic(header.topic, header.queue_id, channel)
-        return topic, self.group(header.consumer_group, channel)
+        group = self.group(header.consumer_group, channel)
+        if not self._groups.may_read(group.group_name, header.topic):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group.group_name}] is forbidden for topic[{header.topic}]",
+            )
+        return topic, group
 
     def find_topic(self, name: str) -> TopicConfig | None:
         """A topic by name; None: it does not exist."""
@@ -127,6 +137,12 @@ class PopChecks:
                 ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}"
             )
         return group
+
+    def note(self, header: PopMessageRequestHeader, now_ms: int) -> None:
+        """Note a pop that passed its checks: its group has a subscription without a heartbeat."""
+        self._compensated.note(
+            header.consumer_group, header.topic, header.exp, header.exp_type, now_ms
+        )
 
     def selector(
         self, topic: str, group: str, expression_type: str | None, expression: str | None

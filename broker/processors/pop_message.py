@@ -178,12 +178,13 @@ class PopMessageProcessor:
         if not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)
+        self._checks.note(header, now_ms)
         if header.order:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
-            revive_queue_id = self._count % self._config.revive_queue_num
             self._count += 1
+            revive_queue_id = self._count % self._config.revive_queue_num
         asked = Asked(
             header,
             header.max_msg_nums,

@@ -6,7 +6,7 @@ Topics (21) and groups (201) are in `topic_admin.py` and `group_admin.py`. A sla
 from its copies.
 
 Java counterpart: AdminBrokerProcessor.getAllConsumerOffset and the like of 5.3.3. Pure.
-Not done: counts of timer messages by topic; modes of message requests, which belong to pop.
+Not done: counts of timer messages by topic.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ...store.clock import Clock
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..delay_offset_manager import DelayOffsetManager
 from ..offset_pages import page_of_offsets
+from ..pop.request_modes import MessageRequestModeManager
 from ..timer_message_service import TimerMessageService
 
 
@@ -38,7 +39,7 @@ class ReplicationProcessor:
     """Serves slaves and administrators of replication.
 
     Args:
-      offsets, delay_offsets: the broker's tables.
+      offsets, delay_offsets, request_modes: the broker's tables.
       timers: None: there are none (timerWheelEnable=false).
       status: returns the state of replication.
       clock: its wall time goes into the answers.
@@ -49,12 +50,14 @@ class ReplicationProcessor:
         *,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
+        request_modes: MessageRequestModeManager,
         timers: TimerMessageService | None,
         status: Callable[[], HARuntimeInfo],
         clock: Clock,
     ) -> None:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
+        self._modes = request_modes
         self._timers = timers
         self._status = status
         self._clock = clock
@@ -101,7 +104,10 @@ class ReplicationProcessor:
         return request.answer(body=body)
 
     def _request_modes(self, request: RemotingCommand, _: Channel) -> Answer:
-        return request.answer(body=fastjson.dumps({"messageRequestModeMap": {}}))
+        return answer_of(self._answer_modes(request))
+
+    def _answer_modes(self, request: RemotingCommand) -> Steps[RemotingCommand | Deferred]:
+        return request.answer(body=(yield from self._modes.to_body()))
 
     def _ha_status(self, request: RemotingCommand, _: Channel) -> Answer:
         return request.answer(body=self._status().to_body())

@@ -60,6 +60,7 @@ _REFUSED: Final = {
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     ),
     (ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker"): (
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,

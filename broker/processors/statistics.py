@@ -18,6 +18,7 @@ from ...remoting import fastjson
 from ...remoting.bodies import (
     BrokerStatsData,
     BrokerStatsItem,
+    BufferedCheckPointBody,
     ConsumeStats,
     MessageQueue,
     OffsetWrapper,
@@ -40,11 +41,13 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import STEP_ITEMS, Steps, answer_of, with_member
+from ...remoting.steps import STEP_ITEMS, Steps, answer_of, in_parts, with_member
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
+from ..pop.check_point import CheckPoint
+from ..pop.progress import NoPops, PopProgress
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..statistics.stats_item import DAY, HOUR, MINUTE, StatsItem
 from ..subscription_group_manager import SubscriptionGroupManager
@@ -56,6 +59,13 @@ QUEUES_PER_STEP: Final = 100
 """Queues of one step: reading a store time takes some 10 us, and writing an entry as long."""
 
 
+CHECK_POINTS_PER_STEP: Final = 5_000
+"""Check points of one step that are compared with a request's group: a millisecond."""
+
+CHECK_POINTS_MAX: Final = 10_000
+"""Check points of one answer: three megabytes."""
+
+
 class StatisticsProcessor:
     """Answers how many messages there are, and how far groups have consumed them.
 
@@ -65,6 +75,7 @@ class StatisticsProcessor:
       broker_name, broker_addr: of this broker, for the answers.
       topics, groups, offsets, consumers: the broker's tables.
       static_topics: the names of the static topics.
+      pops: those that are not acknowledged.
     """
 
     def __init__(
@@ -79,6 +90,7 @@ class StatisticsProcessor:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
+        pops: PopProgress | None = None,
     ) -> None:
         self._store = store
         self._stats = stats
@@ -89,6 +101,7 @@ class StatisticsProcessor:
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
+        self._pops = NoPops() if pops is None else pops
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.GET_TOPIC_STATS_INFO: self._topic_stats,
             RequestCode.GET_CONSUME_STATS: self._consume_stats,
@@ -158,17 +171,21 @@ class StatisticsProcessor:
             names = self._subscribed(group, [header.topic])
         else:
             names = self._subscribed(group, self._offsets.which_topic_by_consumer(group))
-        return answer_of(self._answer_consume_stats(request, group, sorted(names)))
+        wanted = sorted(names)
+        return answer_of(
+            self._answer_consume_stats(request, group, wanted, with_pops=bool(header.with_pops))
+        )
 
     def _subscribed(self, group: str, names: Iterable[str]) -> list[str]:
-        """Those of a group's topics to which it subscribes; all if it is not connected."""
+        """Those of a group's topics that it subscribes to or pops; all if it is not connected."""
         info = self._consumers.get_consumer_group_info(group)
         if info is None or not info.subscription_table:
             return list(names)
-        return [name for name in names if name in info.subscription_table]
+        find = self._consumers.find_subscription_data
+        return [name for name in names if find(group, name) is not None]
 
     def _answer_consume_stats(
-        self, request: RemotingCommand, group: str, names: list[str]
+        self, request: RemotingCommand, group: str, names: list[str], *, with_pops: bool
     ) -> Steps[RemotingCommand]:
         pieces: list[bytes] = []
         tps = 0.0
@@ -186,14 +203,34 @@ class StatisticsProcessor:
                 pieces.append(fastjson.dumps(table)[1:-1])
             tps += self._stats.tps_group_get_nums(group, name)
         offsets = b"{%b}" % b",".join(pieces)
-        body = with_member(ConsumeStats(consume_tps=tps).to_body(), b'"offsetTable":{}', offsets)
+        stats = ConsumeStats(consume_tps=tps)
+        if with_pops:
+            yield from self._add_pops(stats, group, names)
+        body = with_member(stats.to_body(), b'"offsetTable":{}', offsets)
         return request.answer(body=body)
+
+    def _add_pops(self, stats: ConsumeStats, group: str, names: list[str]) -> Steps[None]:
+        """Steps that add a group's check points that are in memory only."""
+        found: list[BufferedCheckPointBody] = []
+        left_out = 0
+        for part in in_parts(self._pops.check_points(), CHECK_POINTS_PER_STEP):
+            yield
+            for point, revive_queue_id in part:
+                if point.group != group or point.topic not in names:
+                    continue
+                if len(found) < CHECK_POINTS_MAX:
+                    found.append(_buffered(point, revive_queue_id))
+                else:
+                    left_out += 1
+        stats.pop_check_points = found
+        stats.pop_check_points_left_out = left_out
 
     def _progress(
         self, group: str, topic: str, queue_count: int
     ) -> Steps[dict[MessageQueue, OffsetWrapper]]:
         """Steps that find a group's offsets in the queues of one topic."""
         table: dict[MessageQueue, OffsetWrapper] = {}
+        next_offset = self._pops.next_offset
         pulled = self._offsets.pull_offset_table.get(key_of(topic, group), {})
         for queue_id in range(queue_count):
             if queue_id and queue_id % QUEUES_PER_STEP == 0:
@@ -205,7 +242,7 @@ class StatisticsProcessor:
             table[MessageQueue(topic, self._broker_name, queue_id)] = OffsetWrapper(
                 self._store.max_offset(topic, queue_id),
                 offset,
-                max(offset, pulled.get(queue_id, -1)),
+                max(offset, pulled.get(queue_id, -1), next_offset(topic, group, queue_id)),
                 max(last_ms, 0),
             )
         return table
@@ -300,3 +337,10 @@ class StatisticsProcessor:
 
 def _growth(item: StatsItem, period: int) -> BrokerStatsItem:
     return BrokerStatsItem(*item.growth(period))
+
+
+def _buffered(point: CheckPoint, revive_queue_id: int) -> BufferedCheckPointBody:
+    """The body of a check point in memory, with its acknowledged messages as bits of a Java int."""
+    bits = point.acked - (1 << 32) if point.acked >> 31 else point.acked
+    members = msgspec.structs.asdict(point.to_body()) | {"bit_map": bits}
+    return BufferedCheckPointBody(**members, revive_queue_id=revive_queue_id)

@@ -8,7 +8,7 @@ queues that grew: one write stores the messages of many. A latency of a get (GRO
 measured where a pull is read by Python; pulls that the C extension answers take microseconds.
 
 Java counterpart: store/stats/BrokerStatsManager.java of 5.5.0. Pure.
-Not done: billing (COMMERCIAL_*); acknowledgements, which belong to pop. Of reads from the disk
+Not done: billing (COMMERCIAL_*). Of reads from the disk
 (GROUP_GET_FROM_DISK_NUMS) RocketMQ has names but counts none, and what it keeps of how far reads
 fall behind (GROUP_GET_FALL_SIZE) is for its log: a request finds none of them there either.
 """
@@ -21,9 +21,11 @@ from functools import partial
 from typing import Any, Final
 
 from ...common.histogram import Histogram
-from ...common.topic_names import is_system_topic
+from ...common.topic_names import is_system_topic, normal_topic
 from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.clock import Clock
+from .pop_counts import KEY_SEPARATOR as KEY_SEPARATOR
+from .pop_counts import PopCounts
 from .queue_growth import Queue, QueueGrowth
 from .stats_item import MINUTE, StatsItem
 from .totals import PutTimes, Totals, TotalsHistory
@@ -35,10 +37,6 @@ CREATION_BOUNDS_MS: Final = (10.0, 100.0, 1_000.0, 3_000.0, 5_000.0)
 """Upper ends of the buckets of creation times.
 Source: BrokerMetricsManager.initMetricsView of 5.5.0."""
 
-KEY_SEPARATOR: Final = "@"
-"""Between the parts of a key, such as topic@group."""
-
-
 _DAY_DIGITS: Final = 8  # of a local time's name
 
 
@@ -49,6 +47,8 @@ class StatsName(StrEnum):
     TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
     GROUP_GET_NUMS = "GROUP_GET_NUMS"  # topic@group
     GROUP_GET_SIZE = "GROUP_GET_SIZE"
+    GROUP_CK_NUMS = "GROUP_CK_NUMS"
+    GROUP_ACK_NUMS = "GROUP_ACK_NUMS"
     SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
     DLQ_PUT_NUMS = "DLQ_PUT_NUMS"
     QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"  # topic@queue
@@ -57,6 +57,8 @@ class StatsName(StrEnum):
     GROUP_GET_LATENCY = "GROUP_GET_LATENCY"  # queue@topic@group; topic@group without details
     BROKER_PUT_NUMS = "BROKER_PUT_NUMS"  # cluster
     BROKER_GET_NUMS = "BROKER_GET_NUMS"
+    BROKER_CK_NUMS = "BROKER_CK_NUMS"
+    BROKER_ACK_NUMS = "BROKER_ACK_NUMS"
     BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
     BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"
 
@@ -89,6 +91,7 @@ class BrokerStatsManager:
       history: of the totals.
       put_times: of writes to the log.
       turn_messages: the numbers of sends that one write stored.
+      pop: what pop consumption counts for metrics.
       topic_creations_ms, group_creations_ms: times that administrators waited until a topic or a
         group was saved, milliseconds.
       started_ms: wall time of `start`.
@@ -106,6 +109,7 @@ class BrokerStatsManager:
         self.totals = Totals()
         self.history = TotalsHistory()
         self.put_times = PutTimes()
+        self.pop = PopCounts()
         self.turn_messages = Histogram(TURN_BOUNDS)
         self.topic_creations_ms = Histogram(CREATION_BOUNDS_MS)
         self.group_creations_ms = Histogram(CREATION_BOUNDS_MS)
@@ -206,6 +210,7 @@ class BrokerStatsManager:
         Raises: StoreError: the sizes of stored messages cannot be read.
         """
         yield from self._collect_gets()
+        yield from self._collect_pops()
         if not self._counts_puts:
             return
         # Another collection under way has taken the times, and may leave messages to this one.
@@ -257,6 +262,23 @@ class BrokerStatsManager:
                 self.add(name, self._cluster, count.messages, count.answers)
             self.totals.gets_found += count.answers
             self.totals.got_messages += count.messages
+
+    def _collect_pops(self) -> Steps[None]:
+        """Take what pops counted; check points of retry topics count for the topic."""
+        pops, self.pop.pops = self.pop.pops, {}
+        acks, self.pop.acks = self.pop.acks, {}
+        for number, (key, count) in enumerate(pops.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield
+            topic, _, group = key.partition(KEY_SEPARATOR)
+            name = f"{normal_topic(topic, group)}{KEY_SEPARATOR}{group}"
+            self.add(StatsName.GROUP_CK_NUMS, name, count, count)
+            self.add(StatsName.BROKER_CK_NUMS, self._cluster, count, count)
+        for number, (key, count) in enumerate(acks.items(), 1):
+            if number % STEP_ITEMS == 0:
+                yield
+            self.add(StatsName.GROUP_ACK_NUMS, key, count, count)
+            self.add(StatsName.BROKER_ACK_NUMS, self._cluster, count, count)
 
     def sample(self) -> Steps[None]:
         """Steps that take a sample of each counter; call it every SAMPLE_INTERVAL_MS.
@@ -318,6 +340,7 @@ class BrokerStatsManager:
         self._items[StatsName.TOPIC_PUT_NUMS].pop(topic, None)
         self._items[StatsName.TOPIC_PUT_SIZE].pop(topic, None)
         self._growth.sizes.pop(topic, None)
+        self.pop.topic_deleted(topic)
         head, end = f"{topic}{KEY_SEPARATOR}", f"{KEY_SEPARATOR}{topic}"
         self._drop(lambda key: key.startswith(head))
         _drop_from(self._items[StatsName.TOPIC_PUT_LATENCY], lambda key: key.endswith(end))
@@ -329,6 +352,7 @@ class BrokerStatsManager:
 
     def group_deleted(self, group: str) -> None:
         """Drop the counters of a deleted group. Source: BrokerStatsManager.onGroupDeleted."""
+        self.pop.group_deleted(group)
         end = f"{KEY_SEPARATOR}{group}"
         self._drop(lambda key: key.endswith(end))
         _drop_from(self._items[StatsName.GROUP_GET_LATENCY], lambda key: key.endswith(end))
@@ -337,6 +361,8 @@ class BrokerStatsManager:
         for name in (
             StatsName.GROUP_GET_NUMS,
             StatsName.GROUP_GET_SIZE,
+            StatsName.GROUP_CK_NUMS,
+            StatsName.GROUP_ACK_NUMS,
             StatsName.SNDBCK_PUT_NUMS,
             StatsName.DLQ_PUT_NUMS,
             StatsName.QUEUE_PUT_NUMS,

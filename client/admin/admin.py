@@ -25,6 +25,7 @@ from .groups import GroupVerbs
 from .messages import MessageVerbs
 from .name_servers import NameServerVerbs
 from .offsets import OffsetVerbs
+from .pops import PopVerbs
 from .progress import ProgressVerbs
 from .static_topics import StaticTopicVerbs
 from .topics import TopicVerbs
@@ -87,6 +88,7 @@ class Admin(Openable):
             ProgressVerbs(brokers, clients, groups, offsets, counters),
             UpkeepVerbs(brokers, topics),
             NameServerVerbs(brokers),
+            PopVerbs(brokers),
             TraceVerbs(messages),
             FilterVerbs(brokers),
             AccountVerbs(brokers),
@@ -164,6 +166,12 @@ class Admin(Openable):
     clone_offsets: Final = forwarded(ProgressVerbs.clone_offsets)
     clone_offsets_on_brokers: Final = forwarded(ProgressVerbs.clone_offsets_on_brokers)
     correction_offsets: Final = forwarded(ProgressVerbs.correction_offsets)
+
+    # Pops
+
+    popped: Final = forwarded(PopVerbs.popped)
+    request_modes: Final = forwarded(PopVerbs.request_modes)
+    set_request_mode: Final = forwarded(PopVerbs.set_request_mode)
 
     # Messages
 

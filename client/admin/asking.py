@@ -15,8 +15,8 @@ import msgspec
 from ...remoting.bodies import BrokerData, ClusterInfo, MessageQueue, TopicRouteData
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.route_queues import QUEUES_COUNT_MAX
 from ..client import Client, reading_answer
-from ..core.routes import QUEUES_COUNT_MAX
 from ..errors import BadAnswerError, ClientError, ConfigurationError, ConnectError, ServerError
 from .results import BrokerInfo
 

@@ -307,3 +307,95 @@ class FilterClassInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 NO_ATTRIBUTES: Mapping[str, str | None] = {}
+
+
+class RequestModeInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """How a group gets the messages of a topic.
+
+    Attributes:
+      topic, group: names.
+      mode: "PULL" or "POP".
+      share: with POP, how many further clients may pop from a client's queues; 0 or less: all
+        clients pop from all queues.
+      brokers: names of the brokers that say so, sorted.
+    """
+
+    topic: str
+    group: str
+    mode: str
+    share: int
+    brokers: tuple[str, ...]
+
+
+class PoppedQueue(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue that a group pops.
+
+    Attributes:
+      topic: the topic, or the group's retry topic.
+      broker_name, queue_id: the queue.
+      committed: the group's offset.
+      popped: offset of the next message to be popped; `committed` on a broker that does not say.
+      end: offset of the next message to come.
+      invisible: messages that were found popped and not acknowledged.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    committed: int
+    popped: int
+    end: int
+    invisible: int
+
+    @property
+    def waiting(self) -> int:
+        """Messages that were not popped yet."""
+        return max(self.end - self.popped, 0)
+
+
+class InvisibleMessage(msgspec.Struct, frozen=True, rename="camel"):
+    """A message that was popped and is not acknowledged.
+
+    Attributes:
+      topic: where it is: the topic, or the group's retry topic.
+      broker_name, queue_id, offset: its place.
+      popped_ms: when it was popped.
+      visible_ms: when it becomes visible again.
+      receipt: what acknowledges it, in RocketMQ's form (POP_CK).
+      is_stored: whether the pop is recorded on the broker's disk; false: it is in its memory, and
+        after a crash the message is popped again at once.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+    popped_ms: int
+    visible_ms: int
+    receipt: str
+    is_stored: bool
+
+
+class GroupPops(msgspec.Struct, frozen=True, rename="camel"):
+    """What a group has popped and not acknowledged.
+
+    Attributes:
+      group: its name.
+      queues: those with offsets of the group, sorted.
+      messages: the invisible ones, by the time of their pops.
+      since_ms: pops before this may be missing.
+      without_memory: names of brokers that do not tell what is in their memory only: Apache's.
+      left_out: check points and records that were too many to be read.
+    """
+
+    group: str
+    queues: tuple[PoppedQueue, ...]
+    messages: tuple[InvisibleMessage, ...]
+    since_ms: int
+    without_memory: tuple[str, ...] = ()
+    left_out: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """Messages that were not popped yet."""
+        return sum(queue.waiting for queue in self.queues)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ...common.allocation import share_averagely, share_by_circle
 from ...remoting.bodies import MessageQueue
 
 VIRTUAL_NODE_COUNT: Final = 10
@@ -84,10 +85,7 @@ class AllocateMessageQueueAveragely:
         index = _index_of(client_id, queues, client_ids)
         if index is None:
             return []
-        size, more = divmod(len(queues), len(client_ids))
-        # The first `more` members have one queue more.
-        start = index * size + min(index, more)
-        return list(queues[start : start + size + (index < more)])
+        return share_averagely(queues, index, len(client_ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class AllocateMessageQueueAveragelyByCircle:
     ) -> list[MessageQueue]:
         """As the protocol says."""
         index = _index_of(client_id, queues, client_ids)
-        return [] if index is None else list(queues[index :: len(client_ids)])
+        return [] if index is None else share_by_circle(queues, index, len(client_ids))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from ...remoting.bodies import (
     GLOBAL_SCOPE,
-    PERM_READ,
     PERM_WRITE,
     BrokerData,
     MessageQueue,
@@ -20,13 +19,10 @@ from ...remoting.bodies import (
     TopicRouteData,
 )
 from ...remoting.errors import RemoteProtocolError
+from ...remoting.route_queues import check_queue_count, numbered_queues, readable_queues
 
 MASTER_ID: Final = 0
 """Broker id of a master. Source: MixAll.MASTER_ID."""
-
-QUEUES_COUNT_MAX: Final = 65_536
-"""Largest number of queues of a topic. RocketMQ sets no limit, but a route comes from a peer and
-must not exhaust the memory. The topic of the official benchmark has 1,024."""
 
 MOCK_BROKER_PREFIX: Final = "__syslo__"
 """Prefix of the broker name of a static topic's queues; the scope of the topic follows."""
@@ -78,13 +74,11 @@ def publish_info(topic: str, route: TopicRouteData) -> TopicPublishInfo:
         for data in sorted(route.queue_datas, key=_by_name)
         if data.perm & PERM_WRITE and _has_master(brokers.get(data.broker_name))
     ]
-    return TopicPublishInfo(topic, _numbered(topic, writable))
+    return TopicPublishInfo(topic, numbered_queues(topic, writable))
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """The readable queues of a topic, sorted, without duplicates.
-
-    Queues of a broker without a master count, because its slaves can be read.
 
     Args:
       topic: name of the topic, with namespace.
@@ -95,12 +89,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, .
     """
     if route.topic_queue_mapping_by_broker:
         return tuple(sorted(static_topic_endpoints(topic, route)))
-    readable = [
-        (data.broker_name, data.read_queue_nums)
-        for data in route.queue_datas
-        if data.perm & PERM_READ
-    ]
-    return tuple(sorted(set(_numbered(topic, readable))))
+    return readable_queues(topic, route)
 
 
 def broker_addresses(route: TopicRouteData) -> dict[str, dict[int, str]]:
@@ -135,7 +124,7 @@ def static_topic_endpoints(topic: str, route: TopicRouteData) -> dict[MessageQue
                 if queue_id not in owners or owners[queue_id].epoch <= info.epoch:
                     owners[queue_id] = info
         count = max(info.total_queues for info in infos)
-        _check_count(len(endpoints) + count)
+        check_queue_count(len(endpoints) + count)
         for queue_id in range(count):
             owner = owners.get(queue_id)
             queue = MessageQueue(topic, broker_name, queue_id)
@@ -162,21 +151,7 @@ def _ordered_queues(topic: str, conf: str) -> tuple[MessageQueue, ...]:
                 " brokerName:queues"
             )
         counts.append((name, int(count)))
-    return _numbered(topic, counts)
-
-
-def _numbered(topic: str, counts: list[tuple[str, int]]) -> tuple[MessageQueue, ...]:
-    _check_count(sum(max(count, 0) for _, count in counts))
-    return tuple(
-        MessageQueue(topic, name, queue_id) for name, count in counts for queue_id in range(count)
-    )
-
-
-def _check_count(count: int) -> None:
-    if count > QUEUES_COUNT_MAX:
-        raise RemoteProtocolError(
-            f"a route with {count} queues of one topic, at most {QUEUES_COUNT_MAX} are allowed"
-        )
+    return numbered_queues(topic, counts)
 
 
 def _by_name(data: QueueData) -> str:

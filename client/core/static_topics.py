@@ -22,8 +22,8 @@ from ...remoting.bodies import (
     fault_of_items,
     shared_queue,
 )
+from ...remoting.route_queues import QUEUES_COUNT_MAX
 from ..errors import ConfigurationError
-from .routes import QUEUES_COUNT_MAX
 
 EPOCH_STEP_MS: Final = 1_000
 """The least step between two epochs of a topic. Source: TopicQueueMappingUtils."""

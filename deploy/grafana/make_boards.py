@@ -145,6 +145,56 @@ ROWS: dict[str, list[Panel]] = {
             {"{{topic}}": f"sum by (topic) (rocketmq_timing_messages{{{BROKER}}})"},
         ),
     ],
+    "Pop consumption": [
+        Panel(
+            "Not acknowledged in time, messages/s",
+            {
+                "{{consumer_group}}": rate(
+                    "rocketmq_pop_revive_retry_messages_total", OF_GROUP, "consumer_group"
+                )
+            },
+        ),
+        Panel(
+            "Records of pops and acknowledgements/s",
+            {
+                "stored {{revive_message_type}}": rate(
+                    "rocketmq_pop_revive_in_message_total", BROKER, "revive_message_type"
+                ),
+                "read {{revive_message_type}}": rate(
+                    "rocketmq_pop_revive_out_message_total", BROKER, "revive_message_type"
+                ),
+            },
+        ),
+        Panel(
+            "Pops in memory",
+            {
+                "not stored {{node_id}}": f"rocketmq_pop_checkpoint_buffer_size{{{BROKER}}}",
+                "not committed {{node_id}}": f"rocketmq_pop_offset_buffer_size{{{BROKER}}}",
+            },
+        ),
+        Panel(
+            "Records that were not read",
+            {
+                "{{node_id}}": (
+                    f"sum by (node_id) (rocketmq_pop_revive_lag_milliseconds{{{BROKER}}})"
+                )
+            },
+        ),
+        Panel(
+            "Age of the oldest record that was not read",
+            {
+                "{{node_id}}": (
+                    f"max by (node_id) (rocketmq_pop_revive_latency_milliseconds{{{BROKER}}})"
+                )
+            },
+            "ms",
+        ),
+        Panel(
+            "Storing check points, 99th percentile",
+            {"{{node_id}}": quantile(0.99, "rocketmq_pop_buffer_scan_time_consume_milliseconds")},
+            "ms",
+        ),
+    ],
     "Store": [
         Panel(
             "Commit log not on the device",

@@ -14,7 +14,9 @@ from enum import StrEnum
 
 import msgspec
 
+from ..receipt import POP_COUNT_MAX
 from .base import Body, Int32, Int64
+from .fields import PopShare
 from .heartbeat import MessageModel
 from .queue import MessageQueue
 
@@ -51,6 +53,23 @@ class CheckPointBody(Body):
     broker_name: str | None = msgspec.field(default=None, name="bn")
     re_put_times: str | None = msgspec.field(default=None, name="rp")
     suspend: bool = msgspec.field(default=False, name="sp")
+
+    @property
+    def offsets(self) -> list[int]:
+        """The queue offsets of its messages, POP_COUNT_MAX at most."""
+        diffs = self.queue_offset_diff or range(min(self.num, POP_COUNT_MAX))
+        return [self.start_offset + diff for diff in diffs[:POP_COUNT_MAX]]
+
+
+class BufferedCheckPointBody(CheckPointBody):
+    """A check point that is in a broker's memory only; not of RocketMQ.
+
+    Attributes:
+      bit_map: as in memory: bit i: message i is acknowledged.
+      revive_queue_id: queue of the revive topic that its records would go to.
+    """
+
+    revive_queue_id: Int32 = msgspec.field(default=0, name="rq")
 
 
 class AckBody(Body):
@@ -168,7 +187,7 @@ class SetMessageRequestModeRequestBody(Body):
     topic: str = ""
     consumer_group: str = ""
     mode: MessageRequestMode = MessageRequestMode.PULL
-    pop_share_queue_num: Int32 = 0
+    pop_share_queue_num: PopShare = 0
 
 
 class MessageRequestModeSerializeWrapper(Body):

@@ -6,6 +6,7 @@ import msgspec
 
 from .base import Body, Int32, Int64
 from .heartbeat import SubscriptionData
+from .pop import BufferedCheckPointBody
 from .queue import MessageQueue
 
 
@@ -57,11 +58,17 @@ class ConsumeStats(Body):
     Attributes:
       offset_table: by queue.
       consume_tps: messages pulled per second during the last minute.
+      pop_check_points: not of RocketMQ, whose clients ignore it: check points of pops that are in
+        the broker's memory only, each with the bits of its acknowledged messages; None: they were
+        not asked for, or the broker is not trocket's.
+      pop_check_points_left_out: the number of those that are too many for one answer.
     Source: RocketMQ 5.5.0 ConsumeStats.
     """
 
     offset_table: dict[MessageQueue, OffsetWrapper] = msgspec.field(default_factory=dict)
     consume_tps: float = 0.0
+    pop_check_points: list[BufferedCheckPointBody] | None = None
+    pop_check_points_left_out: Int32 | None = None
 
 
 class ConsumeStatsList(Body):

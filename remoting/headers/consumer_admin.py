@@ -62,12 +62,15 @@ class GetConsumeStatsRequestHeader(TopicRequestHeader, frozen=True, kw_only=True
       topic: only this topic; None or blank: all for which the group has offsets.
       topic_list: topics with a semicolon after each, whether the group subscribes to them or not
         (5.x); None or blank: as `topic` says.
+      with_pops: not of RocketMQ, whose brokers ignore it: the answer has the check points of pops
+        that are in the broker's memory only.
     Source: RocketMQ 5.5.0 GetConsumeStatsRequestHeader.
     """
 
     consumer_group: str
     topic: str | None = None
     topic_list: str | None = None
+    with_pops: bool | None = None
 
 
 class GetConsumeStatsInBrokerHeader(Header, frozen=True, kw_only=True):

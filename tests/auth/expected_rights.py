@@ -83,6 +83,12 @@ BROKER: dict[int, Row] = {
     ),
     Code.LOCK_BATCH_MQ: row("Group:G Sub", "Topic:T Sub", body=LOCK),
     Code.UNLOCK_BATCH_MQ: row("Group:G Sub", "Topic:T Sub", body=LOCK),
+    Code.QUERY_ASSIGNMENT: row(
+        "Group:G Sub", "Topic:T Sub", body=b'{"topic":"T","consumerGroup":"G","clientId":"c"}'
+    ),
+    Code.SET_MESSAGE_REQUEST_MODE: row(
+        "Group:G Update", "Topic:T Update", body=b'{"topic":"T","consumerGroup":"G","mode":"POP"}'
+    ),
     Code.SEARCH_OFFSET_BY_TIMESTAMP: row("Topic:T Get", topic="T", queueId=0, timestamp=0),
     Code.GET_MAX_OFFSET: row("Topic:T Get", topic="T", queueId=0),
     Code.GET_MIN_OFFSET: row("Topic:T Get", topic="T", queueId=0),

@@ -19,6 +19,7 @@ from .group import Group, Node, group
 
 SEND, PULL, CREATE_TOPIC, DELETE_TOPIC, UPDATE_GROUP = 310, 11, 17, 215, 200
 QUERY_OFFSET, UPDATE_OFFSET, ALL_TOPICS = 14, 15, 21
+SET_MODE, ALL_MODES = 401, 402
 PORT, VIP_PORT = 10911, 10909
 ROUND_S = 10
 
@@ -94,6 +95,30 @@ async def test_what_changes_is_copied_within_ten_seconds(autojump_clock):
         await trio.sleep(ROUND_S + 0.1)
         table = slave.running.topics.topic_config_table
         assert ("NEW" in table, "GONE" in table) == (True, False)
+
+
+async def test_modes_of_message_requests_are_copied_and_not_set_on_a_slave(autojump_clock):
+    async with group() as made:
+        master = await made.master()
+        client = await master.connect()
+        await client.ask(CREATE_TOPIC, topic_fields("T"))
+        await client.ask(UPDATE_GROUP, {}, b'{"groupName":"G"}')
+        mode = {"topic": "T", "consumerGroup": "G", "mode": "POP", "popShareQueueNum": 3}
+        body = json.dumps(mode).encode()
+        assert (await client.ask(SET_MODE, {}, body)).code == 0
+        slave = await made.slave()
+        await settled(made, master, slave)
+        reader = await slave.connect()
+        copied = json.loads((await reader.ask(ALL_MODES, {})).body)
+        assert copied == {"messageRequestModeMap": {"T": {"G": mode}}}
+        assert (
+            b'"popShareQueueNum":3' in slave.disk.contents["/store/config/messageRequestMode.json"]
+        )
+        assert (await reader.ask(SET_MODE, {}, body)).code == 1
+        await client.ask(DELETE_TOPIC, {"topic": "T"})
+        await trio.sleep(ROUND_S + 0.1)
+        copied = json.loads((await reader.ask(ALL_MODES, {})).body)
+        assert copied == {"messageRequestModeMap": {}}
 
 
 async def test_a_topic_that_comes_with_the_log_is_asked_for_at_once(autojump_clock):

@@ -58,6 +58,7 @@ def test_a_new_broker_has_the_topics_that_clients_and_tools_rely_on():
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 1, 6),
         "TRANS_CHECK_MAX_TIME_TOPIC": (1, 1, 6),
         "rmq_sys_REVIVE_LOG_C": (8, 8, 6),
+        "rmq_sys_wheel_timer": (1, 1, 6),
     }
     assert all(table.is_system_topic(topic) for topic in table.topic_config_table)
     assert (table.data_version.counter, table.files) == (0, [])

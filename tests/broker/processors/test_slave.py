@@ -27,7 +27,7 @@ REFUSED = {
     200050: BUSY, 200051: BUSY, 200151: BUSY, 200053: BUSY, 200052: BUSY,
     37: NO_END, 323: NO_END,
     17: NO_CHANGE, 18: NO_CHANGE, 215: NO_CHANGE, 200: NO_CHANGE, 225: NO_CHANGE, 207: NO_CHANGE,
-    513: NO_CHANGE,
+    513: NO_CHANGE, 401: NO_CHANGE,
     222: (1, "Can not reset offset in slave broker"),
 }  # fmt: skip
 RECALL = {370: (11, "recall failed, broker service not available")}

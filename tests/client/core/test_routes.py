@@ -8,7 +8,6 @@ import pytest
 
 from trocket.client.core.routes import (
     NO_BROKER,
-    QUEUES_COUNT_MAX,
     TopicPublishInfo,
     broker_addresses,
     publish_info,
@@ -17,6 +16,7 @@ from trocket.client.core.routes import (
 )
 from trocket.remoting.bodies import BrokerData, MessageQueue, QueueData, TopicRouteData
 from trocket.remoting.errors import RemoteProtocolError
+from trocket.remoting.route_queues import QUEUES_COUNT_MAX
 
 from .apache_tables import table
 

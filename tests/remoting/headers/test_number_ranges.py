@@ -167,7 +167,9 @@ REQUEST_BODIES = [
     bodies.DataVersion,
     bodies.HeartbeatData,
     bodies.LockBatchRequestBody,
+    bodies.QueryAssignmentRequestBody,
     bodies.QueueData,  # what a name server keeps of a registration's topics
+    bodies.SetMessageRequestModeRequestBody,
     bodies.SubscriptionGroupConfig,
     bodies.SubscriptionGroupList,
     bodies.TopicQueueMappingDetail,

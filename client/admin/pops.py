@@ -1,0 +1,310 @@
+"""Pop consumption: how groups get messages, and which popped messages are not acknowledged.
+
+Who popped a message is known by group, not by client: a check point does not name one. Check points
+that are stored can be read from each 5.x broker. Those in memory only come from trocket's brokers;
+Apache's have some with enablePopBufferMerge, for 10 s at most. Messages that were popped in order
+are in no record.
+
+Java counterpart: setConsumeMode of mqadmin; RocketMQ has none of the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from ...common.topic_names import REVIVE_GROUP, TIMER_TOPIC, pop_retry_topics, revive_topic
+from ...remoting.bodies import (
+    ConsumeStats,
+    MessageQueue,
+    MessageRequestMode,
+    MessageRequestModeSerializeWrapper,
+    SetMessageRequestModeRequestBody,
+)
+from ...remoting.headers import GetConsumeStatsRequestHeader
+from ...remoting.request_codes import RequestCode
+from ..client import reading_answer
+from ..core import queue_requests
+from ..core.pop_records import PopRecords
+from ..core.topics import check_group, check_topic
+from ..errors import ConfigurationError, RouteNotFoundError
+from ..producer import configured
+from ..pulling import broker_of, max_offset, min_offset
+from .asking import Brokers, NotFoundError, brokers_of, is_not_supported, queues_of
+from .looking import PULL_COUNT, first_offset_at, look
+from .results import (
+    BrokerInfo,
+    GroupPops,
+    InvisibleMessage,
+    PoppedQueue,
+    RequestModeInfo,
+)
+
+SINCE_S: Final = 3600.0
+"""How far back records of pops are read. Timer messages of all topics are in the same queue."""
+
+RECORDS_MAX: Final = 100_000
+"""Records of one broker that are read, some 3,000 pulls."""
+
+
+class PopVerbs:
+    """The part of `Admin` about pop consumption."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._client = brokers.client
+
+    # Modes
+
+    async def request_modes(self) -> tuple[RequestModeInfo, ...]:
+        """How groups get messages, where that was set, sorted by topic and group.
+
+        Raises: BrokersError; ServerError; ConnectError. Brokers of 4.x have no such table.
+        """
+
+        async def ask(broker: BrokerInfo, address: str) -> MessageRequestModeSerializeWrapper:
+            code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
+            answer = await self._client.request(address, code)
+            with reading_answer(address):
+                return MessageRequestModeSerializeWrapper.from_body(answer.body)
+
+        answers = await self._brokers.ask(await self._brokers.find(), ask)
+        for name in [name for name, error in answers.errors.items() if is_not_supported(error)]:
+            del answers.errors[name]
+        brokers: dict[tuple[str, str, str, int], list[str]] = {}
+        for name, table in answers.values.items():
+            for topic, groups in table.message_request_mode_map.items():
+                for group, mode in groups.items():
+                    if self._brokers.is_ours(topic):
+                        key = (topic, group, str(mode.mode), mode.pop_share_queue_num)
+                        brokers.setdefault(key, []).append(name)
+        found = tuple(
+            RequestModeInfo(
+                self._brokers.short(topic),
+                self._brokers.short(group),
+                mode,
+                share,
+                tuple(sorted(names)),
+            )
+            for (topic, group, mode, share), names in sorted(brokers.items())
+        )
+        answers.check("the modes of message requests", found)
+        return found
+
+    async def set_request_mode(
+        self, topic: str, group: str, mode: str, *, share: int = 0, cluster: str | None = None
+    ) -> None:
+        """Set how a group gets the messages of a topic, on all brokers of the topic.
+
+        It counts for consumers that have the broker assign queues to them: with RocketMQ's Java
+        client, setClientRebalance(false).
+
+        Args:
+          mode: "PULL" or "POP".
+          share: with POP, how many further clients may pop from a client's queues; 0 or less: all
+            clients pop from all queues.
+          cluster: only its brokers; None: all.
+
+        Raises: ConfigurationError: no such mode. RouteNotFoundError: there is no such topic.
+          ServerError: there is no such group, or a broker is of 4.x. BrokersError: some brokers
+          have the mode now, and some do not. ConnectError.
+        """
+        try:
+            wanted = MessageRequestMode(mode.upper())
+        except ValueError as error:
+            known = ", ".join(MessageRequestMode)
+            raise ConfigurationError(f"there is no mode {mode!r}; there are {known}") from error
+        full = self._brokers.full(configured(check_topic, topic))
+        body = SetMessageRequestModeRequestBody(
+            topic=full,
+            consumer_group=self._brokers.full(configured(check_group, group)),
+            mode=wanted,
+            pop_share_queue_num=share,
+        ).to_body()
+        brokers = brokers_of(await self._brokers.route(full))
+        if cluster is not None:
+            brokers = [broker for broker in brokers if broker.cluster == cluster]
+            if not brokers:
+                raise NotFoundError(f"no broker of the cluster {cluster} has the topic {topic}")
+
+        async def ask(broker: BrokerInfo, address: str) -> None:
+            code = RequestCode.SET_MESSAGE_REQUEST_MODE
+            await self._client.request(address, code, body=body)
+
+        answers = await self._brokers.ask(brokers, ask, is_change=True)
+        answers.check(f"setting the mode of group {group} for topic {topic}", None)
+
+    # Popped messages
+
+    async def popped(
+        self, group: str, topic: str | None = None, *, since_ms: int | None = None
+    ) -> GroupPops:
+        """Which messages a group has popped and not acknowledged, and until when.
+
+        What is popped, acknowledged or revived meanwhile may be missing or be there.
+
+        Args:
+          topic: with its retry topics; None: all in which the group has offsets.
+          since_ms: read records from then on, ms since 1970; None: of the last hour. A message that
+            was popped earlier, for a longer time, is not found.
+
+        Raises: RouteNotFoundError: there is no such topic. BrokersError: `partial` has the messages
+          of the other brokers. ServerError; ConnectError.
+        """
+        full = self._brokers.full(configured(check_group, group))
+        now_ms = self._client.wall_ms()
+        since = now_ms - int(SINCE_S * 1000) if since_ms is None else since_ms
+        topics: tuple[str, ...] = ()
+        brokers = await self._brokers.find()
+        if topic is not None:
+            full_topic = self._brokers.full(configured(check_topic, topic))
+            topics = (full_topic, *pop_retry_topics(full_topic, full))
+            names = {broker.name for broker in brokers_of(await self._brokers.route(full_topic))}
+            brokers = [broker for broker in brokers if broker.name in names]
+        records_of = await self._record_queues(brokers)
+
+        async def ask(broker: BrokerInfo, address: str) -> GroupPops:
+            queues = records_of.get(broker.name, [])
+            return await self._popped_at(broker, address, full, topics, queues, since, now_ms)
+
+        answers = await self._brokers.ask(brokers, ask)
+        found = _joined(self._brokers.short(full), since, answers.values.values())
+        answers.check(f"the popped messages of group {group}", found)
+        return found
+
+    async def _record_queues(self, brokers: Iterable[BrokerInfo]) -> dict[str, list[MessageQueue]]:
+        """The queues with records of pops, by broker name; none of a cluster of 4.x."""
+        found: dict[str, list[MessageQueue]] = {}
+        clusters = sorted({broker.cluster for broker in brokers})
+        for topic in (*map(revive_topic, clusters), TIMER_TOPIC):
+            try:
+                queues = queues_of(topic, await self._brokers.route(topic))
+            except RouteNotFoundError:
+                continue
+            for queue in queues:
+                found.setdefault(queue.broker_name, []).append(queue)
+        return found
+
+    async def _popped_at(
+        self,
+        broker: BrokerInfo,
+        address: str,
+        group: str,
+        topics: tuple[str, ...],
+        record_queues: Iterable[MessageQueue],
+        since_ms: int,
+        now_ms: int,
+    ) -> GroupPops:
+        """`popped` on one broker."""
+        records = PopRecords(group, broker.name)
+        # In this order, and the timer topic before the revive topic: a record that moves on
+        # meanwhile is seen twice, and not missed.
+        stats = await self._stats(address, group, topics)
+        for point in stats.pop_check_points or ():
+            records.take_check_point(point, point.revive_queue_id, is_stored=False)
+        left = RECORDS_MAX
+        left_out = stats.pop_check_points_left_out or 0
+        revive = revive_topic(broker.cluster)
+        for queue in sorted(record_queues, key=lambda queue: queue.topic != TIMER_TOPIC):
+            begin = await self._first_record(queue, since_ms)
+            read, missed = await self._read(queue, begin, left, records, revive)
+            left -= read
+            left_out += missed
+        messages = [
+            InvisibleMessage(
+                self._brokers.short(found.topic),
+                broker.name,
+                found.receipt.queue_id,
+                found.receipt.offset,
+                found.receipt.pop_time,
+                found.receipt.revive_time,
+                found.receipt.to_text(),
+                found.is_stored,
+            )
+            for found in records.unacked(now_ms)
+            if not topics or found.topic in topics
+        ]
+        counts = Counter((message.topic, message.queue_id) for message in messages)
+        queues = [
+            PoppedQueue(
+                self._brokers.short(queue.topic),
+                queue.broker_name,
+                queue.queue_id,
+                offsets.consumer_offset,
+                max(offsets.pull_offset, offsets.consumer_offset),
+                offsets.broker_offset,
+                counts[self._brokers.short(queue.topic), queue.queue_id],
+            )
+            for queue, offsets in sorted(stats.offset_table.items())
+        ]
+        silent = (broker.name,) if stats.pop_check_points is None else ()
+        name = self._brokers.short(group)
+        return GroupPops(name, tuple(queues), tuple(messages), since_ms, silent, left_out)
+
+    async def _stats(self, address: str, group: str, topics: tuple[str, ...]) -> ConsumeStats:
+        listed = "".join(f"{topic};" for topic in topics)
+        header = GetConsumeStatsRequestHeader(
+            consumer_group=group, topic_list=listed or None, with_pops=True
+        )
+        answer = await self._client.request(address, RequestCode.GET_CONSUME_STATS, header)
+        with reading_answer(address):
+            return ConsumeStats.from_body(answer.body)
+
+    async def _first_record(self, queue: MessageQueue, since_ms: int) -> int:
+        """The first record to be read: in the revive topic, the first that is not processed."""
+        if queue.topic == TIMER_TOPIC:
+            return await first_offset_at(self._client, queue, since_ms)
+        request = queue_requests.committed_offset(queue, REVIVE_GROUP, set_zero_if_not_found=False)
+        answer = await self._client.request(
+            broker_of(self._client, queue), request.code, request.header, ok=request.ok
+        )
+        with reading_answer(queue.broker_name):
+            processed = request.read(answer)
+        # Its committed offset is that of the last record, not of the next one.
+        begin = 0 if processed is None else processed + 1
+        return max(begin, await min_offset(self._client, queue))
+
+    async def _read(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        count: int,
+        records: PopRecords,
+        revive: str,
+    ) -> tuple[int, int]:
+        """Read records of a queue; return how many were read, and how many were left out."""
+        begin, end = offset, await max_offset(self._client, queue)
+        while offset < end:
+            if offset - begin >= count:
+                return offset - begin, end - offset
+            result = await look(self._client, queue, offset, PULL_COUNT)
+            for message in result.messages:
+                records.take(message, revive)
+            if result.next_begin_offset <= offset:
+                break  # a queue that a broker cannot read on
+            offset = result.next_begin_offset
+        return offset - begin, 0
+
+
+def _joined(group: str, since_ms: int, parts: Iterable[GroupPops]) -> GroupPops:
+    """What several brokers know, in one."""
+    found = list(parts)
+    return GroupPops(
+        group,
+        tuple(
+            sorted(
+                (queue for part in found for queue in part.queues),
+                key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id),
+            )
+        ),
+        tuple(
+            sorted(
+                (message for part in found for message in part.messages),
+                key=lambda message: (message.popped_ms, message.broker_name, message.offset),
+            )
+        ),
+        since_ms,
+        tuple(sorted(name for part in found for name in part.without_memory)),
+        sum(part.left_out for part in found),
+    )
