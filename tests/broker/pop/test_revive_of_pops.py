@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 import trio
 
-from ..embedded import embedded_broker
+from trocket.remoting.message import Message
+from trocket.remoting.message_codec import encode_batch
+
+from ..embedded import embedded_broker, send_fields
 from .consumer import Got, Receipt, consumer, messages_of, seconds
 
 INVISIBLE_MS = 10_000
 LATEST_S = INVISIBLE_MS / 1000 + 2
 RETRY = "%RETRY%G_T"
+
+UPDATE_AND_CREATE_TOPIC, SEND_BATCH = 17, 320
+TOPIC = {
+    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+    "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
+}  # fmt: skip
 
 
 def bodies(got: list[Got]) -> list[bytes]:
@@ -94,3 +103,21 @@ async def test_changes_within_a_millisecond_lose_nothing(merges, autojump_clock)
         await seconds(LATEST_S)
         (again,) = await group.pop()
         assert again.message.body == b"0"
+
+
+async def test_the_messages_of_a_batch_come_again_one_by_one(autojump_clock) -> None:
+    """A retry topic has no queues of batches."""
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        attributes = {"attributes": "+queue.type=BatchCQ"}
+        created = await group.client.ask(UPDATE_AND_CREATE_TOPIC, TOPIC | attributes)
+        assert created.code == 0, created.remark
+        batch = encode_batch([Message("T", b"a", 1, {"TAGS": "x"}), Message("T", b"b", 2)])
+        fields = send_fields("T", m="true", i="UNIQ_KEY\1AB\2")
+        assert (await group.client.ask(SEND_BATCH, fields, batch)).code == 0
+        assert len(await group.pop(invisibleTime=INVISIBLE_MS)) == 1
+        await seconds(LATEST_S)
+        first, second = [each.message for each in await group.pop()]
+    assert (first.body, first.flag, first.tags) == (b"a", 1, "x")
+    assert (second.body, second.flag, second.sys_flag) == (b"b", 2, 0)
+    assert [each.reconsume_times for each in (first, second)] == [1, 1]
