@@ -30,6 +30,7 @@ the messages of `send_soon` to be sent and for offsets to be committed.
 from __future__ import annotations
 
 from ..client.message import Message, ReceivedMessage, SendResult, SendStatus
+from ..client.popped_message import PoppedMessage
 from .admin import Admin
 from .client import Client
 from .delivery import Delivery
@@ -38,6 +39,7 @@ from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
 from .pushed_message import Handler, PushedMessage
 from .replying import Replier, replying
+from .simple_consumer import SimpleConsumer
 from .transaction import Transaction
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
@@ -49,6 +51,7 @@ __all__ = [
     "Handler",
     "LocalTransaction",
     "Message",
+    "PoppedMessage",
     "Producer",
     "PullConsumer",
     "PushConsumer",
@@ -57,6 +60,7 @@ __all__ = [
     "Replier",
     "SendResult",
     "SendStatus",
+    "SimpleConsumer",
     "Transaction",
     "TransactionProducer",
     "replying",

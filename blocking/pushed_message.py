@@ -42,13 +42,30 @@ class PushedMessage(ReceivedMessage):
         return self._reconsume_times
 
     @property
+    def receipt(self) -> str | None:
+        """The text by which the broker knows this delivery; None unless it was popped."""
+        return self._inner.receipt
+
+    @property
+    def first_pop_time_ms(self) -> int | None:
+        """Time of its first pop, in milliseconds since 1970; None unless it was popped."""
+        return self._inner.first_pop_time_ms
+
+    @property
+    def invisible_until_ms(self) -> int | None:
+        """Until when the broker gives it to no one else, in milliseconds since 1970, by the
+        broker's clock; None unless it was popped."""
+        return self._inner.invisible_until_ms
+
+    @property
     def is_settled(self) -> bool:
         """Whether `ack` or `retry` was called."""
         return self._is_settled
 
     @property
     def is_revoked(self) -> bool:
-        """Whether its queue was assigned to another consumer: settling it has no effect then."""
+        """Whether its queue was assigned to another consumer, or, if it was popped, its invisible
+        time is over: settling it has no effect then."""
         return self._inner.is_revoked
 
     def ack(self) -> None:
@@ -67,8 +84,9 @@ class PushedMessage(ReceivedMessage):
         It has no effect on a message that is settled already.
 
         Args:
-          delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
-            retry; -1 to send it to the dead-letter queue instead.
+          delay_level: 1 to 18 for a delay of the broker's table, or, if it was popped, of
+            RocketMQ's default table; 0 for delays that grow with each retry; -1 to send it to the
+            dead-letter queue instead.
           cause: why, for interceptors and the message trace; None: the program wants it later.
 
         Raises: ForkedError: the consumer was opened in the parent of this process.

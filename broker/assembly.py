@@ -438,8 +438,9 @@ def _pop(
     new_messages: NewMessages,
     counts: PopCounts,
 ) -> Pop:
-    config, store, address = foundation.config, foundation.store, foundation.address
-    topic, clock = revive_topic(config.broker_cluster_name), foundation.seams.clock
+    config, address, store = foundation.config, foundation.address, foundation.store
+    clock, on_messages = foundation.seams.clock, new_messages.notify
+    topic = revive_topic(config.broker_cluster_name)
     puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host, counts)
     buffer = PopBuffer(
         config,
@@ -449,13 +450,26 @@ def _pop(
         started_ms=clock.wall_ms(),
     )
     storing = PopBufferService(
-        store,
-        clock=clock,
-        buffer=buffer,
-        puts=puts,
-        on_messages=new_messages.notify,
+        store, clock=clock, buffer=buffer, puts=puts, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
+    hold = PopHold(
+        config,
+        clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
+    orders = OrderedPops.of_store(
+        config,
+        store,
+        tables.files,
+        buffer,
+        tables.offsets,
+        tables.topics,
+        tables.groups,
+        hold.notify,
+    )
+    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
     reviver = Reviver(
         config,
         store,
@@ -476,28 +490,11 @@ def _pop(
         offsets=tables.offsets,
         topic=topic,
         reviver=reviver,
-        on_messages=new_messages.notify,
+        on_messages=on_messages,
         counts=counts,
     )
     revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    hold = PopHold(
-        config,
-        clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
-    )
-    orders = OrderedPops.of_store(
-        config,
-        store,
-        tables.files,
-        buffer,
-        tables.offsets,
-        tables.topics,
-        tables.groups,
-        hold.notify,
-    )
-    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
-    return Pop(puts, buffer, storing, positions, retry_topics, hold, revive, orders)
+    return Pop(puts, buffer, storing, positions, retry_topics, hold, orders, revive)
 
 
 def _replication(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -33,6 +33,36 @@ PULL_COUNT: Final = 32
 """Messages per pull."""
 POLL_S: Final = 60.0
 """Longest wait for messages before the loop checks again whether it is done."""
+POP_S: Final = 15.0
+"""Longest wait of a pop at a broker. RocketMQ: brokerSuspendMaxTimeMillis 15,000."""
+INVISIBLE_S_MAX: Final = 3 * 24 * 3600
+"""Brokers keep invisible times as timer messages: timerMaxDelaySec."""
+POP_COUNT_MAX: Final = 32
+"""Messages of a pop at most."""
+
+Pop = Annotated[
+    bool,
+    typer.Option(
+        "--pop",
+        help="With --group: pop the messages (brokers from 5.0 on), so that the broker, not the "
+        "members, shares them out.",
+    ),
+]
+InvisibleS = Annotated[
+    float,
+    typer.Option(
+        "--invisible",
+        metavar="S",
+        help="With --pop: give a message to no one else for S seconds, above 0 to 3 days.",
+    ),
+]
+NoAck = Annotated[
+    bool,
+    typer.Option(
+        "--no-ack",
+        help="With --pop: only print; the group gets the messages again after --invisible.",
+    ),
+]
 
 _QUEUE: Final = re.compile(r"(?:(.+):)?([0-9]{1,9})", re.ASCII)
 
@@ -80,6 +110,10 @@ def consume(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
+    *,
+    pop: Pop = False,
+    invisible: InvisibleS = 60.0,
+    no_ack: NoAck = False,
 ) -> None:
     """Print the messages of a topic; without --group and --follow, those stored now.
 
@@ -95,18 +129,34 @@ def consume(
         usage("--from OFFSET does not work with --group; use `trocket offset reset`")
     if queue and _QUEUE.fullmatch(queue) is None:
         usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
+    if pop or no_ack:
+        _check_pops(group, start, invisible, is_popped=pop)
     out = _Output(key, count, raw=raw, as_json=as_json)
 
     async def main() -> None:
         async with new_client(url, timeout_s) as client:
             selector = _selector(tag, sql)
-            if group:
+            if pop:
+                pops = _Pops(group, start, idle, invisible, is_acknowledged=not no_ack)
+                await _by_pops(client, topic, selector, pops, out)
+            elif group:
                 await _as_member(client, topic, group, selector, start, idle, out)
             else:
                 where = start or ("end" if follow else "begin")
                 await _as_reader(client, topic, selector, where, queue, idle, out, follow=follow)
 
     run(main)
+
+
+def _check_pops(group: str, start: str, invisible: float, *, is_popped: bool) -> None:
+    if not is_popped:
+        usage("--no-ack works with --pop only; without --group no message is acknowledged")
+    if not group:
+        usage("--pop needs --group: the broker pops messages for a group")
+    if start not in ("", "begin", "end"):
+        usage("--from TIME does not work with --pop: give begin or end")
+    if not 0 < invisible <= INVISIBLE_S_MAX:
+        usage(f"--invisible: {invisible:g} is not above 0 and at most {INVISIBLE_S_MAX} (3 days)")
 
 
 class _Output:
@@ -128,6 +178,11 @@ class _Output:
             return
         self._left -= self._left > 0
         self._print(message)
+
+    @property
+    def left(self) -> int:
+        """Number of messages that are still wanted."""
+        return self._left if self._left >= 0 else OFFSET_MAX
 
     @staticmethod
     def flush() -> None:
@@ -303,3 +358,41 @@ def _first_offsets(start: str, now_ms: int) -> Any:
         "consume_from_where": ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
         "consume_timestamp_ms": read_time(start, "--from", now_ms),
     }
+
+
+# By pops
+
+
+class _Pops(NamedTuple):
+    """The flags of --pop."""
+
+    group: str
+    start: str
+    idle_s: float
+    invisible_s: float
+    is_acknowledged: bool
+
+
+async def _by_pops(
+    client: Client, topic: str, selector: MessageSelector, pops: _Pops, out: _Output
+) -> None:
+    from ..client import SimpleConsumer
+
+    options = _first_offsets(pops.start, client.wall_ms())
+    async with SimpleConsumer(
+        client, group=pops.group, subscriptions={topic: selector}, **options
+    ) as consumer:
+        while not out.is_done:
+            messages = await consumer.receive(
+                min(out.left, POP_COUNT_MAX),
+                invisible_s=pops.invisible_s,
+                wait_s=pops.idle_s or POP_S,
+            )
+            if not messages and pops.idle_s:
+                return
+            for message in messages:
+                out.print(message)
+            out.flush()
+            if pops.is_acknowledged and messages:
+                # Messages that --key filters out, too: the group has passed them.
+                await consumer.ack_all(messages)

@@ -36,6 +36,9 @@ PASSED_OVER: Final = frozenset(
         "bornHost",
         "bornTimestamp",
         "brokerName",
+        "deliveryAttempt",
+        "firstPopTime",
+        "invisibleUntil",
         "isCompressed",
         "messageId",
         "msgId",
@@ -43,6 +46,7 @@ PASSED_OVER: Final = frozenset(
         "preparedTransactionOffset",
         "queueId",
         "queueOffset",
+        "receipt",
         "reconsumeTimes",
         "size",
         "storeHost",
@@ -78,6 +82,13 @@ def as_json(message: ReceivedMessage) -> dict[str, Any]:
         "reconsumeTimes": message.reconsume_times,
         "properties": dict(message.properties),
     }
+    if message.receipt is not None:
+        found |= {
+            "receipt": message.receipt,
+            "deliveryAttempt": message.delivery_attempt,
+            "firstPopTime": message.first_pop_time_ms,
+            "invisibleUntil": message.invisible_until_ms,
+        }
     try:
         found["body"] = message.text
     except UnicodeDecodeError:
@@ -86,7 +97,10 @@ def as_json(message: ReceivedMessage) -> dict[str, Any]:
 
 
 def as_text(message: ReceivedMessage) -> str:
-    """Store time, queue, tag, keys, id and the whole body, without control characters."""
+    """Store time, queue, tag, keys, id and the whole body, without control characters.
+
+    A popped message that is delivered again has the number of this delivery.
+    """
     parts = [
         time_text(message.store_timestamp_ms),
         f"{message.queue.broker_name}/{message.queue_id} @{message.queue_offset}",
@@ -95,6 +109,8 @@ def as_text(message: ReceivedMessage) -> str:
         parts.append(f"tags={message.tags}")
     if message.keys:
         parts.append(f"keys={' '.join(message.keys)}")
+    if message.receipt is not None and message.delivery_attempt > 1:
+        parts.append(f"attempt={message.delivery_attempt}")
     parts.append(f"id={message.message_id}")
     try:
         body = message.text

@@ -86,6 +86,7 @@ from .errors import (
     ClosedError,
     ConfigurationError,
     ConnectError,
+    ExpiredReceiptError,
     ForkedError,
     HandlerTimeoutError,
     MessageRefusedError,
@@ -100,6 +101,7 @@ from .errors import (
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage, SendResult, SendStatus
 from .options import ClientOptions, Dial
+from .popped_message import PoppedMessage
 from .producer import Producer, Selector
 from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
 from .push_consumer import Handler, PushConsumer
@@ -107,6 +109,8 @@ from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
 from .replying import Replier, replying
 from .send_options import ProducerOptions
+from .simple_consumer import SimpleConsumer
+from .simple_options import SimpleConsumerOptions
 from .transaction import Transaction, TransactionResult, TransactionState
 from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
@@ -148,6 +152,7 @@ __all__ = [
     "Delivery",
     "Dial",
     "DirectlyConsumed",
+    "ExpiredReceiptError",
     "FilterClass",
     "FilterClassInfo",
     "ForkedError",
@@ -172,6 +177,7 @@ __all__ = [
     "NotFoundError",
     "PolicyEntryInfo",
     "PolicyInfo",
+    "PoppedMessage",
     "PoppedQueue",
     "Producer",
     "ProducerInfo",
@@ -205,6 +211,8 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "ServerError",
+    "SimpleConsumer",
+    "SimpleConsumerOptions",
     "Sql",
     "StaticTopicInfo",
     "StatsSnapshot",

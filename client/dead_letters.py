@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..common import message_properties as names
+from ..common.topic_names import normal_topic
 from .errors import MessageRefusedError
 from .message import Message, ReceivedMessage
 
@@ -36,6 +37,8 @@ def revive(
             f"message {dead_letter.message_id} does not name its original topic: it is no dead"
             " letter"
         )
+    # A popped message was in the group's retry topic of its topic.
+    topic = normal_topic(topic, properties.get(names.PROPERTY_ORIGIN_GROUP, ""))
     message = Message(
         without_namespace(topic),
         dead_letter.body,

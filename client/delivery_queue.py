@@ -86,6 +86,11 @@ class DeliveryQueue:
                 return message
         return None
 
+    @property
+    def waiting(self) -> set[int]:
+        """The messages that were not taken, by their object ids."""
+        return {id(message) for messages in (self._ready, self._held) for message in messages}
+
     async def wait(self) -> None:
         """Wait until `take` may return a message, or until `stop`."""
         if self._limit is not None and self._ready:

@@ -15,7 +15,8 @@
     ├── ServerError             a broker or name server refused: `code`, `remark`, `address`
     │   ├── RouteNotFoundError      no name server knows the topic
     │   ├── AccessDeniedError       the credentials are missing, wrong or insufficient
-    │   └── BusyError               the broker is overloaded; try again later
+    │   ├── BusyError               the broker is overloaded; try again later
+    │   └── ExpiredReceiptError     a popped message is not this consumer's any more
     ├── SendError               a message was not confirmed; see `attempts`
     ├── UndeliveredError        messages of `send_soon` were given up; see `errors`
     ├── ReplyTimeoutError       no reply to a request message arrived in time
@@ -137,6 +138,10 @@ class AccessDeniedError(ServerError):
 
 class BusyError(ServerError):
     """The broker is overloaded; try again later."""
+
+
+class ExpiredReceiptError(ServerError):
+    """The receipt of a popped message is not valid any more: the message is delivered again."""
 
 
 @dataclass(frozen=True, slots=True)

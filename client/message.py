@@ -259,6 +259,27 @@ class ReceivedMessage:
         return self._ext.reconsume_times
 
     @property
+    def delivery_attempt(self) -> int:
+        """Number of this delivery: 1 for the first one."""
+        return self.reconsume_times + 1
+
+    @property
+    def receipt(self) -> str | None:
+        """The text by which the broker knows this delivery; None unless it was popped."""
+        return None
+
+    @property
+    def first_pop_time_ms(self) -> int | None:
+        """Time of its first pop, in milliseconds since 1970; None unless it was popped."""
+        return None
+
+    @property
+    def invisible_until_ms(self) -> int | None:
+        """Until when the broker gives it to no one else, in milliseconds since 1970, by the
+        broker's clock; None unless it was popped."""
+        return None
+
+    @property
     def sharding_key(self) -> str | None:
         """The key by which the producer chose the queue; None if it has none."""
         return self._ext.find(b"__SHARDINGKEY")

@@ -108,7 +108,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "batch_size_max": _count(1),
     "batch_count_max": _count(1),
     "trace": _TRACE,
-    # ConsumerOptions, PushConsumerOptions, PullConsumerOptions
+    # ConsumerOptions, PushConsumerOptions, PullConsumerOptions, SimpleConsumerOptions
     "consume_from_where": _member(ConsumeFromWhere),
     "pull_batch_size": _count(1),
     "pull_threshold_for_queue": _count(1),
@@ -132,6 +132,11 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         )
     ),
     "deserializer": _optional(_FUNCTION),
+    "mode": _Kind('give "pull" or "pop"', lambda value: value in ("pull", "pop")),
+    "pop_invisible_s": _SECONDS,
+    "pop_batch_size": _count(1),
+    "pop_threshold_for_queue": _count(1),
+    "pop_extend": _BOOL,
     "auto_commit": _BOOL,
     "auto_commit_s": _SECONDS,
 }

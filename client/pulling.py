@@ -164,16 +164,21 @@ class PullFailureLog:
     That a body cannot be decompressed without a package is logged once per topic. The pull is
     retried until the package is installed or the messages have expired; the group's offset does not
     move past them.
+
+    Args:
+      what: what failed, for the log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "a pull") -> None:
+        self._what = what
         self._logged: set[str] = set()
 
     def log(self, queue: MessageQueue, error: ClientError, pause_s: float) -> None:
         """Log that a pull of this queue failed, and that the next one follows after `pause_s`."""
         if not isinstance(error, ConfigurationError):
             level = failure_level(error)
-            logger.log(level, "a pull of %s failed, retrying in %g s: %s", queue, pause_s, error)
+            text = "%s of %s failed, retrying in %g s: %s"
+            logger.log(level, text, self._what, queue, pause_s, error)
         elif queue.topic not in self._logged:
             self._logged.add(queue.topic)
             logger.error(

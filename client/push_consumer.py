@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import Unpack
 
@@ -29,56 +28,49 @@ from ..remoting.bodies import (
 from ..remoting.codec import RemotingCommand
 from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import ResponseCode
-from . import clock, reports
+from . import reports
 from .client import Client
 from .connection import Connection
 from .connection_log import failure_level
 from .consume_result_service import ConsumeResultService
-from .consumer_options import PULL_TIMEOUT_S
-from .core.queue_requests import PullStatus
 from .core.subscription import (
     FilterClass,
     MessageSelector,
     build_subscription,
     check_subscriptions,
 )
-from .core.topics import check_consumer_group, check_topic, is_retry_topic
+from .core.topics import check_consumer_group, check_topic
 from .delivery_queue import DeliveryQueue
 from .errors import (
     ClientError,
     ClosedError,
     ConfigurationError,
     RouteNotFoundError,
-    ServerError,
 )
 from .filter_servers import FilterServers
 from .handling import handle
 from .members import GroupMember
 from .options import split_options
 from .participant import Participant, configured
+from .pop_mode import PopMode
+from .pop_queue import PopQueue
 from .pulling import (
     LocalOffsetStore,
     OffsetStore,
-    PullFailureLog,
-    PullResult,
     RemoteOffsetStore,
-    initial_offset,
-    pull,
 )
 from .push_options import (
     CONCURRENCY,
-    PULL_RETRY_S,
     REBALANCE_RETRY_S,
-    SUSPEND_S,
     PushConsumerConfig,
     PushConsumerOptions,
     RetryLater,
 )
 from .pushed_message import AssignedQueue, Messages, PushedMessage, PushedMessages
+from .queue_puller import QueuePuller
 from .rebalance import Rebalance
 from .reports import Handler
-from .sql_check import check_sql_subscriptions, explain_failed_pull
+from .sql_check import check_sql_subscriptions
 from .task_group import TaskGroup
 from .tracing import consumer_trace
 
@@ -139,11 +131,7 @@ class PushConsumer(Participant):
         self._retry_topic = retry_topic(self._group)
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
-        self._offsets: OffsetStore = (
-            RemoteOffsetStore(self._client, self._group)
-            if self._is_clustering
-            else LocalOffsetStore(self._config.offset_path)
-        )
+        self._offsets = self._offset_store()
         interceptors = self._client.interceptors
         trace = consumer_trace(self._client, self._group, self._config.trace)
         if trace is not None:
@@ -153,14 +141,15 @@ class PushConsumer(Participant):
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
-        self._pull_failures = PullFailureLog()
+        self._pop_mode = self._made_pop_mode() if self._config.mode == "pop" else None
         self._rebalance = Rebalance(
             self._client,
             self._group,
             self._config,
             self._subscriptions,
             self._offsets,
-            lambda assigned: self._client.start_soon(self._pull_queue, assigned),
+            lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
+            self._pop_mode,
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
@@ -171,17 +160,56 @@ class PushConsumer(Participant):
             self._ready.put,
             interceptors,
         )
-        self._pushed = PushedMessages(self._client.without_namespace, self._results)
-        self._member = GroupMember(
+        self._pushed = PushedMessages(
+            self._client.without_namespace,
+            self._results,
+            self._pop_mode.pop_retry_topics if self._pop_mode else {},
+        )
+        self._puller = QueuePuller(
+            self._client,
+            self._group,
+            self._config,
+            offsets=self._offsets,
+            ready=self._ready,
+            results=self._results,
+            filter_servers=self._filter_servers,
+            give_up=self._rebalance.give_up,
+            pushed=self._pushed,
+        )
+        self._member = self._made_member()
+
+    def _offset_store(self) -> OffsetStore:
+        if self._is_clustering:
+            return RemoteOffsetStore(self._client, self._group)
+        return LocalOffsetStore(self._config.offset_path)
+
+    def _made_member(self) -> GroupMember:
+        return GroupMember(
             self._group,
             self._describe,
             lambda: list(self._subscriptions),
             processors={
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed,
-                **reports.processors(self, self._rebalance.assigned, self._unassigned_message),
+                **reports.processors(
+                    self, self._rebalance.assigned, self._pop_queues, self._unassigned_message
+                ),
             },
             on_routes_changed=self._on_routes_changed,
             on_heartbeat=self._filter_servers.upload_soon,
+        )
+
+    def _made_pop_mode(self) -> PopMode:
+        if self._filter_classes:
+            raise ConfigurationError(
+                'a FilterClass does not go with mode="pop": use tags or Sql, or pull'
+            )
+        return PopMode(
+            self._client,
+            self._group,
+            self._config,
+            self._subscriptions,
+            self._ready,
+            lambda method, queues: self._rebalance.notify_listener(method, queues),
         )
 
     def _describe(self) -> ConsumerData:
@@ -248,8 +276,15 @@ class PushConsumer(Participant):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are assigned to this consumer, sorted."""
-        return sorted(self._rebalance.assigned)
+        """The queues that are assigned to this consumer, sorted.
+
+        With mode="pop", a queue id of -1 means all queues of a broker.
+        """
+        return sorted([*self._rebalance.assigned, *self._pop_queues])
+
+    @property
+    def _pop_queues(self) -> Mapping[MessageQueue, PopQueue]:
+        return self._pop_mode.assigned if self._pop_mode else {}
 
     @property
     def delivery_queue(self) -> DeliveryQueue:
@@ -269,6 +304,8 @@ class PushConsumer(Participant):
                 if topic != self._retry_topic:
                     logger.warning("no name server knows the topic %s (yet)", topic)
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
+        if self._pop_mode is not None:
+            await self._pop_mode.check_brokers()
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat.
@@ -279,6 +316,8 @@ class PushConsumer(Participant):
             self._client.start_soon(self._until_stopped, self._filter_servers.run_once)
         if self._rebalance.has_locks:
             self._client.start_soon(self._until_stopped, self._rebalance.renew_locks)
+        if self._pop_mode is not None and self._config.pop_extend:
+            self._client.start_soon(self._until_stopped, self._pop_mode.extend)
 
     async def __aexit__(
         self,
@@ -296,6 +335,8 @@ class PushConsumer(Participant):
             return
         self._is_stopping = True
         self._rebalance.stop()
+        if self._pop_mode is not None:
+            self._pop_mode.stop()
         self._filter_servers.stop()
         self._ready.stop()
 
@@ -303,6 +344,8 @@ class PushConsumer(Participant):
         # Shielded from cancellation: messages that were acknowledged must not be redelivered.
         with anyio.move_on_after(self._config.close_timeout_s, shield=True):
             await self.commit()
+            if self._pop_mode is not None:
+                await self._pop_mode.release()
             await self._rebalance.release()
             await super()._leave()
 
@@ -392,6 +435,8 @@ class PushConsumer(Participant):
         for queue, assigned in self._rebalance.assigned.items():
             assigned.is_paused = self._ready.is_paused(queue)
             assigned.wake_if_room()
+        if self._pop_mode is not None:
+            self._pop_mode.apply_pauses()
 
     @property
     def paused(self) -> set[str | MessageQueue]:
@@ -496,104 +541,3 @@ class PushConsumer(Participant):
             yield
         finally:
             self._handler = None
-
-    # Pulling
-
-    async def _pull_queue(self, assigned: AssignedQueue) -> None:
-        try:
-            with assigned.scope:
-                assigned.is_paused = self._ready.is_paused(assigned.queue)
-                assigned.next_offset = await self._first_offset(assigned.queue)
-                while not assigned.is_dropped:
-                    await assigned.wait_for_room()
-                    try:
-                        await self._pull_once(assigned)
-                    except ClientError as error:
-                        await self._after_pull_failed(assigned, error)
-        except ClientError as error:
-            level = failure_level(error)
-            logger.log(level, "%s cannot be consumed yet: %s", assigned.queue, error)
-            self._rebalance.give_up(assigned)
-
-    async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:
-        config, queue = self._config, assigned.queue
-        known = self._offsets.known(queue) if self._is_clustering else None
-        return await pull(
-            self._client,
-            queue,
-            assigned.subscription,
-            self._group,
-            assigned.next_offset,
-            count=config.pull_batch_size,
-            suspend_s=config.suspend_s,
-            timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
-            commit_offset=known or 0,
-            broker_id=assigned.broker_id,
-            filter_server=filter_server,
-        )
-
-    async def _pull_once(self, assigned: AssignedQueue) -> None:
-        queue = assigned.queue
-        assigned.process_queue.last_pull_ms = clock.monotonic_ms()
-        if assigned.subscription.class_filter_mode:
-            result = await self._filter_servers.pull(queue, partial(self._pull, assigned))
-        else:
-            result = await self._pull(assigned)
-        assigned.broker_id = result.suggest_which_broker_id
-        if assigned.is_dropped or self._is_stopping:
-            return
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            logger.warning(
-                "%s: the queue does not have the offset %d (any more); continuing at %d",
-                queue,
-                assigned.next_offset,
-                result.next_begin_offset,
-            )
-            assigned.process_queue.clear()
-            self._offsets.update(queue, result.next_begin_offset)
-            await self._offsets.persist([queue])
-        assigned.next_offset = result.next_begin_offset
-        self._on_pulled(result, assigned)
-
-    def _on_pulled(self, result: PullResult, assigned: AssignedQueue) -> None:
-        """Store the messages of a pull in the ProcessQueue, and deliver them."""
-        if result.messages:
-            pushed = self._pushed(result.messages, assigned)
-            assigned.process_queue.put(pushed, max_offset=result.max_offset)
-            if self._config.is_orderly:
-                self._results.hand_out_next(assigned)
-            else:
-                self._ready.put(pushed)
-        elif assigned.process_queue.count == 0:
-            # The broker filtered all messages out: commit an offset behind them.
-            self._offsets.update(assigned.queue, result.next_begin_offset)
-
-    async def _first_offset(self, queue: MessageQueue) -> int:
-        """Source: RebalancePushImpl.computePullFromWhereWithException."""
-        kept = await self._offsets.read(queue)
-        if kept is not None and kept >= 0:
-            return kept
-        if is_retry_topic(queue.topic):
-            return 0
-        config = self._config
-        return await initial_offset(
-            self._client, queue, config.consume_from_where, config.consume_timestamp_ms
-        )
-
-    async def _after_pull_failed(self, assigned: AssignedQueue, error: ClientError) -> None:
-        # Cancelling the program also closes connections: do not log that.
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        code = error.code if isinstance(error, ServerError) else None
-        if code in (
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            ResponseCode.SUBSCRIPTION_NOT_LATEST,
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-        ):
-            # After a restart, a broker has not received the group's heartbeat yet.
-            self._client.heartbeat_soon()
-        else:
-            self._client.refresh_soon()
-        assigned.broker_id = 0
-        found = await explain_failed_pull(self._client, self._group, assigned.subscription, error)
-        self._pull_failures.log(assigned.queue, found, PULL_RETRY_S)
-        await anyio.sleep(PULL_RETRY_S)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from ..remoting.bodies import MessageModel, MessageQueue
+from ..remoting.receipt import POP_COUNT_MAX
 from .consumer_options import ConsumerConfig, ConsumerOptions
 from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from .errors import ConfigurationError
 
 PULL_THRESHOLD_SIZE_FOR_QUEUE: Final = 100 * 1024 * 1024
 """Bytes of a queue in memory at which pulling pauses. RocketMQ: pullThresholdSizeForQueue."""
@@ -52,6 +54,18 @@ CLOSE_TIMEOUT_S: Final = 5.0
 """Time limit for committing offsets and releasing locks when the consumer is closed."""
 MAX_RECONSUME_TIMES: Final = 16
 """RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one retries for ever."""
+
+ConsumeMode: TypeAlias = Literal["pull", "pop"]
+"""How a push consumer gets its messages."""
+
+ASSIGNED_BY_BROKERS: Final = ("AVG", "AVG_BY_CIRCLE")
+"""The names of the strategies by which brokers assign queues."""
+POP_INVISIBLE_S: Final = 60.0
+"""RocketMQ: popInvisibleTime 60,000, of 5,000 to 300,000."""
+POP_INVISIBLE_S_MIN: Final = 5.0
+POP_INVISIBLE_S_MAX: Final = 300.0
+POP_THRESHOLD_FOR_QUEUE: Final = 96
+"""RocketMQ: popThresholdForQueue 96."""
 
 
 class RetryLater(Exception):
@@ -109,6 +123,15 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       rate_limit: largest number of messages per second that are delivered to the program, evenly
         over time; redeliveries count, too. Default: no limit.
       deserializer: converts the body of a message to its `value`; default: `value` is the body.
+      mode: "pull", the default; or "pop": the brokers (5.0 or later) assign the queues, and those
+        that they assign to be popped need no offsets and no exclusive owner.
+      pop_invisible_s: with mode="pop", seconds until a message that is not settled is delivered
+        again, 5 to 300; default 60.
+      pop_batch_size: with mode="pop", largest number of messages of one pop, 1 to 32; default 32.
+      pop_threshold_for_queue: with mode="pop", number of messages of a queue, or of a broker, that
+        are not settled, at which popping pauses; default 96.
+      pop_extend: with mode="pop", extend the invisible time of messages that a handler takes long
+        for; default False: they are delivered again, as by Java's client.
     """
 
     message_model: MessageModel
@@ -127,6 +150,11 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     listener: RebalanceListener | None
     rate_limit: float | None
     deserializer: Callable[[bytes], Any] | None
+    mode: ConsumeMode
+    pop_invisible_s: float
+    pop_batch_size: int
+    pop_threshold_for_queue: int
+    pop_extend: bool
 
 
 class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
@@ -149,3 +177,36 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
     listener: RebalanceListener | None = None
     rate_limit: float | None = None
     deserializer: Callable[[bytes], Any] | None = None
+    mode: ConsumeMode = "pull"
+    pop_invisible_s: float = POP_INVISIBLE_S
+    pop_batch_size: int = POP_COUNT_MAX
+    pop_threshold_for_queue: int = POP_THRESHOLD_FOR_QUEUE
+    pop_extend: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode == "pull":
+            return
+        low, high = POP_INVISIBLE_S_MIN, POP_INVISIBLE_S_MAX
+        if not low <= self.pop_invisible_s <= high:
+            raise ConfigurationError(
+                f"pop_invisible_s is {self.pop_invisible_s}: give {low:g} to {high:g} seconds"
+            )
+        if self.pop_batch_size > POP_COUNT_MAX:
+            raise ConfigurationError(
+                f"pop_batch_size is {self.pop_batch_size}: give 1 to {POP_COUNT_MAX}"
+            )
+        if self.is_orderly:
+            raise ConfigurationError(
+                'is_orderly does not go with mode="pop": use SimpleConsumer(is_orderly=True), or'
+                " pull"
+            )
+        if self.message_model is not MessageModel.CLUSTERING:
+            raise ConfigurationError(
+                f'{self.message_model.name} does not go with mode="pop", in which the members of a'
+                " group share all messages"
+            )
+        if self.strategy.name not in ASSIGNED_BY_BROKERS:
+            raise ConfigurationError(
+                f'the strategy {self.strategy.name} does not go with mode="pop": brokers assign by'
+                f" {' and '.join(ASSIGNED_BY_BROKERS)}"
+            )

@@ -5,7 +5,7 @@ Java counterparts: MessageExt with ConsumeConcurrentlyStatus or ConsumeOrderlySt
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, Self
 
@@ -105,8 +105,9 @@ class PushedMessage(ReceivedMessage):
         It has no effect on a message that is settled already.
 
         Args:
-          delay_level: 1 to 18 for a delay of the broker's table; 0 for delays that grow with each
-            retry; -1 to send it to the dead-letter queue instead.
+          delay_level: 1 to 18 for a delay of the broker's table, or, if it was popped, of
+            RocketMQ's default table; 0 for delays that grow with each retry; -1 to send it to the
+            dead-letter queue instead.
           cause: why, for interceptors and the message trace; None: the program wants it later.
         """
         if not self._is_settled:
@@ -115,7 +116,8 @@ class PushedMessage(ReceivedMessage):
 
     @property
     def is_revoked(self) -> bool:
-        """Whether its queue was assigned to another consumer: settling it has no effect then."""
+        """Whether its queue was assigned to another consumer, or, if it was popped, its invisible
+        time is over: settling it has no effect then."""
         return self._assigned.process_queue.is_dropped
 
     def again(self) -> PushedMessage:
@@ -230,11 +232,18 @@ class PushedMessages:
     Args:
       without_namespace: a topic as the program knows it.
       results: carries out `ack` and `retry`.
+      retried: the retry topics of pops that are pulled, each with its topic; it may change.
     """
 
-    def __init__(self, without_namespace: Callable[[str], str], results: ConsumeResults) -> None:
+    def __init__(
+        self,
+        without_namespace: Callable[[str], str],
+        results: ConsumeResults,
+        retried: Mapping[str, str],
+    ) -> None:
         self._without_namespace = without_namespace
         self._results = results
+        self._retried = retried
 
     def __call__(
         self, messages: Sequence[MessageExt], assigned: AssignedQueue
@@ -255,6 +264,7 @@ class PushedMessages:
         topic = ext.topic
         if is_retry_topic(topic):
             topic = ext.find(names.PROPERTY_RETRY_TOPIC.encode()) or topic
+            topic = self._retried.get(topic, topic)
         topic = self._without_namespace(topic)
         return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 

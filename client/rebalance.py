@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
@@ -44,6 +45,20 @@ from .ticker import Ticker
 logger = logging.getLogger(__name__)
 
 
+class Allocator(Protocol):
+    """Finds the queues that one member of a group gets, in place of its strategy."""
+
+    async def allocate(self, topic: str) -> Sequence[MessageQueue] | None:
+        """The queues of a topic, with namespace, to pull from; None: that is not known now.
+
+        Raises: ClientError: it cannot be found out.
+        """
+        ...
+
+    def on_rebalanced(self) -> None:
+        """Called after each rebalance: the offsets of queues that were lost are committed."""
+
+
 class Rebalance:
     """Assigns queues to one member of a group.
 
@@ -57,6 +72,7 @@ class Rebalance:
       subscriptions: the subscriptions by topic, with namespace.
       offsets: persisted for revoked queues.
       begin: starts to pull from a newly assigned queue.
+      allocator: finds the queues in place of the strategy of `config`.
 
     Attributes:
       assigned: the assigned queues.
@@ -70,6 +86,7 @@ class Rebalance:
         subscriptions: Mapping[str, SubscriptionData],
         offsets: OffsetStore,
         begin: Callable[[AssignedQueue], None],
+        allocator: Allocator | None = None,
     ) -> None:
         self._client = client
         self._group = group
@@ -77,6 +94,7 @@ class Rebalance:
         self._subscriptions = subscriptions
         self._offsets = offsets
         self._begin = begin
+        self._allocator = allocator
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
         self._is_stopped = False
@@ -138,10 +156,17 @@ class Rebalance:
                 continue
             if self._is_stopped:
                 return True
+            if mine is None:
+                is_complete = False
+                continue
             is_complete &= await self._assign(topic, subscription, mine)
+        if self._allocator is not None:
+            self._allocator.on_rebalanced()
         return is_complete
 
-    async def _allocate(self, topic: str) -> list[MessageQueue]:
+    async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
+        if self._allocator is not None:
+            return await self._allocator.allocate(topic)
         route = await self._client.route(topic)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
@@ -184,7 +209,7 @@ class Rebalance:
                 await self._unlock(gained)
             return True
         if gained:
-            self._notify_listener("on_assign", gained)
+            self.notify_listener("on_assign", gained)
         for queue in gained:
             assigned = AssignedQueue(queue, subscription, self._config)
             assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
@@ -202,7 +227,7 @@ class Rebalance:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
-        self._notify_listener("on_revoke", queues)
+        self.notify_listener("on_revoke", queues)
 
     def give_up(self, assigned: AssignedQueue) -> None:
         """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
@@ -223,7 +248,8 @@ class Rebalance:
             self._offsets.remove(queue)
         self.rebalance_soon()
 
-    def _notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
+    def notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
+        """Call a method of the RebalanceListener, if there is one; exceptions are logged."""
         listener = self._config.listener
         if listener is not None:
             try:

@@ -26,6 +26,7 @@ from .client import Client
 from .connection import Connection
 from .members import Processor
 from .message import MessageQueue
+from .pop_queue import PopQueue
 from .pulling import offset_table
 from .pushed_message import AssignedQueue, PushedMessage
 
@@ -82,12 +83,16 @@ class ReportingConsumer(Protocol):
 
 
 def processors(
-    consumer: ReportingConsumer, assigned: Mapping[MessageQueue, AssignedQueue], pushed: AsPushed
+    consumer: ReportingConsumer,
+    assigned: Mapping[MessageQueue, AssignedQueue],
+    popped: Mapping[MessageQueue, PopQueue],
+    pushed: AsPushed,
 ) -> Mapping[int, Processor]:
     """A consumer's processors for the requests of administrators, by request code.
 
     Args:
-      assigned: the consumer's queues, with their messages in memory; it changes.
+      assigned: the queues that it pulls from, with their messages in memory; it changes.
+      popped: the queues that it pops from; it changes.
       pushed: makes a message for the handler that did not arrive by a pull.
     """
 
@@ -111,7 +116,7 @@ def processors(
     async def get_running_info(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        return command.answer(body=fastjson.dumps(running_info(consumer, assigned)))
+        return command.answer(body=fastjson.dumps(running_info(consumer, assigned, popped)))
 
     async def consume_directly(
         connection: Connection, command: RemotingCommand
@@ -128,7 +133,9 @@ def processors(
 
 
 def running_info(
-    consumer: ReportingConsumer, assigned: Mapping[MessageQueue, AssignedQueue]
+    consumer: ReportingConsumer,
+    assigned: Mapping[MessageQueue, AssignedQueue],
+    popped: Mapping[MessageQueue, PopQueue],
 ) -> dict[str, object]:
     """The consumer's ConsumerRunningInfo, which `mqadmin consumerStatus` and the Dashboard show."""
     # The process queues have monotonic times: convert them to times since 1970.
@@ -155,7 +162,14 @@ def running_info(
             }
             for queue, held in ((q, each.process_queue) for q, each in assigned.items())
         },
-        "mqPopTable": {},
+        "mqPopTable": {
+            queue: {
+                "waitAckCount": len(each.unsettled),
+                "droped": each.is_dropped,
+                "lastPopTimestamp": round(since_ms + each.last_pop_ms),
+            }
+            for queue, each in popped.items()
+        },
         "properties": {
             "PROP_NAMESERVER_ADDR": ";".join(consumer.client.url.name_servers),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",

@@ -173,13 +173,12 @@ class PopBuffer:
         """The pops of a queue by a group; None: there was none lately."""
         return self._orders.get((topic, group, queue_id))
 
-    def order(self, topic: str, group: str, queue_id: int, now_ms: int) -> PopOrder:
-        """The same for a pop at `now_ms`, created if there is none."""
-        key = (topic, group, queue_id)
+    def order(self, topic: str, group: str, queue_id: int) -> PopOrder:
+        """The same, created if there is none."""
+        key = OrderKey(topic, group, queue_id)
         order = self._orders.get(key)
         if order is None:
-            order = self._orders[key] = PopOrder(OrderKey(*key))
-        order.used_ms = now_ms
+            order = self._orders[key] = PopOrder(key)
         return order
 
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
-from ..consumer_offset_manager import ConsumerOffsetManager
+from ..consumer_offset_manager import SEPARATOR, ConsumerOffsetManager
 from ..pop_config import PopConfig
 from .buffer import PopBuffer, PopOrder
 
@@ -45,24 +45,33 @@ class PopPositions:
         self._offsets = offsets
         self._buffer = buffer
 
-    def next(self, order: PopOrder, init_mode: int) -> int:
-        """The offset at which a pop begins; a first one, and one that was reset, is committed."""
-        offsets, key, queue_id = self._offsets, order.offset_key, order.key.queue_id
+    def next(
+        self, offset_key: str, topic: str, queue_id: int, order: PopOrder | None, init_mode: int
+    ) -> int:
+        """The offset at which a pop begins; a first one, and one that was reset, is committed.
+
+        Args:
+          offset_key: of topic and group in the table of offsets.
+          topic: the queue's, maybe a retry topic.
+          order: the pops of the queue by the group; None: there was none lately.
+          init_mode: where a group begins that has no offset.
+        """
+        offsets = self._offsets
         if offsets.reset_offset_table:
-            reset = offsets.take_reset_offset(key, queue_id)
+            reset = offsets.take_reset_offset(offset_key, queue_id)
             if reset is not None:
-                self._buffer.restart(order)
-                self._on_reset(*order.key)
-                offsets.commit_by_key(key, queue_id, reset)
+                if order is not None:
+                    self._buffer.restart(order)
+                self._on_reset(topic, offset_key.partition(SEPARATOR)[2], queue_id)
+                offsets.commit_by_key(offset_key, queue_id, reset)
                 return reset
-        table = offsets.offset_table.get(key)
+        table = offsets.offset_table.get(offset_key)
         offset = -1 if table is None else table.get(queue_id, -1)
         if offset < 0:
-            offset = self._first(order.key.topic, queue_id, init_mode)
-            offsets.commit_by_key(key, queue_id, offset)
-        entries = order.entries
-        if entries:
-            waiting = entries[-1].next_offset
+            offset = self._first(topic, queue_id, init_mode)
+            offsets.commit_by_key(offset_key, queue_id, offset)
+        if order is not None and order.entries:
+            waiting = order.entries[-1].next_offset
             if waiting > offset:
                 return waiting
         return offset

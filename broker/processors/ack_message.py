@@ -265,7 +265,7 @@ def bits_of(bit_set: str) -> list[int]:
             f"a bit set of {len(bit_set)} characters, the limit is {BIT_SET_SIZE_MAX}",
         )
     try:
-        number = int.from_bytes(binascii.a2b_base64(bit_set), "little")
+        number = int.from_bytes(binascii.a2b_base64(bit_set, strict_mode=True), "little")
     except ValueError as error:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the bit set of a batch is not base64: {error}"

@@ -13,17 +13,18 @@ Java counterpart: broker/processor/PopMessageProcessor.java of 5.5.0.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
 from ...common.sql92.expression import Expression
+from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
 from ...remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
-from ...remoting.errors import RequestRefused
+from ...remoting.errors import RemotingError, RequestRefused
 from ...remoting.headers import PopMessageRequestHeader, decode
 from ...remoting.receipt import ORDER_REVIVE_QUEUE, TopicForm, encode_order_counts
 from ...remoting.request_codes import RequestCode
@@ -32,10 +33,10 @@ from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.reading.message_reader import GetMessageResult
 from ...store.reading.record_filter import RecordFilter
-from ...store.status import GetMessageStatus, PutRefusal
+from ...store.status import GetMessageStatus
 from ..admission import may_commit_offset, own_offsets
 from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager
+from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..message_priority import pops_by_priority, queues_to_read
 from ..pop.buffer import Buffered, PopOrder
 from ..pop.check_point import CheckPoint
@@ -54,6 +55,7 @@ logger = logging.getLogger(__name__)
 FILTER_TIME_MAX_S: Final = 0.01
 """How long one pop may scan for messages that match its expression; see pull_message.py."""
 
+_NORMAL: Final = TopicForm.NORMAL.value
 _FOUND: Final = GetMessageStatus.FOUND
 _SKIPS: Final = frozenset(
     {
@@ -84,6 +86,10 @@ _NAMES: Final = (
 _TEMPLATE: Final = AnswerTemplate(_NAMES, remark=_FOUND.name)
 _RANDOM_MAX: Final = 100
 
+QUEUES_MAX: Final = 4_096
+"""Queues of a topic that one pop reads, which blocks the loop for 1 us each; the pops of a topic
+with more begin anywhere, so that together they read all. RocketMQ reads all."""
+
 
 class Asked(NamedTuple):
     """A pop that passed its checks.
@@ -92,8 +98,7 @@ class Asked(NamedTuple):
       header: of the request.
       count_max: messages wanted.
       pop_time: ms since 1970.
-      revive_queue_id: queue of the revive topic for its check points; ORDER_REVIVE_QUEUE: the pop
-        is in order.
+      revive_queue_id: queue of the revive topic for its check points.
       selector: the filter; None: all messages.
       channel: its connection.
       end_s: when a scan for matching messages ends, by the monotonic clock.
@@ -154,14 +159,7 @@ class PopMessageProcessor:
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.POP_MESSAGE: self.pop_message,
         }
-        pop.hold.serve = self.serve_again
-
-    def serve_again(self, request: RemotingCommand, channel: Channel) -> None:
-        """Serve a pop that has waited, within a turn of the server."""
-        try:
-            self.pop_message(request, channel)
-        except RequestRefused as error:
-            channel.write(encode(request.answer(error.code, error.remark)))
+        pop.hold.serve = self.pop_message
 
     def pop_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pop; the answer is written to the channel, now or later.
@@ -185,8 +183,8 @@ class PopMessageProcessor:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
-            self._count += 1
             revive_queue_id = self._count % self._config.revive_queue_num
+            self._count += 1
         asked = Asked(
             header,
             header.max_msg_nums,
@@ -234,7 +232,8 @@ class PopMessageProcessor:
         if header.queue_id < 0:
             self._pop_topic(asked, topic, first, popped)
         else:
-            self._pop_queue(asked, topic.topic_name, header.queue_id, popped)
+            key = key_of(header.topic, header.consumer_group)
+            self._pop_queue(asked, header.topic, key, header.queue_id, popped)
         if not retry_first and popped.count < asked.count_max:
             self._pop_retries(asked, retries, first, popped)
 
@@ -258,16 +257,30 @@ class PopMessageProcessor:
         Args:
           first: see `queues_to_read`.
         """
+        count, name = topic.read_queue_nums, topic.topic_name
+        key = key_of(name, asked.header.consumer_group)
+        if count > QUEUES_MAX:
+            first = self._random.randrange(count)
         ascending = self._config.priority_order_asc
-        for queue_id in queues_to_read(topic.read_queue_nums, first, is_ascending=ascending):
-            self._pop_queue(asked, topic.topic_name, queue_id, popped)
+        for queue_id in queues_to_read(count, first, is_ascending=ascending)[:QUEUES_MAX]:
+            self._pop_queue(asked, name, key, queue_id, popped)
 
-    def _pop_queue(self, asked: Asked, topic: str, queue_id: int, popped: Popped) -> None:
-        """Pop from one queue what the answer has room for."""
-        header = asked.header
-        buffer = self._buffer
-        order = buffer.order(topic, header.consumer_group, queue_id, asked.pop_time)
-        offset = self._positions.next(order, header.init_mode)
+    def _pop_queue(
+        self, asked: Asked, topic: str, offset_key: str, queue_id: int, popped: Popped
+    ) -> None:
+        """Pop from one queue what the answer has room for.
+
+        Args:
+          offset_key: of topic and group in the table of offsets.
+        """
+        header, buffer = asked.header, self._buffer
+        order = buffer.find(topic, header.consumer_group, queue_id)
+        offset = self._positions.next(offset_key, topic, queue_id, order, header.init_mode)
+        if self._store.reader.ends_at(topic, queue_id, offset):
+            return  # nearly always, of the retry topic
+        if order is None:
+            order = buffer.order(topic, header.consumer_group, queue_id)
+        order.used_ms = asked.pop_time
         if header.order and self._pop.orders.is_blocked(
             *order.key, header.attempt_id, header.invisible_time
         ):
@@ -276,24 +289,13 @@ class PopMessageProcessor:
         if room <= 0 or self._is_full(order):
             popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
             return
-        if self._store.reader.ends_at(topic, queue_id, offset):
-            return  # nearly always, of the retry topic
         try:
             result = self._get(asked, topic, queue_id, offset, room)
             if result.status in _BAD:
                 offset = self._correct(order, offset, result)
                 result = self._get(asked, topic, queue_id, offset, room)
         except StoreError as error:
-            popped.trouble = str(error)
-            logger.error(
-                "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s",
-                {
-                    "peer": asked.channel.remote_address,
-                    "topic": topic,
-                    "queue_id": queue_id,
-                    "error": error,
-                },
-            )
+            self._note_trouble(asked, order, error, popped)
             return
         popped.rest += max(result.max_offset - result.next_begin_offset, 0)
         if result.status is _FOUND:
@@ -301,6 +303,22 @@ class PopMessageProcessor:
         elif result.status in _SKIPS and result.next_begin_offset > offset:
             buffer.skip(order, result.next_begin_offset)
             popped.has_skipped = True
+
+    def _note_trouble(
+        self, asked: Asked, order: PopOrder, error: Exception, popped: Popped
+    ) -> None:
+        topic, _, queue_id = order.key
+        popped.trouble = str(error)
+        logger.error(
+            "%(peer)s: a pop of %(topic)s queue %(queue_id)d failed: %(error)s. Other queues are "
+            "popped",
+            {
+                "peer": asked.channel.remote_address,
+                "topic": topic,
+                "queue_id": queue_id,
+                "error": error,
+            },
+        )
 
     def _is_full(self, order: PopOrder) -> bool:
         """Whether too many messages of the queue are not acknowledged."""
@@ -368,20 +386,26 @@ class PopMessageProcessor:
             self._config.broker_name,
             diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
         )
+        revive_queue_id = asked.revive_queue_id
+        buffers: Sequence[bytes | memoryview] = result.buffers
+        size, form = result.size, _NORMAL
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            form = TopicForm.of(topic).value
+            is_retry = topic != header.topic
+            if is_retry and not self._config.pop_response_return_actual_retry_topic:
+                try:
+                    buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
+                except RemotingError as error:
+                    self._note_trouble(asked, order, error, popped)
+                    return
+                size = sum(map(len, buffers))
         if header.order:
             popped.order_counts.append(self._pop.orders.popped(check_point, header.attempt_id))
         elif not self._keep(asked, order, check_point, next_offset, popped):
             popped.rest += result.count
             return
         self._stats.count_get(order.offset_key, result.count, result.size)
-        if topic == header.topic:
-            popped.add(check_point, TopicForm.NORMAL.value, result.buffers, result.size)
-            return
-        form = TopicForm.of(topic).value
-        buffers: list[bytes | memoryview] = list(result.buffers)
-        if not self._config.pop_response_return_actual_retry_topic:
-            buffers = as_of_topic(buffers, header.topic, check_point, asked.revive_queue_id)
-        popped.add(check_point, form, buffers, sum(map(len, buffers)))
+        popped.add(check_point, form, buffers, size)
 
     def _keep(
         self,
@@ -398,28 +422,26 @@ class PopMessageProcessor:
             and buffer.add(order, check_point, next_offset, asked.revive_queue_id) is not None
         ):
             return True
-        refusal = self._store_now(asked, order, check_point, next_offset)
-        if refusal is not None:
-            popped.trouble = refusal.remark or refusal.status.name
-            return False
-        popped.is_stored = True
-        return True
+        trouble = self._store_now(asked, order, check_point, next_offset)
+        popped.trouble = trouble or popped.trouble
+        popped.is_stored |= not trouble
+        return not trouble
 
     def _store_now(
         self, asked: Asked, order: PopOrder, check_point: CheckPoint, next_offset: int
-    ) -> PutRefusal | None:
-        """Append a check point's record to the turn; return why it is not stored, None: it is.
-
-        Raises: RequestRefused: SYSTEM_BUSY: the disk is behind.
-        """
-        self._turn.begin(asked.channel)
+    ) -> str:
+        """Append a check point's record to the turn; return why it is not stored, "": it is."""
+        try:
+            self._turn.begin(asked.channel)
+        except RequestRefused as busy:
+            return busy.remark
         refusal = self._pop.puts.put_check_point(check_point, asked.revive_queue_id)
         if refusal is not None:
-            return refusal
+            return refusal.remark or refusal.status.name
         buffer = self._buffer
         entry = buffer.add_stored(order, check_point, next_offset, asked.revive_queue_id)
         self._turn.when_written(partial(self._written, entry))
-        return None
+        return ""
 
     def _written(self, entry: Buffered, is_stored: bool) -> None:
         if is_stored:
@@ -470,7 +492,7 @@ class PopMessageProcessor:
         )
         polling = self._pop.hold.hold(waiting)
         if polling is Polling.WAITS:
-            # Only if the next pop begins later: otherwise it would find the same, for ever.
+            # Without progress the next pop would find nothing either, and wake another for ever.
             if popped.rest > 0 and popped.has_skipped:
                 self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
             return

@@ -43,6 +43,10 @@ _REFUSED: Final = {
         RequestCode.CONSUMER_SEND_MSG_BACK,
         RequestCode.SEND_REPLY_MESSAGE,
         RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
     ),
     (
         ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -66,7 +70,11 @@ _RECALL: Final = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     "recall failed, broker service not available",
 )
-_PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+_PULLS: Final = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+)
 
 
 def slave_refusals(

@@ -22,6 +22,7 @@ TWINS = [
     (blocking.PushConsumer, client.PushConsumer),
     (blocking.PushedMessage, pushed_message.PushedMessage),
     (blocking.PullConsumer, client.PullConsumer),
+    (blocking.SimpleConsumer, client.SimpleConsumer),
     (blocking.Admin, AsyncAdmin),
 ]
 

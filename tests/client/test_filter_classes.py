@@ -27,7 +27,7 @@ from trocket import (
     PushConsumerOptions,
     blocking,
 )
-from trocket.client import push_consumer
+from trocket.client import queue_puller
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
@@ -53,7 +53,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(autouse=True)
 def pull_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 0.05)
+    monkeypatch.setattr(queue_puller, "PULL_RETRY_S", 0.05)
 
 
 async def send(url: str, topic: str, count: int, *, size: int = 0) -> None:
@@ -364,7 +364,7 @@ def test_another_filter_server_is_asked_at_once_when_one_is_down(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The route still has it: only consumers notice."""
-    monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 1000.0)
+    monkeypatch.setattr(queue_puller, "PULL_RETRY_S", 1000.0)
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
     async def scenario() -> None:
@@ -454,7 +454,7 @@ def test_nothing_is_pulled_where_the_class_was_refused_and_that_is_logged_once(
 def test_a_filter_server_that_refuses_the_class_does_not_hinder_others(
     play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 1000.0)
+    monkeypatch.setattr(queue_puller, "PULL_RETRY_S", 1000.0)
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
     async def scenario() -> None:

@@ -22,7 +22,7 @@ from trocket import (
     RebalanceListener,
     RetryLater,
 )
-from trocket.client import PushedMessage, push_consumer, rebalance, route_table
+from trocket.client import PushedMessage, queue_puller, rebalance, route_table
 from trocket.remoting.bodies import GetConsumerStatusBody
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
@@ -36,7 +36,7 @@ FIRST = PushConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIR
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two attempts; no test here measures them."""
-    monkeypatch.setattr(push_consumer, "PULL_RETRY_S", 0.05)
+    monkeypatch.setattr(queue_puller, "PULL_RETRY_S", 0.05)
     monkeypatch.setattr(rebalance, "REBALANCE_RETRY_S", 0.05)
     monkeypatch.setattr(route_table, "RETRY_S", 0.05)
 

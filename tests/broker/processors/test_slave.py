@@ -24,6 +24,7 @@ NO_CHANGE = (
 NO_END = (11, "Message store is slave mode, so end transaction is forbidden.")
 REFUSED = {
     10: BUSY, 310: BUSY, 320: BUSY, 36: BUSY, 324: BUSY, 325: BUSY, 11: BUSY, 361: BUSY,
+    200050: BUSY, 200051: BUSY, 200151: BUSY, 200053: BUSY, 200052: BUSY,
     37: NO_END, 323: NO_END,
     17: NO_CHANGE, 18: NO_CHANGE, 215: NO_CHANGE, 200: NO_CHANGE, 225: NO_CHANGE, 207: NO_CHANGE,
     513: NO_CHANGE, 401: NO_CHANGE,
@@ -35,7 +36,7 @@ SLAVE = {"broker_role": BrokerRole.SLAVE, "broker_id": 1}
 
 def refusals(**options: bool) -> dict[int, tuple[int, str]]:
     found = {}
-    usual = dict.fromkeys((11, 361, 370), lambda request, channel: None)
+    usual = dict.fromkeys((11, 361, 200052, 370), lambda request, channel: None)
     for code, process in slave_refusals(BrokerConfig(broker_id=1, **options), usual).items():
         try:
             process(RemotingCommand(code), FakeChannel())
@@ -49,7 +50,7 @@ def test_what_is_refused_and_how() -> None:
 
 
 def test_pulls_are_served_where_the_key_says_so() -> None:
-    assert REFUSED.keys() - refusals(slave_read_enable=True).keys() == {11, 361}
+    assert REFUSED.keys() - refusals(slave_read_enable=True).keys() == {11, 361, 200052}
 
 
 def test_a_recall_is_refused_as_on_a_master_where_there_are_none() -> None:

@@ -1,0 +1,284 @@
+"""The pop mode of a push consumer: brokers assign the queues, and say how to consume each.
+
+One task for each assigned queue pops messages into the DeliveryQueue. Queues that a broker assigns
+to be pulled are left to the pull mode.
+
+Java counterpart: DefaultMQPushConsumerImpl with `clientRebalance=false`: popMessage,
+RebalanceImpl.updateMessageQueueAssignment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from ..common.topic_names import pop_retry_topics
+from ..remoting.bodies import MessageQueue, SubscriptionData
+from ..remoting.response_codes import ResponseCode
+from . import clock
+from .client import Client
+from .core.allocation import AllocateMessageQueueStrategy
+from .core.pop import PopAnswer, Popped, Settled
+from .core.subscription import build_subscription
+from .core.topics import is_retry_topic
+from .delivery_queue import DeliveryQueue
+from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from .pop_queue import PopPushedMessage, PopQueue
+from .pop_results import PopResults
+from .popped_message import queue_of
+from .popping import Popping
+from .pulling import PullFailureLog
+from .push_options import PULL_RETRY_S, PushConsumerConfig
+from .server_assignment import ServerAssignment, query_assignment
+from .simple_options import pop_init_mode
+from .task_group import TaskGroup
+
+logger = logging.getLogger(__name__)
+
+EXTENSIONS_PER_TIME: Final = 4
+"""How often the messages are looked at, in one invisible time, with `pop_extend`."""
+
+
+class PopMode:
+    """The popped queues of one consumer.
+
+    Lifecycle: created with its consumer. Its Rebalance calls `allocate`; `stop` and then `release`
+    end it.
+
+    Args:
+      client: an open client.
+      group: name of the group, with namespace.
+      config: configuration of the consumer.
+      subscriptions: the subscriptions by topic, with namespace; retry topics are added.
+      ready: gets the messages.
+      notify: called with the name of a RebalanceListener's method and the queues.
+
+    Raises: ConfigurationError: the group is to begin at a time, which a pop cannot say.
+
+    Attributes:
+      assigned: the queues to pop from; a queue id of -1 means all queues of the broker.
+      pop_retry_topics: the retry topics of topics that were pulled, each with its topic.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        config: PushConsumerConfig,
+        subscriptions: dict[str, SubscriptionData],
+        ready: DeliveryQueue,
+        notify: Callable[[str, Sequence[MessageQueue]], None],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._config = config
+        self._subscriptions = subscriptions
+        self._ready = ready
+        self._notify = notify
+        self._popping = Popping(client, group, pop_init_mode(config.consume_from_where))
+        self._results = PopResults(client, group, config, self._popping, ready.interceptors)
+        self._failures = PullFailureLog("a pop")
+        self._is_stopped = False
+        # The topics that a broker assigned to be pulled.
+        self._pulled_topics: set[str] = set()
+        self._new: list[PopQueue] = []
+        # Messages of queues that were popped before, until they are settled.
+        self._dropped: list[PopQueue] = []
+        self.assigned: dict[MessageQueue, PopQueue] = {}
+        self.pop_retry_topics: dict[str, str] = {}
+
+    # Assignment
+
+    async def check_brokers(self) -> None:
+        """Ask the brokers once, before the consumer joins its group.
+
+        Raises: ConfigurationError: a broker is older than RocketMQ 5.0.
+        """
+        for topic in list(self._subscriptions):
+            if is_retry_topic(topic):
+                continue
+            try:
+                await self._query(topic)
+            except ConfigurationError:
+                raise
+            except ClientError as error:
+                logger.debug("the assignment of %s could not be asked for: %s", topic, error)
+
+    async def allocate(self, topic: str) -> list[MessageQueue] | None:
+        """Ask for the queues of a topic: pop from those that are to be popped, and return the rest.
+
+        Returns: the queues to pull from; None: the broker does not know yet.
+        Raises: ClientError: it could not be asked.
+        """
+        base = self.pop_retry_topics.get(topic)
+        if base is not None and base not in self._pulled_topics:
+            return []  # the pops of the topic read it
+        try:
+            assignment = await self._query(topic)
+        except RouteNotFoundError:
+            if base is None:
+                raise
+            return []  # nothing was ever retried
+        if assignment is None or self._is_stopped:
+            return None
+        if not is_retry_topic(topic):
+            self._on_modes(topic, assignment)
+        self._assign(topic, assignment.popped)
+        return assignment.pulled
+
+    async def _query(self, topic: str) -> ServerAssignment | None:
+        strategy: AllocateMessageQueueStrategy = self._config.strategy
+        return await query_assignment(self._client, self._group, topic, strategy.name)
+
+    def _on_modes(self, topic: str, assignment: ServerAssignment) -> None:
+        """Subscribe to the retry topics of a topic that is pulled: a pop reads them by itself."""
+        if assignment.pulled and topic not in self._pulled_topics:
+            self._pulled_topics.add(topic)
+            logger.warning(
+                "the brokers assign %s to be pulled by %s, as they do by default: for pops, set the"
+                " mode by `mqadmin setConsumeMode -m POP`, or defaultMessageRequestMode=POP in the"
+                " brokers",
+                topic,
+                self._group,
+            )
+            for name in pop_retry_topics(topic, self._group):
+                self.pop_retry_topics[name] = topic
+                self._subscriptions[name] = build_subscription(
+                    name, sub_version=self._client.wall_ms()
+                )
+            self._client.heartbeat_soon()
+        elif assignment.popped and not assignment.pulled and topic in self._pulled_topics:
+            self._pulled_topics.discard(topic)
+            logger.info("the brokers assign %s to be popped by %s", topic, self._group)
+
+    def _assign(self, topic: str, queues: Sequence[MessageQueue]) -> None:
+        lost = [q for q in self.assigned if q.topic == topic and q not in queues]
+        for queue in lost:
+            dropped = self.assigned.pop(queue)
+            dropped.drop()
+            self._dropped.append(dropped)
+        self._dropped = [each for each in self._dropped if each.unsettled]
+        if lost:
+            self._notify("on_revoke", lost)
+        gained = [q for q in queues if q not in self.assigned]
+        if gained:
+            self._notify("on_assign", gained)
+        for queue in gained:
+            subscription = self._subscriptions[topic]
+            made = PopQueue(queue, subscription, self._config, self._client.now_s)
+            self.assigned[queue] = made
+            self._new.append(made)
+
+    def on_rebalanced(self) -> None:
+        """Start to pop from new queues.
+
+        If they were pulled before, their offsets had to be committed first.
+        """
+        new, self._new = self._new, []
+        for queue in new:
+            self._client.start_soon(self._pop_queue, queue)
+
+    def apply_pauses(self) -> None:
+        """Pop from queues that are not paused any more, and not from those that are."""
+        for queue, pop_queue in self.assigned.items():
+            pop_queue.is_paused = self._ready.is_paused(queue)
+            pop_queue.wake_if_room()
+
+    def stop(self) -> None:
+        """Stop popping."""
+        self._is_stopped = True
+        for pop_queue in self.assigned.values():
+            pop_queue.scope.cancel()
+
+    async def release(self) -> None:
+        """Send what is to be acknowledged, and give back the messages that are not settled."""
+        queues = [*self.assigned.values(), *self._dropped]
+        unsettled = [message for queue in queues for message in queue.unsettled]
+        async with TaskGroup() as group:
+            group.start_soon(self._results.drain)
+            group.start_soon(self._results.give_back, unsettled)
+
+    # Pops
+
+    async def _pop_queue(self, queue: PopQueue) -> None:
+        with queue.scope:
+            queue.is_paused = self._ready.is_paused(queue.queue)
+            while True:
+                await queue.wait_for_room()
+                try:
+                    answer = await self._pop_once(queue)
+                except ClientError as error:
+                    await anyio.lowlevel.checkpoint_if_cancelled()
+                    await self._after_pop_failed(queue, error)
+                    continue
+                self._on_popped(queue, answer)
+                if answer.is_polling_full:
+                    await anyio.sleep(PULL_RETRY_S)
+
+    async def _pop_once(self, queue: PopQueue) -> PopAnswer:
+        config = self._config
+        queue.last_pop_ms = clock.monotonic_ms()
+        return await self._popping.pop(
+            queue.place,
+            queue.subscription,
+            count=config.pop_batch_size,
+            invisible_s=config.pop_invisible_s,
+            poll_s=config.suspend_s,
+        )
+
+    def _on_popped(self, queue: PopQueue, answer: PopAnswer) -> None:
+        now_s = self._client.now_s()
+        popped = []
+        for each in answer.messages:
+            settled = Settled(queue.queue.topic, each.receipt)
+            if not each.is_selected:
+                self._results.ack_soon(settled)
+            elif each.ext.reconsume_times > self._results.max_reconsume_times:
+                # Its consumers ended, or were too slow, each time.
+                self._client.start_soon(self._results.bury, settled, each.ext)
+            else:
+                popped.append(self._message(queue, each, settled, now_s))
+        queue.add(popped)
+        self._ready.put(popped)
+
+    def _message(
+        self, queue: PopQueue, popped: Popped, settled: Settled, now_s: float
+    ) -> PopPushedMessage:
+        return PopPushedMessage(
+            popped.ext,
+            self._client.without_namespace(settled.topic),
+            settled,
+            queue=queue_of(settled, self._group),
+            deadline_s=now_s + popped.receipt.invisible_time / 1000,
+            pop_queue=queue,
+            results=self._results,
+            now_s=self._client.now_s,
+        )
+
+    async def _after_pop_failed(self, queue: PopQueue, error: ClientError) -> None:
+        code = error.code if isinstance(error, ServerError) else None
+        if code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            # After a restart, a broker has not received the group's heartbeat yet.
+            self._client.heartbeat_soon()
+        else:
+            self._client.refresh_soon()
+        self._failures.log(queue.queue, error, PULL_RETRY_S)
+        await anyio.sleep(PULL_RETRY_S)
+
+    # Invisible times
+
+    async def extend(self) -> None:
+        """Wait, then extend the invisible times of messages that the program is handling."""
+        config = self._config
+        await anyio.sleep(config.pop_invisible_s / EXTENSIONS_PER_TIME)
+        soon_s = self._client.now_s() + config.pop_invisible_s / 2
+        waiting = self._ready.waiting
+        async with TaskGroup() as group:
+            for queue in [*self.assigned.values(), *self._dropped]:
+                for message in queue.unsettled:
+                    if message.deadline_s < soon_s and id(message) not in waiting:
+                        group.start_soon(self._results.extend, message, queue)

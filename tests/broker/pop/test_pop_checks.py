@@ -1,0 +1,275 @@
+"""What is refused to pops, acknowledgements and changes: RocketMQ's codes and remarks."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from trocket.remoting.receipt import Receipt
+
+from ..embedded import START_MS, embedded_broker
+from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, consumer, pop_fields
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+ILLEGAL = "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4]"
+BIG = 2**63
+
+
+@pytest.mark.parametrize(
+    ("options", "fields", "code", "remark"),
+    [
+        (
+            {},
+            {"bornTime": START_MS - 1_501, "pollTime": 1_000},
+            210,
+            "the broker[127.0.0.1] pop message is timeout too much",
+        ),
+        (
+            {"broker_permission": 2},
+            {},
+            16,
+            "the broker[127.0.0.1] pop message is forbidden",
+        ),
+        (
+            {},
+            {"maxMsgNums": 33},
+            29,
+            "the broker[127.0.0.1] pop message's num is greater than 32",
+        ),
+        (
+            {"timer_wheel_enable": False},
+            {},
+            1,
+            "the broker[127.0.0.1] pop message is forbidden because timerWheelEnable is false",
+        ),
+        ({}, {"topic": "Unknown"}, 17, f"topic[Unknown] not exist, apply first please! {FAQ}"),
+        (
+            {},
+            {"queueId": 4},
+            29,
+            f"{ILLEGAL} consumer:[/127.0.0.1:0]",
+        ),
+        (
+            {"auto_create_subscription_group": False},
+            {},
+            26,
+            f"subscription group [G] does not exist, {FAQ}",
+        ),
+        (
+            {},
+            {"consumerGroup": "CID_RMQ_SYS_TRANS"},
+            16,
+            "the offsets of the group[CID_RMQ_SYS_TRANS] are the broker's own",
+        ),
+        (
+            {},
+            {"invisibleTime": 259_200_001},
+            29,
+            "invisibleTime[259200001] is longer than timerMaxDelaySec allows: 259200000 ms",
+        ),
+        (
+            {"enable_property_filter": True},
+            {"expType": "SQL92", "exp": "a >"},
+            23,
+            "parse the consumer's subscription failed",
+        ),
+        (
+            {"enable_property_filter": True},
+            {"expType": "Other", "exp": "a"},
+            23,
+            "parse the consumer's subscription failed",
+        ),
+        (
+            {},
+            {"expType": "SQL92", "exp": "a > 1"},
+            1,
+            "The broker does not support consumer to filter message by SQL92",
+        ),
+        ({}, {"exp": "a" * 40_000}, 23, "parse the consumer's subscription failed"),
+    ],
+)
+async def test_a_pop_is_refused(options, fields, code, remark, autojump_clock) -> None:
+    async with embedded_broker(**options) as broker:
+        group = await consumer(broker)
+        broker.controller.topics.create_topic_in_send_message("T", "TBW102", "", 4)
+        answer = await group.ask_pop(**fields)
+        assert (answer.code, answer.remark) == (code, remark)
+
+
+async def test_a_topic_that_may_not_be_read_is_refused(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        broker.controller.topics.create_topic_in_send_message_back("T", queue_count=1, perm=2)
+        answer = await group.ask_pop()
+        assert (answer.code, answer.remark) == (16, "the topic[T] peeking message is forbidden")
+        answer = await group.client.ask(PEEK, pop_fields())
+        assert (answer.code, answer.remark) == (16, "the topic[T] peeking message is forbidden")
+
+
+async def test_a_pop_that_finds_nothing_and_does_not_wait(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send()
+        await group.pop()
+        answer = await group.ask_pop()
+        assert (answer.code, answer.remark) == (210, "NO_MESSAGE_IN_QUEUE")
+        assert answer.ext_fields["restNum"] == "0"
+        assert answer.ext_fields["startOffsetInfo"] == ""
+
+
+RECEIPT = Receipt.from_text(f"0 {START_MS} 60000 1 0 b 0 0")
+
+
+def ack_fields(receipt: str, **more: object) -> dict[str, object]:
+    return {
+        "consumerGroup": "G", "topic": "T", "queueId": 0, "extraInfo": receipt, "offset": 0,
+        "invisibleTime": 1_000,
+    } | more  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [ACK, CHANGE])
+@pytest.mark.parametrize(
+    ("fields", "expected", "remark"),
+    [
+        ({"topic": "Unknown"}, 17, f"topic[Unknown] not exist, apply first please! {FAQ}"),
+        ({"queueId": -1}, 13, "queueId[-1] is illegal, topic:[T] topicConfig.readQueueNums:[4] "),
+        ({"queueId": 4}, 13, "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4] "),
+        ({"offset": -1}, 208, ""),
+        ({"offset": 3}, 208, ""),
+        ({"offset": BIG - 1}, 208, ""),
+        ({"offset": BIG}, 1, "<offset>"),
+        ({"queueId": 2**31}, 1, "<queueId>"),
+        ({"extraInfo": ""}, 1, "receipt of 1 fields"),
+        ({"extraInfo": "x " * 20}, 1, ""),
+        ({"extraInfo": f"{BIG} 1 1 1 0 b 0 0"}, 1, "not an integer"),
+        ({"extraInfo": f"-1 {START_MS} 1 1 0 b 0 0"}, 13, "negative or too large"),
+        ({"extraInfo": f"0 {BIG - 1} {BIG - 1} 1 0 b 0 0"}, 13, "negative or too large"),
+        ({"extraInfo": f"0 {START_MS} 1 8 0 b 0 0"}, 13, "queue 8 of the revive topic"),
+        ({"extraInfo": f"0 {START_MS} 1 -1 0 b 0 0"}, 13, "queue -1 of the revive topic"),
+        ({"extraInfo": f"0 {START_MS} 1 1 7 b 0 0"}, 1, "of the form '7'"),
+        ({"liteTopic": "x"}, 29, "group type or bind topic not match."),
+    ],
+)
+async def test_a_receipt_is_refused(code, fields, expected, remark, autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        answer = await group.client.ask(code, ack_fields(RECEIPT.to_text(), **fields))
+        assert answer.code == expected
+        assert remark in (answer.remark or "")
+        assert group.waiting() == []
+
+
+async def test_an_illegal_offset_is_named_with_those_of_the_queue(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        answer = await group.client.ask(ACK, ack_fields(RECEIPT.to_text(), offset=3))
+        assert answer.remark == "offset is illegal, key:T@0, commit:3, store:0~2"
+
+
+async def test_a_record_that_would_wait_too_long_is_refused(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        late = f"0 {START_MS} 999999999999 1 0 b 0 0"
+        answer = await group.client.ask(ACK, ack_fields(late))
+        assert answer.code == 13
+        answer = await group.client.ask(CHANGE, ack_fields(RECEIPT.to_text(), invisibleTime=BIG))
+        assert answer.code == 1
+        fields = ack_fields(RECEIPT.to_text(), invisibleTime=259_200_001)
+        assert (await group.client.ask(CHANGE, fields)).code == 29
+        assert group.waiting() == []
+
+
+async def test_a_group_whose_name_cannot_be_stored_is_refused(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        fields = ack_fields(RECEIPT.to_text(), consumerGroup="a\x01b\x02c")
+        assert (await group.client.ask(ACK, fields)).code == 13
+        fields["consumerGroup"] = "g" * 40_000
+        assert (await group.client.ask(ACK, fields)).code == 13
+
+
+def batch(**more: object) -> bytes:
+    entry = {
+        "c": "G", "t": "T", "r": "0", "so": 0, "q": 0, "rq": 1, "pt": START_MS, "it": 60_000,
+        "b": "AQ==",
+    } | more  # fmt: skip
+    return json.dumps({"brokerName": "b", "acks": [entry]}).encode()
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"acks":[]}', b'{"acks":null}'])
+async def test_a_batch_without_acknowledgements_is_refused(body, autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        answer = await group.client.ask(BATCH_ACK, {}, body)
+        assert (answer.code, answer.remark) == (208, None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ({"b": "%%%"}, 1),
+        ({"b": "A" * 5}, 1),
+        ({"b": base64.b64encode(bytes(20_000)).decode()}, 29),
+        ({"so": "x"}, 1),
+        ({"so": BIG}, 1),
+        ({"b": "/////w8="}, 0),
+        ({"r": "9"}, 0),
+        ({"t": "Unknown"}, 0),
+        ({"q": -1}, 0),
+        ({"q": 4}, 0),
+        ({"rq": 8}, 0),
+        ({"rq": -1}, 0),
+        ({"so": -1}, 0),
+        ({"pt": -1}, 0),
+        ({"so": 100}, 0),
+        ({"b": ""}, 0),
+    ],
+)
+async def test_a_wrong_entry_of_a_batch_stores_nothing(entry, code, autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        answer = await group.client.ask(BATCH_ACK, {}, batch(**entry))
+        assert answer.code == code
+        assert group.waiting() == []
+
+
+async def test_a_batch_of_an_unknown_pop_is_stored(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        assert (await group.client.ask(BATCH_ACK, {}, batch(b="Aw=="))).code == 0
+        assert group.waiting() == ["bAck"]
+
+
+async def test_too_many_pops_in_one_batch_are_refused(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        body = json.loads(batch())
+        body["acks"] *= 1_025
+        answer = await group.client.ask(BATCH_ACK, {}, json.dumps(body).encode())
+        assert answer.code == 29
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode"],
+)
+@pytest.mark.parametrize("number", [-(2**63) - 1, -(2**63), -1, 0, 2**31, 2**63 - 1, 2**63, "x"])
+async def test_no_number_of_a_pop_breaks_the_broker(field, number, autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        answer = await group.ask_pop(**{field: number})
+        assert answer.code in {0, 1, 29, 210}
+        assert "error" not in (answer.remark or "").lower()
+        # Whatever it was, others are served.
+        other = await group.ask_pop(consumerGroup="H")
+        assert other.code == 0

@@ -1,0 +1,131 @@
+"""A name server and brokers whose answers a test writes by hand, in memory streams."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias
+
+import anyio.abc
+import trio
+import trio.testing
+
+from tests.peers import RECEIVE_SIZE, Inbox
+from trocket.remoting.bodies import TopicRouteData
+from trocket.remoting.bodies.route import BrokerData, QueueData
+from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.request_codes import RequestCode
+from trocket.remoting.response_codes import ResponseCode
+from trocket.testing.memory_stream import MemoryStream
+
+NAME_SERVER: Final = 9876
+FIRST_BROKER: Final = 10911
+URL: Final = f"rocketmq://127.0.0.1:{NAME_SERVER}"
+
+Answer: TypeAlias = RemotingCommand | Callable[[RemotingCommand], RemotingCommand | None] | None
+"""An answer, a function that makes one, or None: the connection is closed instead."""
+
+
+def refusal(code: int, remark: str = "refused") -> RemotingCommand:
+    """An answer with another response code than success."""
+    return RemotingCommand(code, remark=remark)
+
+
+class ScriptedBrokers:
+    """Brokers that answer each request by the next answer of its code; the last one repeats.
+
+    Requests without an answer wait for ever. Routes, heartbeats and leaving members are answered.
+
+    Attributes:
+      names: the brokers.
+      requests: all requests but those, by code.
+      heartbeats: number of heartbeats.
+      topics: the topics that have a route.
+    """
+
+    def __init__(self, nursery: trio.Nursery, names: Iterable[str], topics: Iterable[str]) -> None:
+        self.names = list(names)
+        self.topics = set(topics)
+        self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
+        self.heartbeats = 0
+        self.down: set[str] = set()
+        self._answers: dict[int, deque[Answer]] = {}
+        self._nursery = nursery
+
+    def answer(self, code: int, *answers: Answer) -> None:
+        """Set the answers to the requests of a code from now on."""
+        self._answers[code] = deque(answers)
+
+    def fields(self, code: int) -> list[dict[str, str]]:
+        """The fields of all requests of a code."""
+        return [dict(each.ext_fields) for each in self.requests[code]]
+
+    async def dial(self, host: str, port: int) -> anyio.abc.ByteStream:
+        """Connect; for the option `dial` of clients."""
+        name = "" if port == NAME_SERVER else self.names[port - FIRST_BROKER]
+        if name in self.down:
+            raise ConnectionRefusedError("refused")
+        near, far = trio.testing.memory_stream_pair()
+        self._nursery.start_soon(self._serve, far, name)
+        return MemoryStream(near)
+
+    async def _serve(self, stream: trio.abc.Stream, name: str) -> None:
+        inbox = Inbox()
+        while data := bytes(await stream.receive_some(RECEIVE_SIZE)):
+            inbox.receive_data(data)
+            while inbox.pushed:
+                request = inbox.pushed.pop(0)
+                try:
+                    answer = self._answer_to(request, name)
+                except ConnectionResetError:
+                    await stream.aclose()
+                    return
+                if answer is not None and not request.is_oneway:
+                    answer.opaque = request.opaque
+                    answer.flag = 1
+                    await stream.send_all(encode(answer))
+
+    def _answer_to(self, request: RemotingCommand, name: str) -> RemotingCommand | None:
+        code = request.code
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            return self._route(request.ext_fields["topic"])
+        if code == RequestCode.HEART_BEAT:
+            self.heartbeats += 1
+            return RemotingCommand(ResponseCode.SUCCESS)
+        if code == RequestCode.UNREGISTER_CLIENT:
+            return RemotingCommand(ResponseCode.SUCCESS)
+        self.requests[code].append(request)
+        answers = self._answers.get(code)
+        if not answers:
+            return None
+        answer = answers.popleft() if len(answers) > 1 else answers[0]
+        if answer is None:
+            raise ConnectionResetError
+        if callable(answer):
+            return answer(request)
+        return RemotingCommand(
+            answer.code, dict(answer.ext_fields), answer.body, remark=answer.remark
+        )
+
+    def _route(self, topic: str) -> RemotingCommand:
+        if topic not in self.topics:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+        route = TopicRouteData(
+            queue_datas=[QueueData(name, 4, 4, 6) for name in self.names],
+            broker_datas=[
+                BrokerData("c", name, {0: f"127.0.0.1:{FIRST_BROKER + index}"})
+                for index, name in enumerate(self.names)
+            ],
+        )
+        return RemotingCommand(ResponseCode.SUCCESS, body=route.to_body())
+
+
+@asynccontextmanager
+async def scripted(
+    names: Iterable[str] = ("b",), topics: Iterable[str] = ("T",)
+) -> AsyncIterator[ScriptedBrokers]:
+    """Brokers for an `async with` block."""
+    async with trio.open_nursery() as nursery:
+        yield ScriptedBrokers(nursery, names, topics)
+        nursery.cancel_scope.cancel()
