@@ -26,8 +26,8 @@ CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 CONSUMER_FILTERS: Final = "consumerFilter.json"
 QUEUE_MAPPINGS: Final = "topicQueueMapping.json"
-CONSUMER_ORDERS: Final = "consumerOrderInfo.json"
 REQUEST_MODES: Final = "messageRequestMode.json"
+CONSUMER_ORDERS: Final = "consumerOrderInfo.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -425,7 +425,7 @@ def _loaded(
         wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
         for topic in (TRACED, RESENT, POPPED):
             wire.create_topic(topic, queue_count=1)
-        for group in (GROUP, TRACED):
+        for group in (GROUP, TRACED, POPPED):
             wire.create_topic(f"%RETRY%{group}", queue_count=1)
         for group in (GROUP, ONLINE, TRACED, POPPED):
             wire.create_group(group)

@@ -30,8 +30,8 @@ class Pop:
       positions: where the next pops begin.
       retry_topics: names and creates retry topics.
       hold: the waiting pops.
-      orders: pops in order.
       revive: gives messages to their group again that were not acknowledged.
+      orders: pops in order.
     """
 
     puts: RevivePuts
@@ -40,8 +40,8 @@ class Pop:
     positions: PopPositions
     retry_topics: PopRetryTopics
     hold: PopHold
-    orders: OrderedPops
     revive: ReviveService
+    orders: OrderedPops
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
@@ -57,10 +57,10 @@ class Pop:
             "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
-        services.start_soon("the release of queues in order", self.orders.run)
-        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
         self.revive.load()
         services.start_soon("the revival of popped messages", self.revive.run)
+        services.start_soon("the release of queues in order", self.orders.run)
+        services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
 
     def note_progress(self) -> None:
         """Record what is done, at a clean stop of a master; the log is on the device."""

@@ -234,7 +234,7 @@ def test_messages_in_flight_are_counted() -> None:
     pops.buffer.ack(entry, 0b001)
     pops.buffer.ack(entry, 0b001)
     assert pops.order().in_flight == 2
-    pops.buffer.acked_elsewhere("T", "G", 0, 5)
+    pops.buffer.acked_elsewhere(entry.check_point.key, 5)
     assert pops.order().in_flight == 0
 
 
