@@ -14,8 +14,10 @@ import trio
 import trio.testing
 
 from trocket import (
+    AccessDeniedError,
     Admin,
     ConsumeFromWhere,
+    Credentials,
     ExpiredReceiptError,
     Message,
     Producer,
@@ -27,6 +29,7 @@ from trocket import (
     Sql,
     blocking,
 )
+from trocket.client import PolicyEntryInfo
 from trocket.remoting.fastjson import loads
 from trocket.remoting.headers import GetConsumerRunningInfoRequestHeader
 from trocket.remoting.request_codes import RequestCode
@@ -286,3 +289,61 @@ async def test_a_long_handler_keeps_its_message_when_it_is_extended(
             broker.url, group="g", subscriptions={"T": "*"}, dial=broker.dial, **FIRST
         ) as other:
             assert await other.receive(wait_s=100.0) == []
+
+
+# With accounts
+
+SECURED = {
+    "authenticationEnabled": True,
+    "authorizationEnabled": True,
+    "initAuthenticationUser": '{"username":"root","password":"rootpassword"}',
+    "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"innerpassword"}',
+}
+ROOT = Credentials("root", "rootpassword")
+ALICE = Credentials("alice", "alicepassword")
+
+
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_accounts_are_checked_and_requests_are_signed(play: Play, is_pushed: bool) -> None:
+    async def scenario(broker: Broker) -> None:
+        async with (
+            Admin(broker.url, credentials=ROOT) as admin,
+            Producer(admin.client) as producer,
+        ):
+            await producer.send(Message("Orders", "one"))
+            await admin.create_user("alice", "alicepassword")
+            options: Any = {"credentials": ALICE, **FIRST}
+            async with SimpleConsumer(
+                broker.url, group="g", subscriptions={"Orders": "*"}, **options
+            ) as consumer:
+                with pytest.raises(AccessDeniedError, match="alice"):
+                    await consumer.receive(wait_s=1.0)
+            policies = [
+                PolicyEntryInfo(resource="Topic:Orders", actions=["Sub"], decision="Allow"),
+                PolicyEntryInfo(resource="Group:g", actions=["Sub"], decision="Allow"),
+            ]
+            await admin.set_acl("alice", policies)
+            if is_pushed:
+                async with PushConsumer(
+                    broker.url, group="g", subscriptions={"Orders": "*"}, mode="pop", **options
+                ) as pushed:
+                    found = await pushed.receive()
+                    assert (found.text, found.receipt is not None) == ("one", True)
+                    await found.retry(1)
+                    found = await pushed.receive()
+                    assert found.delivery_attempt == 2
+                    found.ack()
+                return
+            async with SimpleConsumer(
+                broker.url, group="g", subscriptions={"Orders": "*"}, **options
+            ) as consumer:
+                (message,) = await consumer.receive(wait_s=5.0)
+                await consumer.change_invisible(message, 1.0)
+                (message,) = await consumer.receive(wait_s=20.0)
+                assert message.delivery_attempt == 2
+                await consumer.ack(message)
+
+    config = {**SECURED, **POPPED}
+    with Broker(config=config) as broker:
+        broker.create_topic("Orders", queues=1)
+        play(lambda: scenario(broker))
