@@ -340,6 +340,13 @@ _POPPING = (
         since="5.0",
     ),
     KnownBug(
+        requests=("26: *",),
+        paths=("body.enablePopBufferMerge",),
+        row="enablePopBufferMerge is true",
+        source="common/BrokerConfig.java",
+        since="5.0",
+    ),
+    KnownBug(
         requests=("20005[02]: less than no messages",),
         paths=_ANSWER,
         codes=((210, 1), (19, 1)),
@@ -358,6 +365,13 @@ _POPPING = (
         codes=((29, 0), (29, 1)),
         row="an invisible time below 0, or longer than timer messages may wait",
         source="broker/processor/PopMessageProcessor.java appendCheckPoint",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("200050: by tag, woken by the second message",),
+        paths=("fields.startOffsetInfo",),
+        row="the first new message of a queue wakes a pop whatever its tag",
+        source="broker/longpolling/PopLongPollingService.java notifyMessageArriving",
         since="5.0",
     ),
     KnownBug(
