@@ -38,10 +38,11 @@ class PopPushedMessage(PushedMessage):
     Attributes:
       settled: what the broker needs to know to settle it.
       deadline_s: see Args.
-      change: set while its invisible time is being changed: its receipt is about to be replaced.
+      change: set while its invisible time is being extended: its receipt is about to be replaced.
+      is_acknowledged: it was acknowledged meanwhile.
     """
 
-    __slots__ = ("_now_s", "change", "deadline_s", "settled")
+    __slots__ = ("_now_s", "change", "deadline_s", "is_acknowledged", "settled")
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class PopPushedMessage(PushedMessage):
         self.settled: Settled = settled
         self.deadline_s: float = deadline_s
         self.change: anyio.Event | None = None
+        self.is_acknowledged: bool = False
 
     @property
     def receipt(self) -> str:

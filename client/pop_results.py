@@ -81,6 +81,7 @@ class PopResults:
         self._interceptors = interceptors
         self._pending: dict[str, list[Settled]] = {}
         self._sending: set[str] = set()
+        self._changing = 0  # invisible times that are being extended
         self._idle: anyio.Event | None = None
 
     @property
@@ -104,15 +105,10 @@ class PopResults:
         message, queue = _popped(message, assigned)
         call_after_consume(self._interceptors, message, None)
         queue.remove(message)
-        if message.change is not None:
-            self._start(self._ack_changed, message)
-        else:
+        if message.change is None:  # otherwise `extend` does it, by the new receipt
             self.ack_soon(message.settled)
-
-    async def _ack_changed(self, message: PopPushedMessage) -> None:
-        if message.change is not None:
-            await message.change.wait()
-        self.ack_soon(message.settled)
+        else:
+            message.is_acknowledged = True
 
     async def retry(
         self,
@@ -203,12 +199,15 @@ class PopResults:
                     logger.warning(text, each.topic, each.receipt.offset, error)
         finally:
             self._sending.discard(broker_name)
-            if not self._sending and self._idle is not None:
-                self._idle.set()
+            self._wake_if_idle()
+
+    def _wake_if_idle(self) -> None:
+        if not self._sending and not self._changing and self._idle is not None:
+            self._idle.set()
 
     async def drain(self) -> None:
         """Wait until all acknowledgements have been answered."""
-        while self._sending:
+        while self._sending or self._changing:
             self._idle = anyio.Event()
             await self._idle.wait()
 
@@ -221,8 +220,11 @@ class PopResults:
 
     async def extend(self, message: PopPushedMessage, queue: PopQueue) -> None:
         """Give a message that is still handled the full invisible time again."""
+        if message.is_settled:
+            return
         seconds = self._config.pop_invisible_s
         message.change = anyio.Event()
+        self._changing += 1
         try:
             receipt = await self._popping.change_invisible(message.settled, seconds, suspend=True)
             queue.on_changed(message, receipt, self._client.now_s() + seconds)
@@ -231,6 +233,10 @@ class PopResults:
         finally:
             message.change.set()
             message.change = None
+            self._changing -= 1
+            if message.is_acknowledged:
+                self.ack_soon(message.settled)
+            self._wake_if_idle()
 
     async def give_back(self, messages: Sequence[PopPushedMessage]) -> None:
         """Have messages that are not settled delivered to others soon; no try is counted."""

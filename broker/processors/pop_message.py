@@ -506,6 +506,7 @@ class PopMessageProcessor:
             "restNum": str(popped.rest),
             "startOffsetInfo": "",
             "msgOffsetInfo": "",
+            **({"orderCountInfo": ""} if header.order else {}),
         }
         self._stats.count_misses(1)
         remark = GetMessageStatus.NO_MESSAGE_IN_QUEUE.name

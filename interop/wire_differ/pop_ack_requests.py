@@ -186,7 +186,7 @@ def batches(header: SerializeType) -> Script:
     names = Names("popbatch", header)
     topic, group = names("topic"), names("group")
     entry = partial(_entry, "six", group, topic)
-    other = partial(_entry, "one for a second", group, topic)
+    other = partial(_entry, "two for a second", group, topic)
     wrong = partial(_batch, erroneous=True)
     fields = partial(pop_fields, group, topic)
     steps = (
@@ -196,7 +196,7 @@ def batches(header: SerializeType) -> Script:
         pop(name="six", fields=fields(maxMsgNums=6)),
         _batch("two of six", body=_body(entry(_bits(0, 2)))),
         _batch("two of six again", body=_body(entry(_bits(0, 2)))),
-        _batch("with long names", body=_body(_long(entry(_bits(1))))),
+        _batch("one of six", body=_body(entry(_bits(1)))),
         _batch("two entries", body=_body(entry(_bits(3)), entry(_bits(4, 5)))),
         wrong("bits behind the messages", body=_body(entry(_bits(5, 6, 31, 40, size=6)))),
         malformed("no bits", Code.BATCH_ACK_MESSAGE, body=_body(entry(""))),
@@ -215,13 +215,14 @@ def batches(header: SerializeType) -> Script:
                   body=_body(entry("AQ==", so=1 << 64))),
         malformed("bits that are no base64", Code.BATCH_ACK_MESSAGE, body=_body(entry("??"))),
         committed(group, topic, "behind six", 6),
-        pop(name="one for a second", fields=fields(maxMsgNums=1, invisibleTime=SOON_MS)),
+        pop(name="two for a second", fields=fields(maxMsgNums=2, invisibleTime=SOON_MS)),
+        _batch("with long names", body=_body(_long(other(_bits(0))))),
         pop(name="one from the retry topic", fields=fields(queueId=0, maxMsgNums=1),
             until=lambda answer: answer.code == 0 and
             answer.ext_fields["startOffsetInfo"].startswith("1")),
         _batch("of the retry topic",
                body=_body(_entry("one from the retry topic", group, topic, _bits(0)))),
-        _batch("too late", body=_body(other(_bits(0)))),
+        _batch("too late", body=_body(other(_bits(1)))),
         committed(group, f"%RETRY%{group}_{topic}", "of the retry topic, by a batch", 1),
     )  # fmt: skip
     return Script("acknowledgements in batches", header, steps)
