@@ -171,7 +171,13 @@ async def probe(address: str, seconds: float) -> Times:
 
 
 async def measure(
-    address: str, pid: int, *, waiting: int, invisible: int, seconds: float
+    address: str,
+    pid: int,
+    *,
+    waiting: int,
+    invisible: int,
+    seconds: float,
+    settle_s: float = SETTLE_S,
 ) -> tuple[list[Phase], Counter[int]]:
     """Measure without and with the crowd; return also the answers to the crowd's pops by code."""
     crowd = Crowd()
@@ -191,7 +197,7 @@ async def measure(
         await phase("alone", [], 0)
         await store(admin, "Hidden", invisible)
         hidden = await pop_all(admin, "Hidden", invisible)
-        await trio.sleep(SETTLE_S)
+        await trio.sleep(settle_s)
         await phase("invisible messages", [], hidden)
         peers = [await Peer.connect(address, nursery) for _ in range(CONNECTIONS)]
         crowd.start(peers, waiting)
