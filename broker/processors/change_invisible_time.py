@@ -112,4 +112,4 @@ class ChangeInvisibleTimeProcessor:
             "invisibleTime": str(header.invisible_time),
             "reviveQid": str(receipt.revive_queue_id),
         }
-        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), False)
+        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
