@@ -40,6 +40,23 @@ INVISIBLE_S_MAX: Final = 3 * 24 * 3600
 POP_COUNT_MAX: Final = 32
 """Messages of a pop at most."""
 
+Group = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        help="Read as a member of this group: share its queues and commit its offsets. "
+        "Without it, nothing on the brokers changes.",
+    ),
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        help="Start at begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970. "
+        "Default: begin; with --follow: end. With --group, it applies to a new group only.",
+    ),
+]
 Pop = Annotated[
     bool,
     typer.Option(
@@ -69,14 +86,7 @@ _QUEUE: Final = re.compile(r"(?:(.+):)?([0-9]{1,9})", re.ASCII)
 
 def consume(
     topic: TopicName,
-    group: Annotated[
-        str,
-        typer.Option(
-            "--group",
-            help="Read as a member of this group: share its queues and commit its offsets. "
-            "Without it, nothing on the brokers changes.",
-        ),
-    ] = "",
+    group: Group = "",
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new messages, until Ctrl-C.")
     ] = False,
@@ -87,15 +97,7 @@ def consume(
         str, typer.Option("--sql", metavar="EXPR", help='Filter with SQL92: "price > 10".')
     ] = "",
     key: Annotated[str, typer.Option("--key", help="Print only messages with this key.")] = "",
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="Start at begin, end, an offset, or a time: ISO 8601, `2h` (ago), ms since 1970. "
-            "Default: begin; with --follow: end. With --group, it applies to a new group only.",
-        ),
-    ] = "",
+    start: Start = "",
     queue: Annotated[
         str, typer.Option("--queue", metavar="[BROKER:]ID", help="Read only this queue.")
     ] = "",

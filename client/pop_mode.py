@@ -94,7 +94,7 @@ class PopMode:
     # Assignment
 
     async def check_brokers(self) -> None:
-        """Ask the brokers once, before the consumer joins its group.
+        """Ask the brokers once, at the start.
 
         Raises: ConfigurationError: a broker is older than RocketMQ 5.0.
         """

@@ -304,12 +304,12 @@ class PushConsumer(Participant):
                 if topic != self._retry_topic:
                     logger.warning("no name server knows the topic %s (yet)", topic)
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
-        if self._pop_mode is not None:
-            await self._pop_mode.check_brokers()
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat.
         await self._client.heartbeat()
+        if self._pop_mode is not None:
+            await self._pop_mode.check_brokers()
         for work in (self._rebalance.run_once, self._persist):
             self._client.start_soon(self._until_stopped, work)
         if self._filter_classes:

@@ -77,9 +77,51 @@ def assemble_pop(
         tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
     )
     orders = OrderedPops.of_store(
-        config, store, files, buffer, offsets, topics, groups, hold.notify
+        config,
+        store,
+        files=files,
+        buffer=buffer,
+        offsets=offsets,
+        topics=topics,
+        groups=groups,
+        wake=hold.notify,
     )
     positions = PopPositions(config, store, offsets, buffer, orders.reset)
+    revive = _revive(
+        config,
+        store,
+        address,
+        clock=clock,
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        puts=puts,
+        records=records,
+        retry_topics=retry_topics,
+        timers=timers,
+        on_messages=on_messages,
+        counts=counts,
+    )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
+
+
+def _revive(
+    config: BrokerConfig,
+    store: MessageStore,
+    address: BrokerAddress,
+    *,
+    clock: Clock,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+    puts: InnerPuts,
+    records: RevivePuts,
+    retry_topics: PopRetryTopics,
+    timers: TimerMessageService,
+    on_messages: Callable[[Collection[tuple[str, int]]], None],
+    counts: PopCounts,
+) -> ReviveService:
     reviver = Reviver(
         config,
         store,
@@ -92,16 +134,14 @@ def assemble_pop(
         host=lambda: address.store_host,
         counts=counts,
     )
-    revive = ReviveService(
+    return ReviveService(
         config,
         store,
         clock=clock,
         timers=timers,
         offsets=offsets,
-        topic=topic,
+        topic=records.topic,
         reviver=reviver,
         on_messages=on_messages,
         counts=counts,
     )
-    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)

@@ -99,6 +99,7 @@ class OrderedPops:
         cls,
         config: BrokerConfig,
         store: MessageStore,
+        *,
         files: StateFiles,
         buffer: PopBuffer,
         offsets: ConsumerOffsetManager,

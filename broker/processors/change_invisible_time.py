@@ -1,7 +1,7 @@
 """Changes of the invisible time of a popped message: CHANGE_MESSAGE_INVISIBLETIME 200053.
 
-The message gets a check point of its own, which is stored with the turn, and is acknowledged of the
-old one.
+The message gets a new check point, which is stored with the turn, and is acknowledged for the old
+one.
 
 Java counterpart: broker/processor/ChangeInvisibleTimeProcessor.java of 5.5.0.
 """
