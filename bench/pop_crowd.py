@@ -164,7 +164,7 @@ async def pop_all(peer: Peer, topic: str, count: int) -> int:
 
 
 async def probe(address: str, seconds: float) -> Times:
-    """Run the probe in a process of its own. Raises: CalledProcessError: it failed."""
+    """Run the probe in a separate process. Raises: CalledProcessError: it failed."""
     command = [sys.executable, "-m", "trocket.bench.pop_probe", address, "--seconds", str(seconds)]
     done = await trio.run_process(command, capture_stdout=True)
     return Times(**json.loads(done.stdout))
