@@ -137,6 +137,7 @@ GOOD = {
     "retrieveMessageFromPopRetryTopicV1": "false",
     "sendThreadPoolQueueCapacity": "5",
     "serverLoadBalancerEnable": "false",
+    "subscriptionExpiredTimeout": "600001",
     "shortPollingTimeMills": "500",
     "skipWhenCKRePutReachMaxTimes": "true",
     "slaveReadEnable": "true",
