@@ -94,7 +94,7 @@ class MemoryFile:
     def _grow(self, size: int) -> None:
         data = self._data
         if not data:
-            # A fresh block from calloc: a 1 GiB file costs nothing until it is written.
+            # One block for the whole file. CPython writes its zeros, so it takes all of its memory.
             self._disk.contents[self.path] = bytearray(size)
         elif size > len(data):
             data.extend(bytes(size - len(data)))
@@ -156,6 +156,14 @@ class MemoryDisk:
                 self.contents[path][position : position + len(before)] = before
         self.journal.clear()
         self._locks.clear()
+
+    def copy(self) -> MemoryDisk:
+        """A disk with the same files, unlocked: what `kill -9` would leave now."""
+        left = MemoryDisk()
+        left.contents = {path: bytearray(data) for path, data in self.contents.items()}
+        left.folders = set(self.folders)
+        left.journal = None if self.journal is None else list(self.journal)
+        return left
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> MemoryFile:
         """Open for reading and writing."""

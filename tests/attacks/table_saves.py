@@ -24,6 +24,8 @@ SEND, BATCH, PULL, SEND_BACK, CREATE, DELETE = 310, 320, 11, 36, 17, 215
 CALLS = ("pwrite", "sync", "rename", "sync_folder", "unlink")
 FILES = ("topics.json", "subscriptionGroup.json", "deleted_topics", "/config")
 QUEUES_MAX = 6
+SMALL = {"mapped_file_size_consume_queue": 100 * 20}
+"""Each of some hundred queues has a file, which takes all of its memory from the beginning."""
 
 
 class Broken(Exception):
@@ -53,17 +55,15 @@ class Play:
         Raises: Broken.
         """
         for _ in range(lives):
-            async with embedded_broker(self._disk) as broker:
+            async with embedded_broker(self._disk, **SMALL) as broker:
                 client = await broker.connect()
                 await self._check(broker, client)
                 for _ in range(self._random.randrange(steps)):
                     await self._step(client)
-                killed = MemoryDisk()
-                killed.contents = {path: bytearray(t) for path, t in self._disk.contents.items()}
-                killed.folders = set(self._disk.folders)
+                killed = self._disk.copy()
                 self._disk.fault = None
             self._disk, self._is_failing = killed, False
-        async with embedded_broker(self._disk) as broker:
+        async with embedded_broker(self._disk, **SMALL) as broker:
             await self._check(broker, await broker.connect())
 
     async def _step(self, client: Client) -> None:

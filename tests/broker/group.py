@@ -39,10 +39,7 @@ def _close(stream: Pipe) -> None:
 
 def copy_of(disk: MemoryDisk) -> MemoryDisk:
     """What a kill -9 would leave now."""
-    left = MemoryDisk(journalled=True)
-    left.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-    left.folders, left.journal = set(disk.folders), list(disk.journal)
-    return left
+    return disk.copy()
 
 
 class Node:

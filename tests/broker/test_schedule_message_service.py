@@ -89,11 +89,7 @@ async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clo
         await trio.sleep(11)  # a save every 10 s
         await client.ask(SEND, send_fields(i=delay(1)), b"again")
         await trio.sleep(2)
-        contents = {path: bytearray(data) for path, data in disk.contents.items()}
-    survivor = MemoryDisk()
-    for path, data in contents.items():
-        survivor.make_folder(path.rpartition("/")[0])
-        survivor.contents[path] = data
+        survivor = disk.copy()
     async with embedded_broker(survivor, clock=clock) as broker:
         client = await broker.connect()
         await trio.sleep(0.1)

@@ -170,10 +170,7 @@ async def test_a_kill_repeats_at_most_what_came_since_the_last_save(autojump_clo
         for number, delay_s in enumerate([1, 4, 30, 1]):
             await send(client, timer(delay_s, "TIMER_DELAY_SEC", f"K{number}"), b"%d" % number)
         await trio.sleep(4.005)  # saved every second
-        survivor = MemoryDisk()
-        for path, data in disk.contents.items():
-            survivor.make_folder(path.rpartition("/")[0])
-            survivor.contents[path] = bytearray(data)
+        survivor = disk.copy()
     async with embedded_broker(survivor, clock=clock) as broker:
         await trio.sleep(1)
         assert await bodies(broker) == [b"0", b"3", b"1", b"1"]

@@ -30,9 +30,7 @@ async def test_offsets_of_messages_that_are_lost_go_back_to_the_end(autojump_clo
         await client.ask(PULL, pull_fields(sysFlag=4))
         assert (await client.ask(UPDATE_OFFSET, {**QUEUE, "commitOffset": 2})).code == 0
         broker.controller.offsets.file.persist_changed()
-        after = MemoryDisk(journalled=True)
-        after.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-        after.folders, after.journal = set(disk.folders), list(disk.journal)
+        after = disk.copy()
         after.power_loss()
     async with embedded_broker(after, clock=clock) as broker:
         client = await broker.connect()

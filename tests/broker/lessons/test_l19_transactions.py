@@ -176,9 +176,7 @@ async def test_a_commit_that_comes_again_after_a_kill_is_refused(autojump_clock)
         client = await producer(broker)
         half = await prepare(client)
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 0
-        survivor = MemoryDisk()
-        survivor.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-        survivor.folders = set(disk.folders)
+        survivor = disk.copy()
     async with embedded_broker(survivor, clock=clock) as broker:
         client = await producer(broker)
         assert (await client.ask(END, end_fields(half, COMMIT))).code == 1
@@ -207,10 +205,7 @@ async def test_a_delayed_transaction_waits_for_its_end_and_then_for_its_time(aut
 
 def powerless(disk):
     """What a power cut now leaves of a journalled disk."""
-    survivor = MemoryDisk(journalled=True)
-    survivor.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-    survivor.folders = set(disk.folders)
-    survivor.journal = list(disk.journal)
+    survivor = disk.copy()
     survivor.power_loss()
     return survivor
 

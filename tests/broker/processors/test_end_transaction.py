@@ -275,12 +275,9 @@ async def test_what_is_open_is_open_after_a_restart_and_nothing_else(clean, auto
         await trio.sleep(20)  # three are asked about, the progress is noted
         assert len(await asked(client)) == 3
         await client.ask(END, end_fields(halves[5], COMMIT))
-        contents = {path: bytearray(data) for path, data in disk.contents.items()}
+        killed = disk.copy()
     if not clean:
-        disk = MemoryDisk()
-        for path, data in contents.items():
-            disk.make_folder(path.rpartition("/")[0])
-            disk.contents[path] = data
+        disk = killed
     async with embedded_broker(disk, clock=clock) as broker:
         assert len(broker.controller.transactions.open) == 2
         client = await producer(broker)
