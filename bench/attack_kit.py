@@ -99,6 +99,15 @@ def pull_fields(
     }  # fmt: skip
 
 
+def pop_fields(topic: str, group: str) -> dict[str, str]:
+    """Fields of POP_MESSAGE (200050): a long poll from the topic's end on, for another tag."""
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": "32",
+        "invisibleTime": "60000", "pollTime": "15000", "bornTime": "0", "initMode": "1",
+        "expType": "TAG", "exp": "nothing", "order": "false",
+    }  # fmt: skip
+
+
 async def connect(address: tuple[str, int]) -> trio.SocketStream:
     """Connect from SOURCE, so that the limits of one address concern the attacks alone."""
     return await trio.open_tcp_stream(*address, local_address=SOURCE)

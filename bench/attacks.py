@@ -37,6 +37,7 @@ from trocket.bench.attack_kit import (
     deliver,
     frame,
     hoard,
+    pop_fields,
     pull_fields,
     raw_frame,
     send_fields,
@@ -101,6 +102,21 @@ async def held_pulls(target: Target) -> None:
                 for at in range(start, start + 100)
             )  # fmt: skip
             await stream.send_all(pulls)
+        await trio.sleep(20)
+
+    await hoard(target.broker, 10, each)
+
+
+async def waiting_pops(target: Target) -> None:
+    """20,000 waiting pops of 200 groups on the honest topic, with a tag that no message has."""
+
+    async def each(stream: trio.SocketStream) -> None:
+        for start in range(0, 2_000, 100):
+            pops = b"".join(
+                frame(200050, pop_fields(target.victim, f"hostile-{at % 200}"), opaque=at)
+                for at in range(start, start + 100)
+            )
+            await stream.send_all(pops)
         await trio.sleep(20)
 
     await hoard(target.broker, 10, each)
@@ -334,6 +350,7 @@ ATTACKS: Final = (
     Attack("slow frames", slow_frames, 5),
     Attack("held bodies", held_bodies, 10),
     Attack("held pulls", held_pulls, 5),
+    Attack("waiting pops", waiting_pops, 5),
     Attack("unread answers", unread_answers, 5),
     Attack("loose JSON", loose_json, 3),
     Attack("wide headers", wide_headers, 5),

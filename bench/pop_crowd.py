@@ -164,14 +164,20 @@ async def pop_all(peer: Peer, topic: str, count: int) -> int:
 
 
 async def probe(address: str, seconds: float) -> Times:
-    """Run the probe in a process of its own. Raises: CalledProcessError: it failed."""
+    """Run the probe in a separate process. Raises: CalledProcessError: it failed."""
     command = [sys.executable, "-m", "trocket.bench.pop_probe", address, "--seconds", str(seconds)]
     done = await trio.run_process(command, capture_stdout=True)
     return Times(**json.loads(done.stdout))
 
 
 async def measure(
-    address: str, pid: int, *, waiting: int, invisible: int, seconds: float
+    address: str,
+    pid: int,
+    *,
+    waiting: int,
+    invisible: int,
+    seconds: float,
+    settle_s: float = SETTLE_S,
 ) -> tuple[list[Phase], Counter[int]]:
     """Measure without and with the crowd; return also the answers to the crowd's pops by code."""
     crowd = Crowd()
@@ -191,7 +197,7 @@ async def measure(
         await phase("alone", [], 0)
         await store(admin, "Hidden", invisible)
         hidden = await pop_all(admin, "Hidden", invisible)
-        await trio.sleep(SETTLE_S)
+        await trio.sleep(settle_s)
         await phase("invisible messages", [], hidden)
         peers = [await Peer.connect(address, nursery) for _ in range(CONNECTIONS)]
         crowd.start(peers, waiting)

@@ -2,8 +2,8 @@
 
     python -m trocket.bench.pop_probe 127.0.0.1:10911 --seconds 10
 
-It prints the seconds of each part of its cycles as JSON. It is a process of its own, because
-`pop_crowd.py` measures it beside thousands of pops of its own, which would delay it.
+It prints the seconds of each part of its cycles as JSON. It is a separate process, because
+`pop_crowd.py` measures it beside thousands of other pops, which would delay it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from ..auth.needs import Places
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.supervision import FailureLog
-from ..common.topic_names import revive_topic
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
@@ -42,7 +41,6 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
-from ..store.queues.new_tags import tags_codes_since
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
@@ -59,17 +57,9 @@ from .inner_message import DelayLevels, InnerPuts
 from .member_notifier import MemberNotifier
 from .notifier import Notifier
 from .peer_brokers import PeerBrokers
-from .pop.buffer import PopBuffer
-from .pop.buffer_service import PopBufferService
-from .pop.hold import PopHold
-from .pop.order import OrderedPops
+from .pop.assembly import assemble_pop
 from .pop.parts import Pop
-from .pop.positions import PopPositions
 from .pop.request_modes import MessageRequestModeManager
-from .pop.retry_topics import PopRetryTopics
-from .pop.revive_puts import RevivePuts
-from .pop.revive_service import ReviveService
-from .pop.reviver import Reviver
 from .processors.pull_message import PullMessageProcessor
 from .processors.static_topic import StaticTopicProcessor
 from .producer_manager import ProducerManager
@@ -438,66 +428,20 @@ def _pop(
     new_messages: NewMessages,
     counts: PopCounts,
 ) -> Pop:
-    config, store, address = foundation.config, foundation.store, foundation.address
-    topic, clock = revive_topic(config.broker_cluster_name), foundation.seams.clock
-    puts = RevivePuts(store, deliveries.puts, topic, lambda: address.store_host, counts)
-    buffer = PopBuffer(
-        config,
-        tables.offsets,
-        flushed=lambda: store.flusher.flushed_offset,
-        counts=counts,
-        started_ms=clock.wall_ms(),
-    )
-    storing = PopBufferService(
-        store,
-        clock=clock,
-        buffer=buffer,
-        puts=puts,
-        on_messages=new_messages.notify,
-    )
-    retry_topics = PopRetryTopics(config, tables.topics, tables.offsets)
-    reviver = Reviver(
-        config,
-        store,
-        clock=clock,
+    return assemble_pop(
+        foundation.config,
+        foundation.store,
+        foundation.address,
+        clock=foundation.seams.clock,
+        files=tables.files,
         topics=tables.topics,
         groups=tables.groups,
-        puts=deliveries.puts,
-        records=puts,
-        retry_topics=retry_topics,
-        host=lambda: address.store_host,
-        counts=counts,
-    )
-    revive = ReviveService(
-        config,
-        store,
-        clock=clock,
-        timers=deliveries.timers,
         offsets=tables.offsets,
-        topic=topic,
-        reviver=reviver,
+        puts=deliveries.puts,
+        timers=deliveries.timers,
         on_messages=new_messages.notify,
         counts=counts,
     )
-    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    hold = PopHold(
-        config,
-        clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
-    )
-    orders = OrderedPops.of_store(
-        config,
-        store,
-        tables.files,
-        buffer,
-        tables.offsets,
-        tables.topics,
-        tables.groups,
-        hold.notify,
-    )
-    positions = PopPositions(config, store, tables.offsets, buffer, orders.reset)
-    return Pop(puts, buffer, storing, positions, retry_topics, hold, revive, orders)
 
 
 def _replication(

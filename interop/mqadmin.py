@@ -26,6 +26,7 @@ from .mqadmin_outline import differences, failure, keys, outline
 from .mqadmin_table import COMMANDS, Command, commands_of
 from .peer import Cluster
 from .peers import open_cluster, parse_peer
+from .pop_wire import pop
 from .process import LineProcess, PeerError
 from .report.cells import Cell, Kind, Verdict, is_apaches
 from .wire import Outgoing, WireClient, wait_for_route
@@ -42,6 +43,9 @@ TRACED = "mqadmin_traced"
 """The topic and the group of a Java client that answers the broker's requests."""
 RESENT = "mqadmin_resent"
 """A topic for a message to send again. It and `TRACED` have one queue: clients choose any."""
+POPPED = "mqadmin_popped"
+"""The topic and the group of messages that are popped and not acknowledged."""
+INVISIBLE_MS = 3_600_000
 TRACED_IP = "192.0.2.3"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 QUEUE_COUNT = 2
@@ -96,6 +100,7 @@ class Names:
     cluster: str
     offset_id: str
     unique_id: str
+    popped: str
     traced: str
     traced_client: str
     traced_id: str
@@ -253,9 +258,11 @@ def play_session(broker: str, versions: Sequence[str], folder: Path) -> Session:
     cluster = open_cluster(broker, folder / "cluster", KEYS)
     try:
         cluster.start()
-        # A 4.x broker gets no trace of the consumer.
-        traces = TRACES[: 1 if parse_peer(broker).version.startswith("4.") else None]
-        with _loaded(cluster, max(versions), traces, folder) as (names, keep_alive):
+        is_old = parse_peer(broker).version.startswith("4.")
+        # A 4.x broker gets no trace of the consumer, and serves no pop.
+        traces = TRACES[: 1 if is_old else None]
+        with _loaded(cluster, max(versions), traces, folder, pops=not is_old) as loaded:
+            names, keep_alive = loaded
             session = Session(names)
             for version in versions:
                 for command, printed in _play(version, names, folder / version, keep_alive):
@@ -397,12 +404,18 @@ class AdminJvm:
 
 @contextlib.contextmanager
 def _loaded(
-    cluster: Cluster, client_version: str, traces: Sequence[bytes], folder: Path
+    cluster: Cluster,
+    client_version: str,
+    traces: Sequence[bytes],
+    folder: Path,
+    *,
+    pops: bool,
 ) -> Iterator[tuple[Names, Callable[[], None]]]:
     """A load: topics, messages, a group with offsets, a connected producer and consumer.
 
     Two more are a Java client of this version, which answers the broker's requests; `traces`: how
-    the trace records begin that it sends.
+    the trace records begin that it sends. With `pops`, a group has popped messages without a
+    heartbeat, long before the first command, so that every broker has recorded it.
 
     Yields the names, and a function that sends the heartbeat of the first two: a broker drops
     silent clients.
@@ -410,12 +423,17 @@ def _loaded(
     folder.mkdir(parents=True, exist_ok=True)
     with WireClient(cluster.broker_address) as wire, contextlib.ExitStack() as stack:
         wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
-        for topic in (TRACED, RESENT):
+        for topic in (TRACED, RESENT, POPPED):
             wire.create_topic(topic, queue_count=1)
-        for group in (GROUP, TRACED):
+        for group in (GROUP, TRACED, POPPED):
             wire.create_topic(f"%RETRY%{group}", queue_count=1)
-        for group in (GROUP, ONLINE, TRACED):
+        for group in (GROUP, ONLINE, TRACED, POPPED):
             wire.create_group(group)
+        if pops:
+            for number in range(3):
+                _send(wire, MESSAGE_COUNT + 1 + number, POPPED, 0)
+            pop(wire, POPPED, POPPED, now_ms=time.time_ns() // 1_000_000, count=2,
+                invisible_ms=INVISIBLE_MS)  # fmt: skip
         keep_alive = _connect(wire)
         keep_alive()
         ids = [_send(wire, number, TOPIC, number % QUEUE_COUNT) for number in range(MESSAGE_COUNT)]
@@ -438,6 +456,7 @@ def _loaded(
             cluster=broker.cluster,
             offset_id=ids[3],
             unique_id=UNIQUE_ID.format(3),
+            popped=POPPED,
             traced=TRACED,
             traced_client=f"{TRACED_IP}@traced",
             traced_id=traced_id,

@@ -131,6 +131,10 @@ QUERIES = (
         "consumerProgress -g {traced} -s true", (105, 203, 208, 307), case="clients", numbers=False
     ),
     Command("consumerProgress -g {group}Unknown", (105, 208), case="unknown", is_refused=True),
+    Command("consumerProgress -g {popped}", (105, 203, 208), case="popped", since=NEW),
+    Command(
+        "consumerConnection -g {popped}", (105, 203), case="popped", since=NEW, is_refused=True
+    ),
     Command("consumerConnection -g {online}", (105, 203)),
     Command("consumerConnection -g {traced}", (105, 203), case="java"),
     Command("consumerConnection -g {group}", (105, 203), case="offline", is_refused=True),
@@ -250,7 +254,20 @@ CHANGES = (
     Command("updateOrderConf -t {topic}New -m get", (101,), case="none", is_refused=True),
     Command("updateSubGroup -b {broker} -g {group}New -q 2 -r 5", (200,)),
     Command("updateSubGroupList -b {broker} -f {groups_file}", (225,), since=NEW),
-    Command("setConsumeMode -b {broker} -t {topic} -g {group} -m PULL -q 0", (401,), since=NEW),
+    Command("setConsumeMode -b {broker} -t {topic} -g {group} -m POP -q 2", (401,), since=NEW),
+    Command(
+        "setConsumeMode -b {broker} -t {topic}Unknown -g {group} -m POP -q 0",
+        (401,),
+        case="unknown",
+        since=NEW,
+        is_refused=True,
+    ),
+    Command(
+        "setConsumeMode -c {cluster} -t {topic} -g {group} -m PULL -q 0",
+        (106, 401),
+        case="cluster",
+        since=NEW,
+    ),
     Command("resetOffsetByTime -g {group} -t {topic} -s now", (105, 208, 222)),
     Command("resetOffsetByTime -g {group} -t {topic} -s 0", (105, 208, 222), case="first"),
     Command("consumerProgress -g {group}", (105, 203, 208), case="reset"),

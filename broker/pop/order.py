@@ -99,6 +99,7 @@ class OrderedPops:
         cls,
         config: BrokerConfig,
         store: MessageStore,
+        *,
         files: StateFiles,
         buffer: PopBuffer,
         offsets: ConsumerOffsetManager,
@@ -234,7 +235,7 @@ class OrderedPops:
             if following == ILLEGAL:
                 illegal = (
                     f"offset is illegal, key:{key_of(topic, group)}@{queue_id}, old:{committed}, "
-                    f"commit:{offset}, next:{ILLEGAL}, {remote_address}"
+                    f"commit:{offset}, next:{ILLEGAL}, /{remote_address}"
                 )
             elif following != UNKNOWN:
                 if not self._offsets.has_offset_reset(group, topic, queue_id):

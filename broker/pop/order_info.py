@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from ...common.java_integers import INT64_MAX
-from ...remoting.numbers import INT64, QUEUE_OFFSET, RECONSUME_TIMES, Range
+from ...remoting.bodies.base import Int64
+from ...remoting.numbers import QUEUE_OFFSET, RECONSUME_TIMES
 from ...remoting.receipt import POP_COUNT_MAX
-from ..table_numbers import whole_number
 
 ATTEMPT_ID_LENGTH_MAX: Final = 256
 """Characters of an attempt id; the official clients and the proxy send 36. RocketMQ has no bound,
 but keeps each in memory and in the file."""
 
-_INVISIBLE: Final = Range("an invisible time in ms", INT64.low, INT64.high, 64)
+_Times = Annotated[int, RECONSUME_TIMES.meta, RECONSUME_TIMES]
 _MEMBER: Final = "\t\t\t\t"
 _NEXT: Final = f",\n{_MEMBER}"
 _INNER: Final = f"{_MEMBER}\t"
@@ -59,14 +59,16 @@ class OrderInfo:
 
     def _settle(self) -> None:
         usual = self.pop_time + self.invisible_time
-        self.free_ms = max(
-            (
+        if self.is_all_acked:
+            self.free_ms = 0
+        elif not self.next_visible:  # nearly always
+            self.free_ms = usual
+        else:
+            self.free_ms = max(
                 self.next_visible.get(offset, usual)
                 for index, offset in enumerate(self.offsets)
                 if not self.acked >> index & 1
-            ),
-            default=0,
-        )
+            )
 
     @property
     def is_all_acked(self) -> bool:
@@ -76,10 +78,10 @@ class OrderInfo:
     @property
     def next_offset(self) -> int:
         """The queue offset at which the group goes on: the first one without acknowledgement."""
-        for index, offset in enumerate(self.offsets):
-            if not self.acked >> index & 1:
-                return offset
-        return self.offsets[-1] + 1
+        if self.is_all_acked:
+            return self.offsets[-1] + 1
+        lowest_zero = ~self.acked & (self.acked + 1)
+        return self.offsets[lowest_zero.bit_length() - 1]
 
     @property
     def times(self) -> int:
@@ -154,31 +156,52 @@ class OrderInfo:
         return f"{{\n{_MEMBER}{_NEXT.join(members)}\n\t\t\t}}".encode()
 
     @classmethod
-    def read(cls, tree: Mapping[str, Any]) -> OrderInfo:
+    def read(cls, tree: object) -> OrderInfo:
         """Read an entry, as RocketMQ or this class wrote it; unknown members are ignored.
 
-        Raises: ValueError: it is not one; TypeError, AttributeError: a member has another type.
+        Numbers of messages that the entry does not have, which RocketMQ also keeps, are dropped:
+        nothing reads them.
+
+        Raises: ValueError: it is not one.
         """
-        first, *others = [whole_number(each) for each in tree.get("o") or ()] or [-1]
+        try:
+            stored = msgspec.convert(tree, _Stored, strict=False)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+        first, *others = stored.offsets
         offsets = (first, *(first + each for each in others))
-        if len(offsets) > POP_COUNT_MAX or not all(map(QUEUE_OFFSET.has, offsets)):
-            raise ValueError(f"o has the offsets {str(tree.get('o'))[:100]}")
-        if sorted(set(offsets)) != list(offsets):
-            raise ValueError(f"the offsets of o do not rise: {str(tree.get('o'))[:100]}")
-        attempt_id = tree.get("a")
-        if attempt_id is not None and not isinstance(attempt_id, str):
-            raise ValueError("a is not a text")
-        consumed = tree.get("oc")
+        if not all(map(QUEUE_OFFSET.has, offsets)) or sorted(set(offsets)) != list(offsets):
+            raise ValueError(f"the offsets of `$.o` do not rise: {stored.offsets}")
+        is_kept = stored.attempt_id is not None and len(stored.attempt_id) <= ATTEMPT_ID_LENGTH_MAX
         return cls(
-            attempt_id if attempt_id and len(attempt_id) <= ATTEMPT_ID_LENGTH_MAX else None,
-            _number(tree, "popTime", INT64),
-            _number(tree, "i", _INVISIBLE),
+            stored.attempt_id if is_kept else None,
+            stored.pop_time,
+            stored.invisible_time or 0,
             offsets,
-            _number(tree, "l", INT64),
-            _number(tree, "cm", INT64) & (1 << len(offsets)) - 1,
-            _numbers(tree.get("ot"), offsets, INT64),
-            None if consumed is None else _numbers(consumed, offsets, RECONSUME_TIMES),
+            stored.last_consume_ms,
+            stored.acked & (1 << len(offsets)) - 1,
+            _of_offsets(stored.next_visible or {}, offsets),
+            None if stored.consumed is None else _of_offsets(stored.consumed, offsets),
         )
+
+
+class _Stored(msgspec.Struct, gc=False):
+    """An entry in the file; see docs/formats/config_json.md."""
+
+    offsets: Annotated[list[Int64], msgspec.Meta(min_length=1, max_length=POP_COUNT_MAX)] = (
+        msgspec.field(name="o")
+    )
+    pop_time: Int64 = msgspec.field(name="popTime", default=0)
+    invisible_time: Int64 | None = msgspec.field(name="i", default=0)
+    last_consume_ms: Int64 = msgspec.field(name="l", default=0)
+    acked: Int64 = msgspec.field(name="cm", default=0)
+    attempt_id: str | None = msgspec.field(name="a", default=None)
+    next_visible: dict[Int64, Int64] | None = msgspec.field(name="ot", default=None)
+    consumed: dict[Int64, _Times] | None = msgspec.field(name="oc", default=None)
+
+
+def _of_offsets(numbers: Mapping[int, int], offsets: Sequence[int]) -> dict[int, int]:
+    return {offset: numbers[offset] for offset in offsets if offset in numbers}
 
 
 def _map(numbers: Mapping[int, int]) -> str:
@@ -186,23 +209,3 @@ def _map(numbers: Mapping[int, int]) -> str:
         return "{}"
     lines = f",\n{_INNER}".join(f"{key}:{value}" for key, value in numbers.items())
     return f"{{\n{_INNER}{lines}\n{_MEMBER}}}"
-
-
-def _number(tree: Mapping[str, Any], name: str, right: Range) -> int:
-    return _in_range(name, tree.get(name) or 0, right)
-
-
-def _numbers(tree: Any, offsets: Sequence[int], right: Range) -> dict[int, int]:
-    """The numbers of these offsets; RocketMQ also keeps those of others, which nothing reads."""
-    found = {
-        whole_number(key): _in_range("a number of oc or ot", value, right)
-        for key, value in (tree or {}).items()
-    }
-    return {offset: found[offset] for offset in offsets if offset in found}
-
-
-def _in_range(what: str, value: object, right: Range) -> int:
-    number = whole_number(value)
-    if not right.has(number):
-        raise ValueError(f"{what} is {number}, which is not in {right}")
-    return number

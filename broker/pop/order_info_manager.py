@@ -273,23 +273,26 @@ class ConsumerOrderInfoManager:
 
     def encode_in_steps(self) -> Steps[bytes]:
         """Steps that encode `consumerOrderInfo.json`; each step reads the entries of its moment."""
-        members: list[bytes] = []
+        parts: list[bytes] = []
+        keys = entries = 0
         for key in list(self._table):
-            lines: list[bytes] = []
-            for number, queue_id in enumerate(list(self._table.get(key, ())), len(members)):
+            before = len(parts)
+            for queue_id in list(self._table.get(key, ())):
                 info = self._table.get(key, {}).get(queue_id)
                 if info is not None:
-                    lines.append(b"%d:%b" % (queue_id, info.written()))
-                if number % _STEP_ENTRIES == 0:
+                    head = b",\n\t\t\t%d:" if len(parts) > before else b"%d:"
+                    parts += (head % queue_id, info.written())
+                entries += 1
+                if entries % _STEP_ENTRIES == 0:
                     yield
-            if lines:
-                name, text = msgspec.json.encode(key), b",\n\t\t\t".join(lines)
-                members.append(b"%b:{\n\t\t\t%b\n\t\t}" % (name, text))
-        table = b"{\n\t\t%b\n\t}" % b",\n\t\t".join(members) if members else b"{}"
-        return (
-            b'{\n\t"orderInfoCount":%d,\n\t"orderedConsumptionLevel":"QUEUE",\n\t"table":%b\n}'
-            % (len(members), table)
-        )
+            if len(parts) > before:
+                head = b",\n\t\t%b:{\n\t\t\t" if keys else b"{\n\t\t%b:{\n\t\t\t"
+                parts.insert(before, head % msgspec.json.encode(key))
+                parts.append(b"\n\t\t}")
+                keys += 1
+        yield
+        head = b'{\n\t"orderInfoCount":%d,\n\t"orderedConsumptionLevel":"QUEUE",\n\t"table":' % keys
+        return b"".join((head, *parts, b"\n\t}\n}" if keys else b"{}\n}"))
 
     def decode(self, text: bytes) -> int:
         """Replace the table by the content of `consumerOrderInfo.json`.
@@ -325,7 +328,7 @@ class ConsumerOrderInfoManager:
                 queue_id, info = whole_number(queue), OrderInfo.read(tree)
                 if not QUEUE_ID.has(queue_id):
                     raise ValueError(f"{queue_id} is not a queue id")
-            except (AttributeError, TypeError, ValueError) as error:
+            except ValueError as error:
                 self.file.is_dirty = True
                 logger.warning(
                     "%(file)s: the entry of %(key)s queue %(queue)s is left out, and its messages "

@@ -19,6 +19,8 @@ from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..topic_config_manager import TopicConfigManager
 
+__all__ = ["PopRetryTopics", "normal_topic"]
+
 V2_SEPARATOR: Final = "+"
 
 

@@ -34,6 +34,8 @@ from ...common.message_properties import (
     PROPERTY_TIMER_OUT_MS,
 )
 from ...remoting.message import MessageExt
+from ...remoting.message_batch import iter_batch
+from ...remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
 from ...store.writing.inner_message import InnerMessage
 from .check_point import RE_PUTS_UNKNOWN, CheckPoint, CheckPointKey
 from .records import CHECK_POINT_EARLIER_MS, Ack, read_record
@@ -294,6 +296,21 @@ class ReviveQueue:
         """Note that a check point is decided: its messages are acknowledged, revived or gone."""
         point.is_done = True
         del self._points[point.key]
+
+
+def single_messages(message: MessageExt) -> list[MessageExt]:
+    """The messages of a record of a queue of batches, which a retry topic cannot have as one; of
+    any other record the message itself.
+
+    Raises: RemoteProtocolError: the batch cannot be read.
+    """
+    if not message.sys_flag & INNER_BATCH:
+        return [message]
+    sys_flag = message.sys_flag & ~(INNER_BATCH | NEED_UNWRAP)
+    return [
+        replace(message, body=body, properties_bytes=properties, flag=flag, sys_flag=sys_flag)
+        for flag, body, properties in iter_batch(message.body)
+    ]
 
 
 def retry_message(

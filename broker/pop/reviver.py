@@ -29,7 +29,14 @@ from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
 from .retry_topics import PopRetryTopics
-from .revive import RE_PUT_DELAYS_S, ReviveQueue, WaitingPoint, put_again, retry_message
+from .revive import (
+    RE_PUT_DELAYS_S,
+    ReviveQueue,
+    WaitingPoint,
+    put_again,
+    retry_message,
+    single_messages,
+)
 from .revive_puts import RevivePuts
 
 logger = logging.getLogger(__name__)
@@ -155,14 +162,13 @@ class Reviver:
         for offset in offsets:
             if part.is_full and closed:
                 return
-            message = None
             if retry is not None:
                 try:
-                    message = self._message(check_point, offset)
+                    messages = self._messages(check_point, offset)
                 except (StoreError, RemoteProtocolError) as error:
                     trouble = str(error)
                 else:
-                    if message is not None:
+                    for message in messages:
                         self._put_copy(part, check_point, message, retry)
                     closed.append(offset)
                     continue
@@ -195,8 +201,8 @@ class Reviver:
         except RequestRefused as error:
             raise _Refused(check_point.topic, error.remark) from error
 
-    def _message(self, check_point: CheckPoint, offset: int) -> MessageExt | None:
-        """The message at exactly this offset; None: it is gone.
+    def _messages(self, check_point: CheckPoint, offset: int) -> list[MessageExt]:
+        """The message at exactly this offset, or those of the batch there; empty: it is gone.
 
         A topic that was deleted and created again has lower offsets: those are other messages.
 
@@ -207,7 +213,7 @@ class Reviver:
         if result.buffers:
             message = decode_record(b"".join(result.buffers))
             if message.queue_offset == offset:
-                return message
+                return single_messages(message)
         logger.warning(
             "message %(queue_offset)d of topic %(topic)s queue %(queue_id)d was popped by group "
             "%(group)s and not acknowledged, and cannot be delivered again, because it was deleted",
@@ -218,7 +224,7 @@ class Reviver:
                 "group": check_point.group,
             },
         )
-        return None
+        return []
 
     def _put_copy(
         self, part: ReviveSlice, check_point: CheckPoint, message: MessageExt, retry: TopicConfig

@@ -54,9 +54,9 @@ WAITING_SIZE: Final = 1_000
 """Bytes of a waiting request's places here, without itself."""
 
 TRIES_PER_SLICE: Final = 25
-"""Requests served in one slice; one takes 30 to 100 us. Other tasks run before the next slice: those
-that were served at the end of their time come again, and take longer than to be served at once. So
-when thousands are over together, a slice and the turn after it take some 5 ms."""
+"""Requests served in one slice, in 30 to 100 us each. Other tasks run before the next one: requests
+whose time is over come again, and take longer than to be answered. So when thousands are over
+together, a slice and the turn after it take some 5 ms."""
 
 TRY_TIME_MAX_S: Final = 0.002
 """The same limit as a time, because an expression may take up to 10 ms for one pop."""

@@ -1,12 +1,14 @@
 """Changes of the invisible time of a popped message: CHANGE_MESSAGE_INVISIBLETIME 200053.
 
-The message gets a check point of its own, which is stored with the turn, and is acknowledged of the
-old one.
+The message gets a new check point, which is stored with the turn, and is acknowledged for the old
+one.
 
 Java counterpart: broker/processor/ChangeInvisibleTimeProcessor.java of 5.5.0.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
@@ -23,6 +25,9 @@ from ..topic_config_manager import TopicConfigManager
 from .ack_message import read_receipt, refuse_lite
 from .pop_checks import illegal_queue, refuse_long_time, require_topic
 from .send_turn import SendTurn
+
+CLOCK_STEP_MAX_MS: Final = 1_000
+"""How much earlier than the last pop the wall clock may be, without a change of the clock."""
 
 
 class ChangeInvisibleTimeProcessor:
@@ -88,7 +93,7 @@ class ChangeInvisibleTimeProcessor:
         reason = self._acks.refusal(receipt)
         if reason:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
-        group, now_ms = header.consumer_group, self._wall_ms()
+        group, now_ms = header.consumer_group, _later(self._wall_ms(), receipt.pop_time)
         renewed = CheckPoint(
             topic,
             group,
@@ -112,4 +117,13 @@ class ChangeInvisibleTimeProcessor:
             "invisibleTime": str(header.invisible_time),
             "reviveQid": str(receipt.revive_queue_id),
         }
-        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), False)
+        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
+
+
+def _later(now_ms: int, pop_time: int) -> int:
+    """The pop time of a new check point: the wall clock, but after that of the old one.
+
+    A check point is identified by its pop time and first offset. If they were those of the old one,
+    its acknowledgement would be that of both, and the message be lost.
+    """
+    return pop_time + 1 if 0 <= pop_time - now_ms < CLOCK_STEP_MAX_MS else now_ms

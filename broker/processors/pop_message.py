@@ -183,8 +183,8 @@ class PopMessageProcessor:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
-            revive_queue_id = self._count % self._config.revive_queue_num
             self._count += 1
+            revive_queue_id = self._count % self._config.revive_queue_num
         asked = Asked(
             header,
             header.max_msg_nums,
@@ -506,6 +506,7 @@ class PopMessageProcessor:
             "restNum": str(popped.rest),
             "startOffsetInfo": "",
             "msgOffsetInfo": "",
+            **({"orderCountInfo": ""} if header.order else {}),
         }
         self._stats.count_misses(1)
         remark = GetMessageStatus.NO_MESSAGE_IN_QUEUE.name

@@ -35,6 +35,7 @@ from ..pop.waiting_requests import Polling, PollingKey
 from ..pull import Selector
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import PopChecks
+from .pop_message import QUEUES_MAX
 
 _HAS_MESSAGE: Final = encode_header(NotificationResponseHeader(has_msg=True))
 _HAS_NONE: Final = encode_header(NotificationResponseHeader(has_msg=False))
@@ -152,14 +153,14 @@ class PopWaitingProcessor:
     def _has_message(
         self, topic: TopicConfig, header: NotificationRequestHeader, selector: Selector | None
     ) -> bool:
-        """Whether any queue of a topic has a message for the group."""
+        """Whether any queue of a topic, or of QUEUES_MAX of them, has a message for the group."""
         count = topic.read_queue_nums
         if count <= 0:
             return False
         first = self._random.randrange(count)
         return any(
             self._has_message_in(topic.topic_name, (first + index) % count, header, selector)
-            for index in range(count)
+            for index in range(min(count, QUEUES_MAX))
         )
 
     def _has_message_in(

@@ -19,12 +19,14 @@ import msgspec
 from ..report.cells import NO_FAULT
 from .table import (
     ALL,
+    APACHES_4,
     CLIENTS,
     FOUR_QUEUES,
     GO,
     JAVA,
     JAVA_42,
     LITE_PULL_IS_NEW,
+    POP_CLIENTS,
     PYTHON,
     WITH_JAVA_42,
 )
@@ -79,6 +81,7 @@ class Consume(StrEnum):
     """Each message is rejected twice."""
     SQL = "sql"
     PULL = "pull"
+    POP = "pop"
 
 
 RETRIED = {**FOUR_QUEUES, "%RETRY%{}": 1}
@@ -161,6 +164,7 @@ FAULT_SCENARIOS = (
         (*JAVA, GO, *PYTHON),
         not_on=LITE_PULL_IS_NEW,
     ),
+    FaultScenario("through_pop", Send.SYNC, Consume.POP, POP_CLIENTS, not_on=APACHES_4),
 )
 
 

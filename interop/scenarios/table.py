@@ -21,6 +21,8 @@ PYTHON = ("python-asyncio", "python-trio", "python-blocking")
 """Our client, by each of its APIs."""
 ALL = (*JAVA, GO, *PYTHON)
 """The clients that have almost every feature."""
+POP_CLIENTS = (JAVA_5, *PYTHON)
+"""Those whose push consumers can pop."""
 JAVA_42 = "java-4.2.0"
 CPP = "cpp-python-0.4.4"
 """The C++ client by its Python wheel, rocketmq 0.4.4."""
@@ -360,6 +362,75 @@ LATER = (
     ),
 )
 
+POPPING = (
+    Scenario(
+        "pop_concurrent",
+        {"count": 40, "received": list(range(40)), "queues": 4, "times": [0], "popped": True},
+        topics=FOUR_QUEUES,
+        clients=POP_CLIENTS,
+        not_on=APACHES_4,
+    ),
+    Scenario("pop_tags", {"received": ["0", "1", "4", "6"]}, clients=POP_CLIENTS, not_on=APACHES_4),
+    Scenario(
+        "pop_later",
+        {"tries": [[n, True, "Tag", "key", True] for n in range(2)], "early": False},
+        clients=POP_CLIENTS,
+        not_on=APACHES_4,
+    ),
+    Scenario(
+        "pop_taken_over",
+        {
+            "first": list("0123"),
+            "second": list("0123"),
+            "times": [1],
+            "own_topic": True,
+            "late": False,
+        },
+        topics=FOUR_QUEUES,
+        clients=POP_CLIENTS,
+        not_on=APACHES_4,
+    ),
+    Scenario(
+        "pop_together",
+        {"two": ["a", "b"], "one": ["a"], "again": 0},
+        topics=FOUR_QUEUES,
+        clients=POP_CLIENTS,
+        not_on=APACHES_4,
+    ),
+    Scenario(
+        "pop_shared",
+        {"queues": {"a": [0, 1, 2], "b": [2, 3], "c": [0, 1, 3]}},
+        topics=FOUR_QUEUES,
+        clients=POP_CLIENTS,
+        not_on=APACHES_4,
+    ),
+    Scenario(
+        "pop_switched",
+        {"popped": [False, True, False], "again": 0},
+        topics=FOUR_QUEUES,
+        clients=POP_CLIENTS,
+        not_on=APACHES_4,
+    ),
+    Scenario(
+        "pop_receive",
+        {"first": list("0123"), "rest": list("45"), "again": [["3", 1]], "nothing": []},
+        clients=PYTHON,
+        not_on=APACHES_4,
+    ),
+    Scenario(
+        "pop_in_order",
+        {
+            "first": list("01"),
+            "blocked": [],
+            "second": list("23"),
+            "again": list("23"),
+            "nothing": [],
+        },
+        clients=PYTHON,
+        not_on=APACHES_4,
+    ),
+)
+
 ASKING = (
     Scenario(
         "query",
@@ -387,4 +458,4 @@ ASKING = (
     ),
 )
 
-SCENARIOS = (*SENDING, *CONSUMING, *LATER, *ASKING)
+SCENARIOS = (*SENDING, *CONSUMING, *LATER, *POPPING, *ASKING)

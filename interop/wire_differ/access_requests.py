@@ -34,7 +34,8 @@ from .builders import (
 )
 from .normalise import Normaliser, Side, Tree
 from .plain_acl_requests import plain_acl
-from .request import ANY_CODE, FieldValue, Flaw, Request, Script, Signer
+from .pop_parts import pop_fields
+from .request import ANY_CODE, SHORT_MAX, FieldValue, Flaw, Request, Script, Signer
 
 OPEN_TOPIC: Final = "wd-acl-open"
 """The topic that `ABLE` may use."""
@@ -295,6 +296,26 @@ def _since_5(topic: str, group: str) -> Iterator[Ask]:
     yield Ask(Code.GET_BROKER_HA_STATUS)
 
 
+def _popping(topic: str, group: str) -> Iterator[Ask]:
+    """The requests of consumers that pop."""
+    queue = {"consumerGroup": group, "topic": topic, "queueId": 0}
+    receipt = f"0 1 60000 0 0 {BROKER_NAME} 0 0"
+    settled = {**queue, "extraInfo": receipt, "offset": _NOWHERE}
+    yield Ask(Code.POP_MESSAGE, {**pop_fields(group, topic)})
+    yield Ask(Code.PEEK_MESSAGE, {**queue, "maxMsgNums": 1})
+    yield Ask(Code.NOTIFICATION, {**queue, "pollTime": 0, "bornTime": 0})
+    yield Ask(Code.POLLING_INFO, {**queue})
+    yield Ask(Code.ACK_MESSAGE, {**settled})
+    yield Ask(Code.CHANGE_MESSAGE_INVISIBLETIME, {**settled, "invisibleTime": 60_000})
+    entry = {"c": group, "t": topic, "r": "0", "so": _NOWHERE, "q": 0, "rq": 0, "pt": 1, "it": 1}
+    acks = [{**entry, "b": "AQ=="}]
+    yield Ask(Code.BATCH_ACK_MESSAGE, body=json_body({"brokerName": BROKER_NAME, "acks": acks}))
+    asked = {"topic": topic, "consumerGroup": group, "clientId": "x", "strategyName": "AVG"}
+    yield Ask(Code.QUERY_ASSIGNMENT, body=json_body({**asked, "messageModel": "CLUSTERING"}))
+    mode = {"topic": topic, "consumerGroup": group, "mode": "PULL", "popShareQueueNum": 0}
+    yield Ask(Code.SET_MESSAGE_REQUEST_MODE, body=json_body(mode))
+
+
 def _accounts_2(names: Names) -> Iterator[Ask]:
     """The ten requests about users and policies, in an order in which a super user may."""
     name = names("user")
@@ -340,25 +361,33 @@ def _everything(generation: Generation, names: Names) -> Iterator[Ask]:
     yield from _messaging(OPEN_TOPIC, OPEN_GROUP)
     yield from _administration(OPEN_TOPIC, OPEN_GROUP)
     if generation is Generation.ACL_2:
+        yield from _popping(OPEN_TOPIC, OPEN_GROUP)
+        yield Ask(Code.POP_ROLLBACK)
         yield from _since_5(OPEN_TOPIC, OPEN_GROUP)
         yield from _accounts_2(names)
     else:
         yield from _accounts_1(names)
 
 
-def _on_closed(_: Generation, __: Names) -> Iterator[Ask]:
+def _messages(generation: Generation, topic: str, group: str) -> Iterator[Ask]:
+    yield from _messaging(topic, group)
+    if generation is Generation.ACL_2:
+        yield from _popping(topic, group)
+
+
+def _on_closed(generation: Generation, _: Names) -> Iterator[Ask]:
     """Messaging with a topic and a group without rights, and with only one of them."""
     for topic, group, words in (
         (CLOSED_TOPIC, CLOSED_GROUP, "another topic and group"),
         (CLOSED_TOPIC, OPEN_GROUP, "another topic"),
         (OPEN_TOPIC, CLOSED_GROUP, "another group"),
     ):
-        for ask in _messaging(topic, group):
+        for ask in _messages(generation, topic, group):
             yield replace(ask, name=f"{ask.name} {words}".strip())
 
 
-def _on_open(_: Generation, __: Names) -> Iterator[Ask]:
-    return _messaging(OPEN_TOPIC, OPEN_GROUP)
+def _on_open(generation: Generation, _: Names) -> Iterator[Ask]:
+    return _messages(generation, OPEN_TOPIC, OPEN_GROUP)
 
 
 _FEW: Final = (
@@ -428,6 +457,7 @@ def _script(case: Case, number: int, generation: Generation, header: SerializeTy
             connection=f"{ask.code.value}",
         )
         for ask in case.asks(generation, names)
+        if ask.code <= SHORT_MAX or header is SerializeType.JSON
     )
     return Script(case.words, header, (*_prepared(number), *steps), area=generation)
 

@@ -1,4 +1,8 @@
-"""The catalogue: all scripts, each with JSON and with ROCKETMQ headers, and their coverage."""
+"""The catalogue: all scripts and their coverage.
+
+Each script is played with JSON and with ROCKETMQ headers, except those with codes that a ROCKETMQ
+header cannot carry.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,14 @@ from collections.abc import Iterable
 from ...remoting.codec import SerializeType
 from . import (
     accounts_requests,
+    assignment_requests,
     clients_requests,
     groups_requests,
     messages_requests,
     namesrv_requests,
+    pop_ack_requests,
+    pop_requests,
+    pop_waiting_requests,
     pulls_requests,
     sends_requests,
     slaves_requests,
@@ -36,13 +44,25 @@ _MAKERS = (
     *clients_requests.SCRIPTS,
     *statistics_requests.SCRIPTS,
     *accounts_requests.SCRIPTS,
+    *assignment_requests.SCRIPTS,
     *unserved_requests.SCRIPTS,
 )
+_JSON_MAKERS = (
+    *pop_requests.JSON_SCRIPTS,
+    *pop_ack_requests.JSON_SCRIPTS,
+    *pop_waiting_requests.JSON_SCRIPTS,
+    *assignment_requests.JSON_SCRIPTS,
+)
+_ROCKETMQ_MAKERS = pop_requests.ROCKETMQ_SCRIPTS
 
 
 def catalogue() -> list[Script]:
     """Every script, in the order of execution."""
-    return [make(header) for make in _MAKERS for header in SerializeType]
+    return [
+        *(make(header) for make in _MAKERS for header in SerializeType),
+        *(make(SerializeType.JSON) for make in _JSON_MAKERS),
+        *(make(SerializeType.ROCKETMQ) for make in _ROCKETMQ_MAKERS),
+    ]
 
 
 def coverage(scripts: Iterable[Script]) -> Counter[tuple[str, int, bool]]:

@@ -316,6 +316,84 @@ _ADMINISTERING = (
     ),
 )
 
+_OF_POP = ("20005[0-5]: *",)
+_ZEROS = tuple(
+    f"fields.{name}"
+    for name in (
+        "popTime",
+        "invisibleTime",
+        "reviveQid",
+        "restNum",
+        "hasMsg",
+        "pollingFull",
+        "pollingNum",
+    )
+)
+
+_POPPING = (
+    KnownBug(
+        requests=_OF_POP,
+        paths=_ZEROS,
+        ours_absent=True,
+        row="a request of pop that is refused is answered without a header",
+        source="broker/processor/PopMessageProcessor.java processRequest",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("20005[02]: less than no messages",),
+        paths=_ANSWER,
+        codes=((210, 1), (19, 1)),
+        row="a pop or peek of less than one message finds nothing",
+        source="broker/processor/PopMessageProcessor.java processRequest",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=(
+            "200050: invisible for less than no time",
+            "200050: invisible for four days",
+            "200053: for less than no time",
+            "200053: for four days",
+        ),
+        paths=_ANSWER,
+        codes=((29, 0), (29, 1)),
+        row="an invisible time below 0, or longer than timer messages may wait",
+        source="broker/processor/PopMessageProcessor.java appendCheckPoint",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("20005[13]: a receipt *",),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="a receipt needs all eight fields",
+        source="remoting/protocol/header/ExtraInfoUtil.java",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("200151: no bits", "200151: an unknown form"),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row="an entry of a batch acknowledgement (200151) without bits",
+        source="broker/processor/AckMessageProcessor.java appendAck",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("401: an unknown mode",),
+        paths=_ANSWER,
+        codes=((1, 0),),
+        row="401 with a mode that is neither PULL nor POP: code 1",
+        source="broker/processor/QueryAssignmentProcessor.java setMessageRequestMode",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("200070: *", "200071: *", "200074: *", "20007[5-9]: *"),
+        paths=_ANSWER,
+        codes=((3, 0), (3, 17), (3, 29), (3, 604)),
+        row="the codes of lite topics (200070 to 200079) are answered with code 3",
+        source="broker/processor/LiteManagerProcessor.java",
+        since="5.5",
+    ),
+)
+
 _OF_FILTER_SERVERS = tuple(
     KnownBug(
         requests=("301: no address",),
@@ -455,9 +533,15 @@ _BEFORE_5 = (
 
 KNOWN_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
-        requests=("*: without *",),
+        requests=(
+            "*: without *",
+            "200050: a count that is no number",
+            "200050: a count of 33 bits",
+            "200050: a time of 65 bits",
+            "200054: a time that is no number",
+        ),
         paths=_ANSWER,
-        codes=((1, 0), (1, 17), (1, 22), (1, 26), (1, 29), (1, 604)),
+        codes=tuple((1, code) for code in (0, 17, 19, 22, 26, 29, 210, 604)),
         row="a header field that is missing or not a number is refused at once",
         source="remoting/protocol/RemotingCommand.java decodeCommandCustomHeader",
     ),
@@ -467,6 +551,7 @@ KNOWN_BUGS: tuple[KnownBug, ...] = (
     *_PULLING,
     *_STATIC_TOPICS,
     *_ADMINISTERING,
+    *_POPPING,
     *_OF_FILTER_SERVERS,
     *_ACCOUNTS,
     *_BEFORE_5,

@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_id import decode_offset_id
 from ...remoting.recall_handle import RecallHandle
+from ...remoting.receipt import Receipt
 from ...store.clock import SystemClock
 
 Tree: TypeAlias = object
@@ -26,9 +28,14 @@ _CLOCK = SystemClock()
 CLOCK_SPAN_MS = 3_600_000
 """Maximum distance from now of a time taken during a run."""
 
+REVIVE_QUEUES: Final = 8
+"""Queues of the revive topic, from 0: the default of reviveQueueNum."""
+
 _JAVA_ERROR = re.compile(r"\b[A-Z]\w*(?:Exception|Error)\b|^java\.|Exception:|^Cannot invoke ")
 _HEX_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
+_ENTRY_QUEUE: Final = re.compile(r"^(\d) \d+ (?!.*;)")
+"""Form and queue of an entry that is the only one."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:E-?\d+)?")
 _HELP_PAGE = re.compile(r"See https?://rocketmq\.apache\.org/\S+")
 
@@ -243,6 +250,61 @@ def recall_handles(*paths: str) -> Normaliser:
     return Normaliser("recall_handles", paths, change)
 
 
+def revive_queues(*paths: str) -> Normaliser:
+    """The queues of the revive topic are used by turns, by all pops; 999 (in order) stays."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        number = _number(value)
+        return "<revive queue>" if number is not None and 0 <= number < REVIVE_QUEUES else value
+
+    return Normaliser("revive_queues", paths, change)
+
+
+def receipts(*paths: str) -> Normaliser:
+    """A receipt contains the time of the pop and a queue of the revive topic."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        try:
+            found = Receipt.from_text(str(value))
+        except RemoteProtocolError:
+            return value
+        is_now = abs(found.pop_time - _CLOCK.wall_ms()) <= CLOCK_SPAN_MS
+        if not is_now or not (found.in_order or 0 <= found.revive_queue_id < REVIVE_QUEUES):
+            return value
+        queue = found.revive_queue_id if found.in_order else 0
+        return str(found._replace(pop_time=0, revive_queue_id=queue))
+
+    return Normaliser("receipts", paths, change)
+
+
+def any_order(*paths: str) -> Normaliser:
+    """A pop's entries by queue: a pop of all queues begins with one that is chosen at random."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return ";".join(sorted(value.split(";"))) if isinstance(value, str) else value
+
+    return Normaliser("any_order", paths, change)
+
+
+def some_queue(*paths: str) -> Normaliser:
+    """The queue in the one entry of a pop of all queues that got a single message."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return _ENTRY_QUEUE.sub(r"\1 <some queue> ", value) if isinstance(value, str) else value
+
+    return Normaliser("some_queue", paths, change)
+
+
+def durations(*paths: str) -> Normaliser:
+    """Milliseconds from a message's pop to a time that the server computed at the request."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        number = _number(value)
+        return "<duration>" if number is not None and 0 < number < CLOCK_SPAN_MS else value
+
+    return Normaliser("durations", paths, change)
+
+
 def sizes(*paths: str) -> Normaliser:
     """A record's size depends on properties that the broker adds: a generated unique key is longer
     on a machine with only an IPv6 address."""
@@ -379,6 +441,15 @@ def java_exception_text() -> Normaliser:
         return "<what went wrong>"
 
     return Normaliser("java_exception_text", ("remark",), change)
+
+
+def unset_remark() -> Normaliser:
+    """The remark that an answer of Apache's begins with, where nothing replaced it."""
+
+    def change(value: Tree, _: Side) -> Tree:
+        return None if value == "not set any response code" else value
+
+    return Normaliser("unset_remark", ("remark",), change)
 
 
 def after(mark: str) -> Normaliser:

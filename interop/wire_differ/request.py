@@ -25,7 +25,20 @@ MAIN = "main"
 ANY_CODE = -1
 """In `Request.expect`: whatever code, the same on both sides."""
 
+SHORT_MAX = 0x7FFF
+"""The greatest code that a ROCKETMQ header can carry."""
+
 _ACCOUNT_CODES = tuple(code for code in RequestCode if 3001 <= code <= 3010)
+_POP_CODES = tuple(
+    code
+    for code in RequestCode
+    if 200050 <= code <= 200055 or code is RequestCode.BATCH_ACK_MESSAGE
+)
+_LITE_CODES = tuple(
+    code
+    for code in RequestCode
+    if 200070 <= code <= 200079 and code is not RequestCode.ACK_LITE_MESSAGE
+)
 
 CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
     {
@@ -48,6 +61,11 @@ CODE_SINCE: Mapping[RequestCode, str] = MappingProxyType(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: "5.0.0",
         RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: "5.3.2",
         RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: "5.3.2",
+        RequestCode.QUERY_ASSIGNMENT: "5.0.0",
+        RequestCode.SET_MESSAGE_REQUEST_MODE: "5.0.0",
+        RequestCode.POP_ROLLBACK: "5.3.2",
+        **dict.fromkeys(_POP_CODES, "5.0.0"),
+        **dict.fromkeys(_LITE_CODES, "5.5.0"),
         **dict.fromkeys(_ACCOUNT_CODES, "5.3.0"),
     }
 )

@@ -11,6 +11,7 @@ SetMessageRequestModeRequestBody.java, MessageRequestModeSerializeWrapper.java.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -110,6 +111,8 @@ class BatchAck(Body):
         topic of the first and of the second form.
       start_offset, queue_id, revive_queue_id, pop_time, invisible_time: as in the receipts.
       bit_set: base64 of bytes in little endian; bit i: `start_offset` + i is acknowledged.
+      long_*: the same members by the long names, which Apache's broker reads, too; they are None
+        once a body is read.
     """
 
     group: str = msgspec.field(default="", name="c")
@@ -121,6 +124,29 @@ class BatchAck(Body):
     pop_time: Int64 = msgspec.field(default=0, name="pt")
     invisible_time: Int64 = msgspec.field(default=0, name="it")
     bit_set: str = msgspec.field(default="", name="b")
+    long_group: str | None = msgspec.field(default=None, name="consumerGroup")
+    long_topic: str | None = msgspec.field(default=None, name="topic")
+    long_retry: str | None = msgspec.field(default=None, name="retry")
+    long_start_offset: Int64 | None = msgspec.field(default=None, name="startOffset")
+    long_queue_id: Int32 | None = msgspec.field(default=None, name="queueId")
+    long_revive_queue_id: Int32 | None = msgspec.field(default=None, name="reviveQueueId")
+    long_pop_time: Int64 | None = msgspec.field(default=None, name="popTime")
+    long_invisible_time: Int64 | None = msgspec.field(default=None, name="invisibleTime")
+    long_bit_set: str | None = msgspec.field(default=None, name="bitSet")
+
+    def __post_init__(self) -> None:
+        for long_name, name in _LONG_NAMES:
+            value = getattr(self, long_name)
+            if value is not None:
+                setattr(self, name, value)
+                setattr(self, long_name, None)
+
+
+_LONG_NAMES: Final = tuple(
+    (name, name.removeprefix("long_"))
+    for name in BatchAck.__struct_fields__
+    if name.startswith("long_")
+)
 
 
 class BatchAckMessageRequestBody(Body):

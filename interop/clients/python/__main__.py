@@ -19,7 +19,7 @@ import traceback
 import anyio
 import anyio.from_thread
 
-from . import accounts, ask, group, later, pull, push, send, transaction
+from . import accounts, ask, group, later, pop, pull, push, send, transaction
 from .door import ASYNC_DOORS, open_door
 from .points import Points
 from .stage import Play, Stage
@@ -33,6 +33,7 @@ ALL: dict[str, Play] = {
     **push.ALL,
     **group.ALL,
     **pull.ALL,
+    **pop.ALL,
     **later.ALL,
     **transaction.ALL,
     **ask.ALL,

@@ -46,6 +46,9 @@ class AsyncDoor:
     def pull_consumer(self, url: str, **options: Any) -> Any:
         return trocket.PullConsumer(url, **OWN_ACCOUNT | options)
 
+    def simple_consumer(self, url: str, **options: Any) -> Any:
+        return trocket.SimpleConsumer(url, **OWN_ACCOUNT | options)
+
     def admin(self, url: str, **options: Any) -> Any:
         return trocket.Admin(url, **OWN_ACCOUNT | options)
 
@@ -76,6 +79,9 @@ class BlockingDoor(AsyncDoor):
 
     def pull_consumer(self, url: str, **options: Any) -> Any:
         return Threaded(self._classes.PullConsumer(url, **OWN_ACCOUNT | options), self._limiter)
+
+    def simple_consumer(self, url: str, **options: Any) -> Any:
+        return Threaded(self._classes.SimpleConsumer(url, **OWN_ACCOUNT | options), self._limiter)
 
     def admin(self, url: str, **options: Any) -> Any:
         return Threaded(self._classes.Admin(url, **OWN_ACCOUNT | options), self._limiter)

@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from trocket import ClientError, Message, RetryLater, Sql, TransactionState
 
+from . import pop
 from .door import settled
 from .points import Points
 from .stage import FIRST, Stage
@@ -26,6 +27,7 @@ AGAIN_S = 0.2
 SEND_DEADLINE_S = 90.0
 RECEIVE_DEADLINE_S = 170.0
 """A connection lost by its client stays a member of the group for 120 s."""
+POP_INVISIBLE_S = 10.0
 TRIES = 3
 """Deliveries of a message to a consumer that rejects it, the last included."""
 
@@ -148,10 +150,15 @@ class Through:
         if self._consume == "pull":
             self.stage.start_soon(self._poll)
             return
+        how: dict[str, Any] = {}
+        if self._consume == "pop":
+            await pop.set_mode(self.stage, "POP")
+            how = {"mode": "pop", "pop_invisible_s": POP_INVISIBLE_S}
         consumer = self.stage.consumer(
             expression=Sql("step >= 0") if self._consume == "sql" else "*",
             is_orderly=self._consume == "orderly",
             persist_offsets_s=1.0,
+            **how,
         )
         await self.stage.run(consumer, self._take, concurrency=KEYS)
 

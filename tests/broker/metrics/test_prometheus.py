@@ -22,9 +22,11 @@ import pytest
 import trio
 
 from trocket.client import (
+    ConsumeFromWhere,
     Message,
     Producer,
     PushConsumer,
+    SimpleConsumer,
     TransactionProducer,
     TransactionState,
 )
@@ -151,12 +153,12 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 
 async def use_everything(url: str, stop: trio.CancelScope) -> None:
-    """Use what boards show: consumers that are behind, transactions, timers, dead letters."""
+    """Use what boards show: consumers that are behind, transactions, timers, dead letters, pops."""
 
     async def send() -> None:
         async with Producer(url) as producer:
             while True:
-                for topic in ("Orders", "Left"):
+                for topic in ("Orders", "Left", "Popped"):
                     await producer.send(Message(topic, b"x" * 200, keys=("k",)))
                 await producer.send(Message("Later", b"x", delay_s=3600))
                 await trio.sleep(0.05)
@@ -184,12 +186,25 @@ async def use_everything(url: str, stop: trio.CancelScope) -> None:
             async for _ in consumer:
                 break
 
+    async def pop() -> None:
+        async with SimpleConsumer(
+            url,
+            group="shipping",
+            subscriptions={"Popped": "*"},
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        ) as consumer:
+            while True:
+                # Every second message is not acknowledged, and comes again.
+                for message in (await consumer.receive(4, wait_s=1, invisible_s=10))[::2]:
+                    await consumer.ack(message)
+                await trio.sleep(0.2)
+
     with stop:
         async with Producer(url) as producer:
-            for topic in ("Orders", "Left", "Later", "Paid"):
+            for topic in ("Orders", "Left", "Later", "Paid", "Popped"):
                 await producer.send(Message(topic, b"x"))
         async with trio.open_nursery() as nursery:
-            for use in (send, transactions, consume, leave):
+            for use in (send, transactions, consume, leave, pop):
                 nursery.start_soon(use)
 
 

@@ -170,7 +170,7 @@ async def test_groups_of_metrics_are_switched_off_by_their_keys() -> None:
     async with embedded_broker(**off, metrics_of_exporter=False) as broker:
         page = await read(service(broker))
     assert not {name for name in page.names() if name.startswith("rocketmq_")}
-    assert len(switches) == 7
+    assert len(switches) == 8
     assert {"enableRequestMetrics", "metricsOtelCardinalityLimit"} <= read_keys("broker").keys()
 
 

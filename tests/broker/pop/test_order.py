@@ -118,7 +118,7 @@ def test_an_acknowledgement_of_another_message_is_refused_and_the_others_are_don
     pops = Pops()
     at = pops.clock.wall_ms()
     pops.pop(5, 6)
-    remark = "offset is illegal, key:T@G@0, old:6, commit:8, next:-1, 1.2.3.4:5"
+    remark = "offset is illegal, key:T@G@0, old:6, commit:8, next:-1, /1.2.3.4:5"
     assert pops.acks(5, 8, 6, at=at) == remark
     assert pops.committed == 7
 

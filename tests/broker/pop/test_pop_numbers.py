@@ -90,7 +90,7 @@ async def test_208_has_the_check_points_in_memory_if_asked(autojump_clock) -> No
         assert [
             tuple(point[name] for name in ("q", "so", "n", "bm", "pt", "it", "rq"))
             for point in tree["popCheckPoints"]
-        ] == [(0, 0, 3, 0b010, START_MS, 60_000, 1), (1, 0, 1, 0, START_MS, 60_000, 2)]
+        ] == [(0, 0, 3, 0b010, START_MS, 60_000, 0), (1, 0, 1, 0, START_MS, 60_000, 1)]
         assert tree["popCheckPointsLeftOut"] == 0
         other = await asked(withPops="true", consumerGroup="H")
         assert other["popCheckPoints"] == []
@@ -134,17 +134,17 @@ async def test_records_are_counted_as_rocketmq_counts_them(autojump_clock) -> No
         for kind in ("CK", "ACK"):
             put = {"revive_message_type": kind, "put_status": "PUT_OK", **place}
             assert page.value("rocketmq_pop_revive_in_message_total", **put) == 1
-            got_once = {"revive_message_type": kind, "queue_id": "1", **place}
+            got_once = {"revive_message_type": kind, "queue_id": "0", **place}
             assert page.value("rocketmq_pop_revive_out_message_total", **got_once) == 1
         retried = {"put_status": "PUT_OK", **place}
         assert page.value("rocketmq_pop_revive_retry_messages_total", **retried) == 1
         assert page.value("rocketmq_pop_checkpoint_buffer_size") == 0
         assert page.count("rocketmq_pop_revive_lag_milliseconds") == 8
-        assert page.value("rocketmq_pop_revive_lag_milliseconds", queue_id="1") == 0
-        assert page.value("rocketmq_pop_revive_latency_milliseconds", queue_id="1") == 0
+        assert page.value("rocketmq_pop_revive_lag_milliseconds", queue_id="0") == 0
+        assert page.value("rocketmq_pop_revive_latency_milliseconds", queue_id="0") == 0
         assert page.value("rocketmq_pop_buffer_scan_time_consume_milliseconds_count") >= 1
         base = Page((await metrics.answer("/metrics?units=base")).body.decode())
-        assert base.value("rocketmq_pop_revive_lag", queue_id="1") == 0
+        assert base.value("rocketmq_pop_revive_lag", queue_id="0") == 0
         assert "rocketmq_pop_revive_latency_seconds" in base.names()
         broker.controller.config.enable_pop_metrics = False
         assert not [name for name in (await read(metrics)).names() if "_pop_" in name]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import trio
 
@@ -16,6 +14,9 @@ COUNT = 12
 ACKED = {1, 2, 6, 11}
 UNACKED = {b"%d" % number for number in range(COUNT) if number not in ACKED}
 INVISIBLE_MS = 4_000
+OPTIONS = {"flush_consumer_offset_interval": 300, "mapped_file_size_consume_queue": 2_000}
+"""Offsets are saved often; queue files are small, because each image has them all."""
+
 AFTER_S = 30
 """Enough for all that a restarted broker has to deliver."""
 
@@ -30,18 +31,13 @@ class Images:
 
     def _take(self, operation: str, path: str) -> None:
         if operation in ("pwrite", "sync", "rename", "unlink"):
-            disk = self._disk
-            image = MemoryDisk(journalled=True)
-            image.contents = copy.deepcopy(disk.contents)
-            image.folders = set(disk.folders)
-            image.journal = list(disk.journal or ())
-            self.taken.append(image)
+            self.taken.append(self._disk.copy())
 
 
 async def images(clock: TrioClock) -> list[MemoryDisk]:
     """Images of all moments between the storing of acks and the end of redelivery."""
     disk = MemoryDisk(journalled=True)
-    async with embedded_broker(disk, clock=clock, flush_consumer_offset_interval=300) as broker:
+    async with embedded_broker(disk, clock=clock, **OPTIONS) as broker:
         create(broker)
         put(broker, COUNT)
         points = [point(broker, range(first, first + 4), INVISIBLE_MS) for first in (0, 4, 8)]
@@ -65,7 +61,7 @@ async def test_a_crash_at_any_write(crash: str, autojump_clock: trio.testing.Moc
     for number, image in enumerate(crashed):
         if crash == "power loss":
             image.power_loss(number % 3)
-        async with embedded_broker(image, clock=clock) as broker:
+        async with embedded_broker(image, clock=clock, **OPTIONS) as broker:
             await trio.sleep(AFTER_S)
             found = bodies(broker)
         assert set(found) == UNACKED, f"crash {number} of {len(crashed)}"

@@ -10,8 +10,9 @@ import pytest
 from trocket.interop.wire_differ.builders import Names
 from trocket.interop.wire_differ.catalogue import catalogue, coverage
 from trocket.interop.wire_differ.normalise import Side
-from trocket.interop.wire_differ.request import Played, Request, served_in
+from trocket.interop.wire_differ.request import SHORT_MAX, Played, Request, Script, served_in
 from trocket.remoting.codec import SerializeType
+from trocket.remoting.request_codes import RequestCode
 
 SIDE = Side("trocket", "127.0.0.1:1", "127.0.0.1:2")
 
@@ -21,9 +22,28 @@ def test_no_two_cells_have_one_name():
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_every_script_is_played_with_both_headers():
-    headers = Counter(script.name for script in catalogue())
+def needs_json(script: Script) -> bool:
+    codes = (step.code.value for _, step in script.features())
+    return any(code > SHORT_MAX for code in codes)
+
+
+def test_every_script_whose_codes_fit_is_played_with_both_headers():
+    headers = Counter(script.name for script in catalogue() if not needs_json(script))
     assert set(headers.values()) == {len(SerializeType)}
+    assert len(headers) > 20
+
+
+def test_codes_of_pop_are_asked_in_the_header_that_carries_them_and_refused_in_the_other():
+    asked = {
+        (step.code, script.header)
+        for script in catalogue()
+        for _, step in script.features()
+        if step.code > SHORT_MAX
+    }
+    pushed = {RequestCode.NOTIFY_UNSUBSCRIBE_LITE}  # brokers send it
+    codes = {code for code in RequestCode if code >= RequestCode.POP_MESSAGE}
+    assert {code for code, header in asked if header is SerializeType.JSON} == codes - pushed
+    assert {code for code, header in asked if header is SerializeType.ROCKETMQ} == codes
 
 
 def test_scripts_share_no_names():

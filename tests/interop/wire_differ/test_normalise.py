@@ -10,12 +10,15 @@ import pytest
 from trocket.interop.wire_differ import normalise
 from trocket.interop.wire_differ.normalise import EVERYWHERE, Normaliser, Side, matches
 from trocket.interop.wire_differ.tree import normalised
+from trocket.remoting.receipt import Receipt, TopicForm
 from trocket.store.clock import SystemClock
 
 APACHE = Side("apache-5.5.0", "127.0.0.1:20000", "127.0.0.1:30000", {"main": "127.0.0.1:40000"})
 OURS = Side("trocket", "127.0.0.1:20100", "127.0.0.1:30100", {"main": "127.0.0.1:40100"})
 NOW_MS = SystemClock().wall_ms()
 ID = "7F000001" + f"{20_000:08X}" + f"{1234:016X}"
+RECEIPT = Receipt(7, NOW_MS, 60_000, 999, TopicForm.NORMAL, "broker-a", 0, 9)
+OLD_RECEIPT = RECEIPT._replace(pop_time=NOW_MS - 7_200_000).to_text()
 
 
 def after(normaliser: Normaliser, tree: Any, side: Side = APACHE) -> Any:
@@ -66,6 +69,22 @@ def test_a_path_is_what_its_pattern_says(path, pattern, expected):
         (normalise.any_broker("x"), "192.0.2.7:20911", "<some broker>"),
         (normalise.any_broker("x"), "no address", "no address"),
         (normalise.recall_handles("x"), "xyz", "xyz"),
+        (normalise.revive_queues("x"), "7", "<revive queue>"),
+        (normalise.revive_queues("x"), "8", "8"),
+        (normalise.revive_queues("x"), "999", "999"),
+        (normalise.receipts("x"), RECEIPT.to_text(), str(RECEIPT._replace(pop_time=0))),
+        (
+            normalise.receipts("x"),
+            RECEIPT._replace(revive_queue_id=5).to_text(),
+            str(RECEIPT._replace(pop_time=0, revive_queue_id=0)),
+        ),
+        (normalise.receipts("x"), OLD_RECEIPT, OLD_RECEIPT),
+        (normalise.receipts("x"), "1 2 3", "1 2 3"),
+        (normalise.any_order("x"), "0 1 5;0 0 3", "0 0 3;0 1 5"),
+        (normalise.some_queue("x"), "0 1 5", "0 <some queue> 5"),
+        (normalise.some_queue("x"), "0 1 5;0 0 3", "0 1 5;0 0 3"),
+        (normalise.durations("x"), "1500", "<duration>"),
+        (normalise.durations("x"), "-1", "-1"),
         (normalise.unordered("x"), ["b", "a"], ["a", "b"]),
         (normalise.only("my", "x"), ["my-a", "other"], ["my-a"]),
         (normalise.only("my", "x"), {"my-a": 1, "other": 2}, {"my-a": 1}),

@@ -10,6 +10,8 @@ from .lookups import check_lookups
 from .machine import Machine, run_in
 from .oracle import Oracle, Place
 from .peers import QUEUES, TOPIC, Consumer, Observer, Producer
+from .pop_play import PopPlay
+from .pop_programs import POP_STEPS
 from .programs import (
     AnswerChecks,
     Consume,
@@ -36,6 +38,10 @@ ROUNDS_MAX = 200
 LOOKUPS_MS = 10_000
 """N7: look-ups find everything no later than this."""
 
+CHAINS_MS = 20_000
+"""What is popped is stored, then on the device, then committed, then saved: one after the other, so
+time must not jump over several of these."""
+
 HOLD_MS = 30 * 60 * 1000
 """In the finish pulls wait for messages."""
 
@@ -45,7 +51,10 @@ class Game:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.machine = Machine(sync=program.sync, check_max=program.check_max, seed=program.seed)
+        self.machine = Machine(
+            sync=program.sync, check_max=program.check_max, seed=program.seed,
+            merges=program.merges, retry_v2=program.retry_v2,
+        )  # fmt: skip
         self.oracle = oracle = Oracle(sync=program.sync, now_ms=self.machine.now_ms)
         self.transactions = Transactions(oracle, program.check_max)
         self.groups = [
@@ -66,6 +75,8 @@ class Game:
         for group in self.groups:
             self.places += [(f"%RETRY%{group.name}", 0), (f"%DLQ%{group.name}", 0)]
         self.places.append((PARKED, 0))
+        self.pops = PopPlay(self.machine, oracle, program)
+        self.places += self.pops.places
         self._read_to = dict.fromkeys(self.places, 0)
         self._kept_writes: int | None = None
 
@@ -75,7 +86,10 @@ class Game:
 
     async def _play(self) -> None:
         for step in self.program.steps:
-            await getattr(self, "_" + type(step).__name__)(step)
+            if isinstance(step, POP_STEPS):
+                await self.pops.play(step)
+            else:
+                await getattr(self, "_" + type(step).__name__)(step)
             await self._after_step()
         await self._finish()
 
@@ -109,6 +123,7 @@ class Game:
             group.check(ends)
         for consumer in self.consumers:
             consumer.check_held_pulls()
+        self.pops.check(now_ms)
 
     async def _read(self, place: Place, start: int, end: int) -> None:
         await self.observer.connect()
@@ -146,6 +161,7 @@ class Game:
         for group in self.groups:
             group.crashed(died_ms)
         lossy = self._kept_writes is not None and not self.program.sync
+        self.pops.crashed(died_ms, loses=lossy)
         if lossy:
             self.oracle.power_was_cut(died_ms)
             self.transactions.power_was_cut(died_ms)
@@ -179,6 +195,7 @@ class Game:
         self.oracle.lost(place, kept, died_ms)
         for group in self.groups:
             group.lost(place, kept)
+        self.pops.lost(place, kept)
         self._read_to[place] = kept
 
     # ---- steps ---------------------------------------------------------------------------
@@ -260,15 +277,23 @@ class Game:
 
     async def _wait_until(self, end_ms: int) -> None:
         machine = self.machine
+        slow_until_ms = machine.now_ms + (CHAINS_MS if self.pops.has_groups else 0)
         while machine.now_ms < end_ms and not machine.is_dead:
-            machine.clock.advance(min(end_ms, self._next_moment() or end_ms) - machine.now_ms)
+            next_ms = min(end_ms, self._next_moment() or end_ms)
+            if machine.now_ms < slow_until_ms:
+                next_ms = min(next_ms, machine.now_ms + 1_000)
+            machine.clock.advance(next_ms - machine.now_ms)
             await machine.settle()
             if not machine.is_dead:
                 await self._observe()
 
     def _next_moment(self) -> int | None:
         now_ms = self.machine.now_ms
-        moments = (self.oracle.next_moment(now_ms), self.transactions.next_moment(now_ms))
+        moments = (
+            self.oracle.next_moment(now_ms),
+            self.transactions.next_moment(now_ms),
+            *self.pops.moments(now_ms),
+        )
         return min((moment for moment in moments if moment is not None), default=None)
 
     # ---- the end -------------------------------------------------------------------------
@@ -278,6 +303,7 @@ class Game:
         self.machine.live_on()
         for consumer in self.consumers:
             await consumer.hang_up()
+        await self.pops.hang_up()
         await self._wait_until(self.machine.now_ms + 61_000)  # until the last lock is free
         quiet_rounds = 0
         for _ in range(ROUNDS_MAX):
@@ -293,6 +319,7 @@ class Game:
             raise Broken("end", f"there is always something more, now {self.machine.now_ms}")
         for group in self.groups:
             group.check_all_done()
+        self.pops.check_all_done()
         self.transactions.check_all_through()
         known_ms = self.machine.now_ms
         await self._wait_until(known_ms + LOOKUPS_MS)
@@ -309,6 +336,7 @@ class Game:
                 await consumer.renew_locks()
                 await consumer.consume(failing=0, level=0)
                 await consumer.poll(HOLD_MS, 32)
+        await self.pops.finish()
         await self._after_step()
 
 

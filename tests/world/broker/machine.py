@@ -132,14 +132,26 @@ class Machine:
       sync: SYNC_FLUSH.
       check_max: transactionCheckMax.
       seed: of what the broker leaves to chance.
+      merges: enablePopBufferMerge.
+      retry_v2: enableRetryTopicV2.
     """
 
-    def __init__(self, *, sync: bool, check_max: int, seed: int) -> None:
+    def __init__(
+        self,
+        *,
+        sync: bool,
+        check_max: int,
+        seed: int,
+        merges: bool = True,
+        retry_v2: bool = False,
+    ) -> None:
         self.clock = WorldClock()
         self.disk = MachineDisk.empty()
         self.quiet_ms = START_MS
         self._sync = sync
         self._check_max = check_max
+        self._merges = merges
+        self._retry_v2 = retry_v2
         self._random = Random(seed)
         self._turn = Turn()
         self._links: list[Link] = []
@@ -192,6 +204,8 @@ class Machine:
             broker_ip2="127.0.0.1",
             transaction_check_max=self._check_max,
             recall_message_enable=True,
+            enable_pop_buffer_merge=self._merges,
+            enable_retry_topic_v2=self._retry_v2,
             # Peers send no heartbeats while time jumps.
             server_channel_max_idle_time_seconds=FOR_EVER_S,
             channel_expired_timeout=FOR_EVER_S * 1000,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from . import pop_programs as pops
 from .transactions import Decision
 
 
@@ -130,12 +131,16 @@ class Program(NamedTuple):
       sync: SYNC_FLUSH.
       check_max: transactionCheckMax.
       seed: of what the broker leaves to chance.
+      merges: enablePopBufferMerge.
+      retry_v2: enableRetryTopicV2.
     """
 
     sync: bool
     check_max: int
     seed: int
     steps: list[Any]
+    merges: bool = True
+    retry_v2: bool = False
 
 
 _producer = st.integers(0, 1)
@@ -175,6 +180,7 @@ _leave = st.builds(Leave, _consumer, st.booleans())
 _unlock = st.builds(Unlock, _queue, _consumer)
 _hang_up = st.builds(HangUp, _producer)
 _wait = st.builds(Wait, _milliseconds)
+_pop_wait = st.builds(Wait, pops.pop_wait_ms)
 _restart = st.just(Restart())
 _kept_writes = st.sampled_from([None, 0, 0, 1, 3, 10])
 _die = st.builds(Die, st.sampled_from([0, 0, 3, 8]), _kept_writes)
@@ -193,6 +199,18 @@ PROFILES = {
         _prepare, _prepare, _end, _answer_checks, _wait, _wait, _hang_up, _restart,
     ],
     "retries": [_send, _poll, _poll, _consume, _consume, _wait, _restart],
+    "pop": [
+        _send, _send, pops.pop, pops.pop, pops.pop, pops.ack, pops.ack, pops.change,
+        pops.leave_pops, _pop_wait, _pop_wait, _restart,
+    ],
+    "pop in order": [
+        _send, _send, pops.pop_in_order, pops.pop_in_order, pops.pop_in_order, pops.ack_in_order,
+        pops.ack_in_order, pops.change_in_order, pops.leave_pops, _pop_wait, _restart,
+    ],
+    "pop with others": [
+        _send, _send_later, _send_timer, _prepare, _end, pops.pop, pops.pop, pops.ack,
+        pops.pop_in_order, pops.ack_in_order, _pop_wait, _restart, _die,
+    ],
     "locks": [_send, _poll, _poll, _consume, _consume, _unlock, _leave, _wait, _restart],
 }  # fmt: skip
 """Steps by what a run is about: few kinds of steps together go deeper than many."""
@@ -211,8 +229,9 @@ def programs(draw: st.DrawFn) -> Program:
     elif profile == "retries":
         steps = [_first_group(step) for step in steps]
     return Program(
-        draw(st.booleans()), draw(st.sampled_from([2, 15])), draw(st.integers(0, 99)), steps
-    )
+        draw(st.booleans()), draw(st.sampled_from([2, 15])), draw(st.integers(0, 99)), steps,
+        merges=draw(st.booleans()), retry_v2=draw(st.booleans()),
+    )  # fmt: skip
 
 
 def _in_order(step: Any) -> Any:

@@ -28,6 +28,10 @@ final class Version {
         throw new UnsupportedOperationException("4.2.0 has no transactions that are asked about");
     }
 
+    static DefaultMQPushConsumer popConsumer(Stage stage, long invisibleMs) {
+        throw new UnsupportedOperationException("4.2.0 has no consumer that pops");
+    }
+
     static void poll(Stage stage, Consumer<MessageExt> take, BooleanSupplier over) {
         throw new UnsupportedOperationException("4.2.0 has no consumer that polls");
     }

@@ -42,6 +42,8 @@ final class Through {
     /** A connection that the client lost sight of counts as a member of its group for 120 s. */
     private static final long RECEIVE_DEADLINE_NS = TimeUnit.SECONDS.toNanos(170);
     private static final long ANSWER_DEADLINE_S = 60;
+    /** How long the broker waits for a popped message that is not acknowledged. */
+    private static final long POP_INVISIBLE_MS = 10_000;
     /** Deliveries of a message to a consumer that rejects it, the last included. */
     private static final int TRIES = 3;
 
@@ -227,7 +229,8 @@ final class Through {
             Version.poll(stage, this::take, () -> over);
             return;
         }
-        DefaultMQPushConsumer consumer = stage.consumer();
+        DefaultMQPushConsumer consumer = consume.equals("pop")
+            ? Version.popConsumer(stage, POP_INVISIBLE_MS) : stage.consumer();
         consumer.setConsumeThreadMin(KEYS);
         consumer.setConsumeThreadMax(KEYS);
         consumer.setPersistConsumerOffsetInterval(1000);

@@ -24,6 +24,13 @@ final class Version {
         all.put("send_auto_batched", SendScenarios::autoBatched);
         all.put("pull_subscribed", LitePullScenarios::subscribed);
         all.put("pull_assigned", LitePullScenarios::assigned);
+        all.put("pop_concurrent", PopScenarios::concurrent);
+        all.put("pop_tags", PopScenarios::tags);
+        all.put("pop_later", PopScenarios::later);
+        all.put("pop_taken_over", PopScenarios::takenOver);
+        all.put("pop_together", PopScenarios::together);
+        all.put("pop_shared", PopScenarios::shared);
+        all.put("pop_switched", PopScenarios::switched);
         all.put("later_timer", LaterScenarios::timer);
         all.put("later_recall", LaterScenarios::recall);
         all.put("transaction", TransactionScenario::play);
@@ -72,6 +79,12 @@ final class Version {
     private static LocalTransactionState fate(Message message) {
         return Through.isCommitted(Through.key(message)) ? LocalTransactionState.COMMIT_MESSAGE
             : LocalTransactionState.ROLLBACK_MESSAGE;
+    }
+
+    /** A consumer that pops. */
+    static DefaultMQPushConsumer popConsumer(Stage stage, long invisibleMs) throws Exception {
+        PopScenarios.setMode(stage, "POP", 0);
+        return PopScenarios.consumer(stage, "", invisibleMs);
     }
 
     /** Poll in a thread until it is over. */

@@ -1,0 +1,331 @@
+"""The load generator of `bench/pop.py`: connections that pop and acknowledge in closed loops.
+
+As `frames.py`, it is built from the description of the protocol, without trocket's codec. Headers
+are in JSON: the codes of pop consumption do not fit into a binary header.
+
+Source: RocketMQ 5.5.0 PopMessageRequestHeader, AckMessageRequestHeader, BatchAck,
+ExtraInfoUtil.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import select
+import socket
+import struct
+import time
+from array import array
+from dataclasses import dataclass
+from typing import Final
+
+from trocket.bench.frames import (
+    CLIENT_VERSION,
+    OPAQUE_FIRST,
+    ROCKETMQ_TYPE,
+    BadAnswerError,
+    SendTemplate,
+    take_answers,
+)
+
+POP_MESSAGE: Final = 200050
+ACK_MESSAGE: Final = 200051
+BATCH_ACK_MESSAGE: Final = 200151
+
+TOPIC: Final = "PopBench"
+QUEUE_COUNT: Final = 8
+BROKER: Final = "broker-a"
+POP_COUNT: Final = 32
+POLL_MS: Final = 100
+"""A pop that finds no message, because others have just taken them, is asked again after this."""
+
+ACK_OPAQUE_FIRST: Final = 2_000_000_000
+RECEIVE_SIZE_BYTES: Final = 1 << 18
+ANSWER_TIMEOUT_S: Final = 10.0
+FILL_IN_FLIGHT: Final = 512
+
+_HEAD = struct.Struct(">ii")
+_SUCCESS = b'"code":0,'
+_OPAQUE = b'"opaque":'
+_NO_MESSAGE_CODES: Final = frozenset({209, 210})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A number of connections, and how they acknowledge.
+
+    Attributes:
+      in_batch: 32 messages in one request (200151); otherwise 32 requests (200051), pipelined.
+    """
+
+    name: str
+    connections: int
+    in_batch: bool
+
+
+CASES: Final = (
+    Case("1 connection", 1, False),
+    Case("8 connections", 8, False),
+    Case("8 connections, batch acks", 8, True),
+)
+
+
+def _frame(header: bytes, body: bytes = b"") -> bytes:
+    return _HEAD.pack(4 + len(header) + len(body), len(header)) + header + body
+
+
+def _tail(opaque: int) -> bytes:
+    """The end of a header, from the fields on."""
+    return (
+        b'},"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+        % (opaque, CLIENT_VERSION)
+    )
+
+
+def pop_frame(
+    group: str,
+    *,
+    opaque: int,
+    invisible_ms: int,
+    topic: str = TOPIC,
+    count: int = POP_COUNT,
+    poll_ms: int = POLL_MS,
+) -> bytes:
+    """A pop of all queues."""
+    fields = {
+        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": str(count),
+        "invisibleTime": str(invisible_ms), "pollTime": str(poll_ms),
+        "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG",
+        "exp": "*", "order": "false", "bname": BROKER,
+    }  # fmt: skip
+    text = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+    return _frame(b'{"code":%d,"extFields":%b%b' % (POP_MESSAGE, text, _tail(opaque)))
+
+
+def ack_frames(group: str, fields: dict[str, str], first_opaque: int) -> list[bytes]:
+    """An acknowledgement for each message of a pop's answer.
+
+    Args:
+      fields: of the answer.
+      first_opaque: of the first; the others follow.
+    """
+    starts = _by_queue(fields["startOffsetInfo"])
+    frames: list[bytes] = []
+    receipt = f"{fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']}"
+    for key, offsets in _by_queue(fields["msgOffsetInfo"]).items():
+        form, queue_id = key
+        text = (
+            f'{{"code":{ACK_MESSAGE},"extFields":{{"consumerGroup":"{group}","topic":"{TOPIC}",'
+            f'"queueId":"{queue_id}","bname":"{BROKER}",'
+            f'"extraInfo":"{starts[key]} {receipt} {form} {BROKER} {queue_id} '
+        ).encode()
+        for offset in offsets.encode().split(b","):
+            opaque = first_opaque + len(frames)
+            frames.append(_frame(b'%b%b","offset":"%b"%b' % (text, offset, offset, _tail(opaque))))
+    return frames
+
+
+def batch_ack_frame(group: str, fields: dict[str, str], opaque: int) -> bytes:
+    """One acknowledgement for all messages of a pop's answer; see `ack_frames`."""
+    starts = _by_queue(fields["startOffsetInfo"])
+    acks = []
+    for key, offsets in _by_queue(fields["msgOffsetInfo"]).items():
+        form, queue_id = key
+        start = int(starts[key])
+        bits = 0
+        for offset in offsets.split(","):
+            bits |= 1 << (int(offset) - start)
+        bit_set = bits.to_bytes(-(-bits.bit_length() // 8), "little")
+        acks.append({
+            "c": group, "t": TOPIC, "r": form, "so": start, "q": int(queue_id),
+            "rq": int(fields["reviveQid"]), "pt": int(fields["popTime"]),
+            "it": int(fields["invisibleTime"]), "b": base64.b64encode(bit_set).decode(),
+        })  # fmt: skip
+    body = json.dumps({"brokerName": BROKER, "acks": acks}, separators=(",", ":")).encode()
+    header = b'{"code":%d,"extFields":{"bname":"%b"%b' % (
+        BATCH_ACK_MESSAGE, BROKER.encode(), _tail(opaque)
+    )  # fmt: skip
+    return _frame(header, body)
+
+
+def _by_queue(text: str) -> dict[tuple[str, str], str]:
+    """The values of startOffsetInfo or msgOffsetInfo by form and queue."""
+    entries = (entry.split(" ") for entry in text.split(";"))
+    return {(form, queue_id): value for form, queue_id, value in entries}
+
+
+def fill(address: tuple[str, int], messages: int) -> None:
+    """Send messages of 128 bytes to the queues in turn.
+
+    Raises: OSError, BadAnswerError: the broker ended or refused.
+    """
+    template = SendTemplate.for_topic(
+        TOPIC,
+        queue_count=QUEUE_COUNT,
+        body=bytes(48 + number % 10 for number in range(128)),
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        broker=BROKER,
+        serialize_type=ROCKETMQ_TYPE,
+    )
+    incoming = bytearray()
+    with socket.create_connection(address, timeout=60.0) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stored, in_flight = 0, 0
+        while stored < messages:
+            count = min(FILL_IN_FLIGHT, messages - stored) - in_flight
+            if count > 0:
+                peer.sendall(template.next_frames(count))
+                in_flight += count
+            data = peer.recv(RECEIVE_SIZE_BYTES)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            incoming += data
+            opaques, refused = take_answers(incoming)
+            stored += len(opaques)
+            in_flight -= len(opaques) + refused
+
+
+class Groups:
+    """Consumer groups one after the other, each of which pops all messages.
+
+    Args:
+      messages: in the topic.
+      name: of the groups; a number follows.
+    """
+
+    def __init__(self, messages: int, name: str) -> None:
+        self._messages = messages
+        self._name = name
+        self._number = 0
+        self._popped = 0
+
+    @property
+    def current(self) -> str:
+        """The group that has not popped all messages yet."""
+        return f"{self._name}-{self._number}"
+
+    def popped(self, group: str, count: int) -> None:
+        """A group popped some messages."""
+        if group != self.current:
+            return
+        self._popped += count
+        if self._popped >= self._messages:
+            self._number += 1
+            self._popped = 0
+
+
+class _Connection:
+    """A closed loop: a pop, its acknowledgements, and the next pop when all are answered."""
+
+    def __init__(self, address: tuple[str, int], case: Case, groups: Groups, ms: int) -> None:
+        self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._in_batch = case.in_batch
+        self._groups = groups
+        self._invisible_ms = ms
+        self._incoming = bytearray()
+        self._group = ""
+        self._asked_s = 0.0
+        self._pops = 0
+        self._unanswered = 0
+        self._acking = 0
+
+    def pop(self) -> None:
+        """Send the next pop."""
+        self._group = self._groups.current
+        opaque = OPAQUE_FIRST + self._pops
+        self._pops += 1
+        self._asked_s = time.perf_counter()
+        self.socket.sendall(pop_frame(self._group, opaque=opaque, invisible_ms=self._invisible_ms))
+
+    def receive(self, load: Load) -> None:
+        """Take answers, and send what follows. Raises: ConnectionError, BadAnswerError."""
+        data = self.socket.recv(RECEIVE_SIZE_BYTES)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        incoming, at = self._incoming, 0
+        incoming += data
+        while len(incoming) - at >= _HEAD.size:
+            length, mark = _HEAD.unpack_from(incoming, at)
+            if at + 4 + length > len(incoming):
+                break
+            header = bytes(incoming[at + 8 : at + 8 + (mark & 0xFFFFFF)])
+            at += 4 + length
+            number = header[header.index(_OPAQUE) + len(_OPAQUE)]
+            if number == 0x32:  # "2": an acknowledgement's
+                if _SUCCESS not in header:
+                    raise BadAnswerError(f"an acknowledgement got {header[:300]!r}")
+                self._unanswered -= 1
+            else:
+                self._popped(json.loads(header), load)
+            if not self._unanswered:  # nothing was popped, or the last acknowledgement is through
+                load.acknowledged += self._acking
+                self._acking = 0
+                self.pop()
+        del incoming[:at]
+
+    def _popped(self, header: dict[str, object], load: Load) -> None:
+        if header["code"] in _NO_MESSAGE_CODES:
+            load.empty += 1
+            return
+        fields = header["extFields"]
+        if header["code"] != 0 or not isinstance(fields, dict):
+            raise BadAnswerError(f"a pop got {header}")
+        load.latencies_s.append(time.perf_counter() - self._asked_s)
+        count = sum(1 + one.count(",") for one in _by_queue(fields["msgOffsetInfo"]).values())
+        self._groups.popped(self._group, count)
+        self._acking = count
+        first = ACK_OPAQUE_FIRST + load.acknowledged % 100_000_000
+        if self._in_batch:
+            frames = [batch_ack_frame(self._group, fields, first)]
+        else:
+            frames = ack_frames(self._group, fields, first)
+        self._unanswered = len(frames)
+        self.socket.sendall(b"".join(frames))
+
+
+class Load:
+    """All connections of one case on one epoll.
+
+    Attributes:
+      acknowledged: messages whose acknowledgements were answered.
+      empty: pops that found nothing.
+      latencies_s: of the pops that found messages.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], case: Case, groups: Groups, *, invisible_ms: int
+    ) -> None:
+        self.acknowledged = 0
+        self.empty = 0
+        self.latencies_s = array("d")
+        self._epoll = select.epoll()
+        self._connections = {}
+        for _ in range(case.connections):
+            connection = _Connection(address, case, groups, invisible_ms)
+            self._connections[connection.socket.fileno()] = connection
+            self._epoll.register(connection.socket, select.EPOLLIN)
+            connection.pop()
+
+    def run(self, seconds: float) -> int:
+        """Load the broker for `seconds`, and return the number of acknowledged messages.
+
+        Raises: TimeoutError: no answer in 10 s. ConnectionError. BadAnswerError.
+        """
+        before = self.acknowledged
+        self.empty = 0
+        del self.latencies_s[:]
+        end_s = time.perf_counter() + seconds
+        while time.perf_counter() < end_s:
+            events = self._epoll.poll(ANSWER_TIMEOUT_S)
+            if not events:
+                raise TimeoutError(f"no answer in {ANSWER_TIMEOUT_S:g} s")
+            for number, _ in events:
+                self._connections[number].receive(self)
+        return self.acknowledged - before
+
+    def close(self) -> None:
+        """Close everything, answered or not."""
+        self._epoll.close()
+        for connection in self._connections.values():
+            connection.socket.close()

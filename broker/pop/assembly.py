@@ -1,0 +1,162 @@
+"""Assembly of pop consumption: creates its parts and connects them; nothing here runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+import trio
+
+from ...common.topic_names import revive_topic
+from ...store.clock import Clock
+from ...store.message_store import MessageStore
+from ...store.queues.new_tags import tags_codes_since
+from ...store.state.state_files import StateFiles
+from ..broker_address import BrokerAddress
+from ..config import BrokerConfig
+from ..consumer_offset_manager import ConsumerOffsetManager
+from ..inner_message import InnerPuts
+from ..statistics.pop_counts import PopCounts
+from ..subscription_group_manager import SubscriptionGroupManager
+from ..timer_message_service import TimerMessageService
+from ..topic_config_manager import TopicConfigManager
+from .buffer import PopBuffer
+from .buffer_service import PopBufferService
+from .hold import PopHold
+from .order import OrderedPops
+from .parts import Pop
+from .positions import PopPositions
+from .retry_topics import PopRetryTopics
+from .revive_puts import RevivePuts
+from .revive_service import ReviveService
+from .reviver import Reviver
+
+
+def assemble_pop(
+    config: BrokerConfig,
+    store: MessageStore,
+    address: BrokerAddress,
+    *,
+    clock: Clock,
+    files: StateFiles,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+    puts: InnerPuts,
+    timers: TimerMessageService,
+    on_messages: Callable[[Collection[tuple[str, int]]], None],
+    counts: PopCounts,
+) -> Pop:
+    """Create the parts of pop consumption.
+
+    Args:
+      config, store, address, clock: of the broker.
+      files, topics, groups, offsets: its tables, and where they are saved.
+      puts: appends messages that the broker stores itself.
+      timers: deliver the records when they are due.
+      on_messages: called with the queues that got messages.
+      counts: counts what happens to popped messages.
+    """
+    topic = revive_topic(config.broker_cluster_name)
+    records = RevivePuts(store, puts, topic, lambda: address.store_host, counts)
+    buffer = _buffer(config, store, offsets, counts, started_ms=clock.wall_ms())
+    storing = PopBufferService(
+        store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
+    )
+    retry_topics = PopRetryTopics(config, topics, offsets)
+    hold = _hold(config, store, clock)
+    orders = OrderedPops.of_store(
+        config,
+        store,
+        files=files,
+        buffer=buffer,
+        offsets=offsets,
+        topics=topics,
+        groups=groups,
+        wake=hold.notify,
+    )
+    positions = PopPositions(config, store, offsets, buffer, orders.reset)
+    revive = _revive(
+        config,
+        store,
+        address,
+        clock=clock,
+        topics=topics,
+        groups=groups,
+        offsets=offsets,
+        puts=puts,
+        records=records,
+        retry_topics=retry_topics,
+        timers=timers,
+        on_messages=on_messages,
+        counts=counts,
+    )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
+
+
+def _buffer(
+    config: BrokerConfig,
+    store: MessageStore,
+    offsets: ConsumerOffsetManager,
+    counts: PopCounts,
+    *,
+    started_ms: int,
+) -> PopBuffer:
+    return PopBuffer(
+        config,
+        offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=started_ms,
+    )
+
+
+def _hold(config: BrokerConfig, store: MessageStore, clock: Clock) -> PopHold:
+    return PopHold(
+        config,
+        clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
+
+
+def _revive(
+    config: BrokerConfig,
+    store: MessageStore,
+    address: BrokerAddress,
+    *,
+    clock: Clock,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    offsets: ConsumerOffsetManager,
+    puts: InnerPuts,
+    records: RevivePuts,
+    retry_topics: PopRetryTopics,
+    timers: TimerMessageService,
+    on_messages: Callable[[Collection[tuple[str, int]]], None],
+    counts: PopCounts,
+) -> ReviveService:
+    reviver = Reviver(
+        config,
+        store,
+        clock=clock,
+        topics=topics,
+        groups=groups,
+        puts=puts,
+        records=records,
+        retry_topics=retry_topics,
+        host=lambda: address.store_host,
+        counts=counts,
+    )
+    return ReviveService(
+        config,
+        store,
+        clock=clock,
+        timers=timers,
+        offsets=offsets,
+        topic=records.topic,
+        reviver=reviver,
+        on_messages=on_messages,
+        counts=counts,
+    )
