@@ -368,13 +368,6 @@ _POPPING = (
         since="5.0",
     ),
     KnownBug(
-        requests=("200050: by tag, woken by the second message",),
-        paths=("fields.startOffsetInfo",),
-        row="the first new message of a queue wakes a pop whatever its tag",
-        source="broker/longpolling/PopLongPollingService.java notifyMessageArriving",
-        since="5.0",
-    ),
-    KnownBug(
         requests=("20005[13]: a receipt *",),
         paths=_ANSWER,
         codes=((1, 0),),
