@@ -70,12 +70,8 @@ def assemble_pop(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, topics, offsets)
-    hold = PopHold(
-        config,
-        clock,
-        now_s=trio.current_time,
-        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
-    )
+    tags = partial(tags_codes_since, store.queue_store.queues)
+    hold = PopHold(config, clock, now_s=trio.current_time, tags_codes_since=tags)
     orders = OrderedPops.of_store(
         config,
         store,
@@ -91,6 +87,7 @@ def assemble_pop(
         config,
         store,
         address,
+        buffer,
         clock=clock,
         topics=topics,
         groups=groups,
@@ -102,7 +99,6 @@ def assemble_pop(
         on_messages=on_messages,
         counts=counts,
     )
-    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
     return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
 
 
@@ -110,6 +106,7 @@ def _revive(
     config: BrokerConfig,
     store: MessageStore,
     address: BrokerAddress,
+    buffer: PopBuffer,
     *,
     clock: Clock,
     topics: TopicConfigManager,
@@ -134,7 +131,7 @@ def _revive(
         host=lambda: address.store_host,
         counts=counts,
     )
-    return ReviveService(
+    revive = ReviveService(
         config,
         store,
         clock=clock,
@@ -145,3 +142,5 @@ def _revive(
         on_messages=on_messages,
         counts=counts,
     )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return revive

@@ -146,7 +146,6 @@ GOOD = {
     "storeBytesMax": "10000000000",
     "storeReplyMessageEnable": "false",
     "syncFromLastFile": "true",
-    "subscriptionExpiredTimeout": "60000",
     "timerFlushIntervalMs": "500",
     "timerMaxDelaySec": "60",
     "topicsMax": "1000",
