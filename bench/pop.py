@@ -38,7 +38,7 @@ from rich.progress import Progress
 
 from trocket.bench import kit
 from trocket.bench.pop_delay import measure_delays
-from trocket.bench.pop_load import CASES, QUEUE_COUNT, TOPIC, Case, Groups, Load, fill
+from trocket.bench.pop_load import BROKER, CASES, QUEUE_COUNT, TOPIC, Case, Groups, Load, fill
 from trocket.bench.wire import BROKER_HEAP, pin_to_cores
 from trocket.interop.apache import ApacheCluster, broker_conf_text
 from trocket.interop.peer import Cluster
@@ -154,7 +154,8 @@ class Side:
 def _trocket(folder: Path, *, merges: bool) -> Cluster:
     folder.mkdir(parents=True)
     conf = folder / "broker.conf"
-    conf.write_text(broker_conf_text({"enablePopBufferMerge": merges}), encoding="utf-8")
+    keys = {"brokerName": BROKER, "enablePopBufferMerge": merges}  # receipts have the name
+    conf.write_text(broker_conf_text(keys), encoding="utf-8")
     return TrocketCluster(folder, options=(*FREE_METRICS_PORT, "-c", str(conf)))
 
 

@@ -47,8 +47,6 @@ class PopConfig:
       pop_long_polling_force_notify_interval: each that many'th message wakes a pop although its
         filter does not match.
       enable_notify_after_pop_order_lock_release: whether the end of a pop in order wakes another.
-      enable_notify_before_pop_calculate_lag: whether waiting pops are woken before the lag is
-        counted.
       init_pop_offset_by_check_msg_in_mem: a group that begins at the end (initMode 1) begins at the
         first message if all messages of the queue are in memory.
       enable_pop_message_threshold, pop_inflight_message_threshold: whether a queue is not popped by
@@ -88,7 +86,6 @@ class PopConfig:
     pop_polling_map_size: int = setting(100_000, minimum=1, live=True)
     pop_long_polling_force_notify_interval: int = setting(800, minimum=1, live=True)
     enable_notify_after_pop_order_lock_release: bool = setting(True, live=True)
-    enable_notify_before_pop_calculate_lag: bool = setting(True, live=True)
     init_pop_offset_by_check_msg_in_mem: bool = setting(True, live=True)
     enable_pop_message_threshold: bool = setting(False, live=True)
     pop_inflight_message_threshold: int = setting(10_000, minimum=0, live=True)

@@ -59,19 +59,12 @@ def assemble_pop(
     """
     topic = revive_topic(config.broker_cluster_name)
     records = RevivePuts(store, puts, topic, lambda: address.store_host, counts)
-    buffer = PopBuffer(
-        config,
-        offsets,
-        flushed=lambda: store.flusher.flushed_offset,
-        counts=counts,
-        started_ms=clock.wall_ms(),
-    )
+    buffer = _buffer(config, store, offsets, counts, started_ms=clock.wall_ms())
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, topics, offsets)
-    tags = partial(tags_codes_since, store.queue_store.queues)
-    hold = PopHold(config, clock, now_s=trio.current_time, tags_codes_since=tags)
+    hold = _hold(config, store, clock)
     orders = OrderedPops.of_store(
         config,
         store,
@@ -100,6 +93,32 @@ def assemble_pop(
         counts=counts,
     )
     return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
+
+
+def _buffer(
+    config: BrokerConfig,
+    store: MessageStore,
+    offsets: ConsumerOffsetManager,
+    counts: PopCounts,
+    *,
+    started_ms: int,
+) -> PopBuffer:
+    return PopBuffer(
+        config,
+        offsets,
+        flushed=lambda: store.flusher.flushed_offset,
+        counts=counts,
+        started_ms=started_ms,
+    )
+
+
+def _hold(config: BrokerConfig, store: MessageStore, clock: Clock) -> PopHold:
+    return PopHold(
+        config,
+        clock,
+        now_s=trio.current_time,
+        tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
+    )
 
 
 def _revive(

@@ -18,6 +18,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final, NamedTuple
 
 from ...remoting.receipt import TopicForm
@@ -33,6 +34,9 @@ IDLE_MS: Final = 300_000
 IN_FLIGHT_IDLE_MS: Final = 3 * 24 * 3600 * 1000
 """The same for one with messages that are not acknowledged: the default of timerMaxDelaySec, the
 longest invisible time."""
+
+HURRIED_MAX: Final = 64
+"""The oldest pops of a full queue among which one is stored before its time, for each new pop."""
 
 RETRY_MS: Final = 1_000
 """The pause before a check point is stored again that the store refused."""
@@ -77,6 +81,7 @@ class Buffered:
       order: the pops of its queue; None: the group's offset was reset since.
       next_offset: the committed offset when it and all before it are passed.
       is_done: whether the committed offset may pass it when the log is on the device to `log_end`.
+      is_hurried: it is stored before its time, because its queue is full.
       log_end: physical offset; 0: there is no record.
       all_acked: `CheckPoint.all_acked`.
     """
@@ -85,6 +90,7 @@ class Buffered:
         "all_acked",
         "check_point",
         "is_done",
+        "is_hurried",
         "log_end",
         "next_offset",
         "order",
@@ -105,7 +111,7 @@ class Buffered:
         self.revive_queue_id = revive_queue_id
         self.order = order
         self.next_offset = next_offset
-        self.is_done = False
+        self.is_done = self.is_hurried = False
         self.log_end = 0
         self.all_acked = (1 << len(check_point.diffs)) - 1
 
@@ -430,10 +436,11 @@ class PopBuffer:
 
     def _hurry(self, order: PopOrder, now_ms: int) -> None:
         """Store the oldest check point of a queue now, since too many commits wait for it."""
-        head = order.entries[0] if order.entries else None
-        is_first = bool(self._heap) and self._heap[0][2] is head
-        if head is not None and head.text and not is_first:
-            self._wait_until(now_ms, head)
+        for entry in islice(order.entries, HURRIED_MAX):
+            if entry.text and not entry.is_hurried:
+                entry.is_hurried = True
+                self._wait_until(now_ms, entry)
+                return
 
     def _done(self, entry: Buffered) -> None:
         entry.text = ""

@@ -119,7 +119,7 @@ class AckMessageProcessor:
         )
         if not self._ack(key, receipt, (offset,), channel):
             return request.answer()
-        self._turn.answer(request, request.answer(), False)
+        self._turn.answer(request, request.answer(), True)
         return None
 
     def ack_batch(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
@@ -152,7 +152,7 @@ class AckMessageProcessor:
             answer = request.answer(ResponseCode.MESSAGE_ILLEGAL, illegal[-1])
         if not is_stored:
             return answer
-        self._turn.answer(request, answer, False)
+        self._turn.answer(request, answer, True)
         return None
 
     def _ack_batch(

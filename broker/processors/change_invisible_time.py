@@ -117,7 +117,7 @@ class ChangeInvisibleTimeProcessor:
             "invisibleTime": str(header.invisible_time),
             "reviveQid": str(receipt.revive_queue_id),
         }
-        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), False)
+        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
 
 
 def _later(now_ms: int, pop_time: int) -> int:

@@ -71,7 +71,6 @@ GOOD = {
     "enableLagAndDlqMetrics": "false",
     "enableMessageStoreMetrics": "false",
     "enableNotifyAfterPopOrderLockRelease": "false",
-    "enableNotifyBeforePopCalculateLag": "false",
     "enablePopBufferMerge": "false",
     "enablePopMessageThreshold": "true",
     "enablePopMetrics": "false",

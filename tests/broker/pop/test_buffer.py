@@ -170,13 +170,14 @@ def test_the_buffer_is_bounded() -> None:
     assert not pops.buffer.may_wait(pops.order(), pops.point(2), NOW)
 
 
-def test_a_full_queue_has_its_oldest_check_point_stored() -> None:
+def test_a_full_queue_has_its_oldest_check_points_stored() -> None:
     pops = Pops(pop_ck_offset_max_queue_size=2)
-    first = pops.add(0)
-    pops.add(2)
+    first, second = pops.add(0), pops.add(2)
+    assert not pops.buffer.may_wait(pops.order(), pops.point(4), NOW)
+    assert pops.buffer.take_due(NOW, 100) == [first]
     for _ in range(100):
         assert not pops.buffer.may_wait(pops.order(), pops.point(4), NOW)
-    assert pops.buffer.take_due(NOW, 100) == [first]
+    assert pops.buffer.take_due(NOW, 100) == [second]
 
 
 def test_a_reset_begins_anew_and_earlier_pops_commit_nothing() -> None:

@@ -38,6 +38,10 @@ ROUNDS_MAX = 200
 LOOKUPS_MS = 10_000
 """N7: look-ups find everything no later than this."""
 
+CHAINS_MS = 20_000
+"""What is popped is stored, then on the device, then committed, then saved: one after the other, so
+time must not jump over several of these."""
+
 HOLD_MS = 30 * 60 * 1000
 """In the finish pulls wait for messages."""
 
@@ -273,8 +277,12 @@ class Game:
 
     async def _wait_until(self, end_ms: int) -> None:
         machine = self.machine
+        slow_until_ms = machine.now_ms + (CHAINS_MS if self.pops.has_groups else 0)
         while machine.now_ms < end_ms and not machine.is_dead:
-            machine.clock.advance(min(end_ms, self._next_moment() or end_ms) - machine.now_ms)
+            next_ms = min(end_ms, self._next_moment() or end_ms)
+            if machine.now_ms < slow_until_ms:
+                next_ms = min(next_ms, machine.now_ms + 1_000)
+            machine.clock.advance(next_ms - machine.now_ms)
             await machine.settle()
             if not machine.is_dead:
                 await self._observe()

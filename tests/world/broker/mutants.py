@@ -66,10 +66,12 @@ class Programs(NamedTuple):
 
     Attributes:
       sync: under SYNC_FLUSH.
+      merges: enablePopBufferMerge.
     """
 
     steps: list[Any]
     sync: bool = False
+    merges: bool = True
 
     @property
     def scope(self) -> str:
@@ -83,7 +85,7 @@ class Programs(NamedTuple):
 
     def _play(self, seed: int) -> str:
         try:
-            play(Program(self.sync, 2, seed, self.steps))
+            play(Program(self.sync, 2, seed, self.steps, merges=self.merges))
         except Broken as broken:
             return str(broken)
         return ""

@@ -28,6 +28,7 @@ from .pop_groups import Ask, Delivery, PopGroup
 from .pop_order import Entry, OrderAsk, PopOrderGroup
 
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
+NO_MESSAGE = 208
 NO_MESSAGE_CODES = frozenset({17, 209, 210})
 """The topic is not there until the first message; found nothing, and may not wait."""
 
@@ -156,6 +157,14 @@ class _PopPeer(Peer):
         self.write(self.command(POP, fields, b"", answered))
         self.machine.exchange()
 
+    def was_lost(self, answer: RemotingCommand, place: Place, offset: int) -> bool:
+        """Whether a request was refused because a power cut took its message. Raises: Broken."""
+        if answer.code == 0:
+            return False
+        if answer.code == NO_MESSAGE and offset not in self.oracle.log[place]:
+            return True
+        raise Broken("answer", f"{self.name}'s {place} {offset} got {answer.code}: {answer.remark}")
+
     def pop_fields(
         self, group: str, ask: Ask | OrderAsk, count_max: int, poll_ms: int, tags: tuple[str, ...]
     ) -> dict[str, object]:
@@ -248,9 +257,8 @@ class PopConsumer(_PopPeer):
             self.group.acking(delivery)
 
             def answered(answer: RemotingCommand, delivery: Delivery = delivery) -> None:
-                if answer.code != 0:
-                    raise Broken("answer", f"{delivery} is not acknowledged: {answer.remark}")
-                self.group.acked(delivery, self.machine.now_ms)
+                if not self.was_lost(answer, delivery.place, delivery.offset):
+                    self.group.acked(delivery, self.machine.now_ms)
 
             fields = self.receipt_fields(self.group.name, popped)
             frames.append(self.command(ACK, fields, b"", answered))
@@ -287,8 +295,9 @@ class PopConsumer(_PopPeer):
         new = group.changing(delivery, now_ms, invisible_ms, suspend=suspend)
 
         def answered(answer: RemotingCommand) -> None:
-            if answer.code != 0:
-                raise Broken("answer", f"{delivery} is not changed: {answer.remark}")
+            if self.was_lost(answer, delivery.place, delivery.offset):
+                group.not_changed(delivery, new)
+                return
             fields = answer.ext_fields
             receipt = popped.receipt._replace(
                 start_offset=popped.receipt.offset,
@@ -397,9 +406,8 @@ class PopOrderConsumer(_PopPeer):
             answer = await self.ask(ACK, self.receipt_fields(self.group.name, popped))
             if answer is None:
                 return
-            if answer.code != 0:
-                raise Broken("answer", f"{offset} of {entry} is not acknowledged: {answer.remark}")
-            self.group.acked(entry, offset, self.machine.now_ms)
+            if not self.was_lost(answer, entry.place, offset):
+                self.group.acked(entry, offset, self.machine.now_ms)
             inbox.pop(0)
 
     async def change(self, queue_id: int, which: int, invisible_ms: int) -> None:
@@ -413,7 +421,7 @@ class PopOrderConsumer(_PopPeer):
         self.group.changing(entry, offset, self.machine.now_ms, invisible_ms)
         fields = self.receipt_fields(self.group.name, popped) | {"invisibleTime": invisible_ms}
         answer = await self.ask(CHANGE, fields)
-        if answer is not None and answer.code == 0:
+        if answer is not None and not self.was_lost(answer, entry.place, offset):
             said = answer.ext_fields
             visible_ms = int(said["popTime"]) + int(said["invisibleTime"])
             self.group.changed(entry, offset, visible_ms)

@@ -77,6 +77,11 @@ class PopPlay:
             for number in range(2)
         ]
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether the program has consumers that pop."""
+        return bool(self._groups or self._order_groups)
+
     # ---- steps ---------------------------------------------------------------------------
 
     async def play(self, step: object) -> None:
@@ -143,14 +148,14 @@ class PopPlay:
     # ---- the end -------------------------------------------------------------------------
 
     async def hang_up(self) -> None:
-        """All connections are lost."""
+        """All consumers end, with what they have and did not acknowledge: it must come again."""
         for consumer in (*self._consumers, *self._order_consumers):
             await consumer.hang_up()
+            consumer.inbox.clear()
 
     async def finish(self) -> None:
         """Pop and acknowledge what there is."""
         for consumer in self._consumers[::2]:
-            await consumer.ack_batch(0, 0)
             while True:
                 await consumer.pop_some(ANY_QUEUE, 32, FINISH_INVISIBLE_MS, 0, lost=False)
                 if not consumer.inbox:

@@ -199,11 +199,6 @@ PROFILES = {
         _prepare, _prepare, _end, _answer_checks, _wait, _wait, _hang_up, _restart,
     ],
     "retries": [_send, _poll, _poll, _consume, _consume, _wait, _restart],
-    "locks": [_send, _poll, _poll, _consume, _consume, _unlock, _leave, _wait, _restart],
-}  # fmt: skip
-"""Steps by what a run is about: few kinds of steps together go deeper than many."""
-
-POP_PROFILES = {
     "pop": [
         _send, _send, pops.pop, pops.pop, pops.pop, pops.ack, pops.ack, pops.change,
         pops.leave_pops, _pop_wait, _pop_wait, _restart,
@@ -216,8 +211,9 @@ POP_PROFILES = {
         _send, _send_later, _send_timer, _prepare, _end, pops.pop, pops.pop, pops.ack,
         pops.pop_in_order, pops.ack_in_order, _pop_wait, _restart, _die,
     ],
+    "locks": [_send, _poll, _poll, _consume, _consume, _unlock, _leave, _wait, _restart],
 }  # fmt: skip
-"""Steps of programs with consumers that pop."""
+"""Steps by what a run is about: few kinds of steps together go deeper than many."""
 
 
 @st.composite
