@@ -74,6 +74,8 @@ _TOPIC_PUB: Final[Need] = (OnTopic("topic", _PUB, _SUB, group_field="producerGro
 _LETTERS_PUB: Final[Need] = (OnTopic("b", _PUB, _SUB, group_field="a"),)
 _CONSUMER: Final = OnTopic("topic", _SUB, group_field="consumerGroup")
 _CONSUMED: Final[Need] = (_CONSUMER, OnGroup("consumerGroup", _SUB))
+_POPPED: Final[Need] = (OnGroup("consumerGroup", _SUB), _CONSUMER)
+"""As `_CONSUMED`; of two missing rights Apache's broker names that on the group."""
 
 NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     # Messages.
@@ -122,14 +124,14 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.GET_MIN_OFFSET: _TOPIC_GET,
     RequestCode.GET_EARLIEST_MSG_STORETIME: _TOPIC_GET,
     # Pop.
-    RequestCode.POP_MESSAGE: _CONSUMED,
-    RequestCode.ACK_MESSAGE: _CONSUMED,
+    RequestCode.POP_MESSAGE: _POPPED,
+    RequestCode.ACK_MESSAGE: _POPPED,
     RequestCode.PEEK_MESSAGE: _CONSUMED,
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _CONSUMED,
-    RequestCode.NOTIFICATION: _CONSUMED,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _POPPED,
+    RequestCode.NOTIFICATION: _POPPED,
     RequestCode.POLLING_INFO: (
-        OnTopic("topic", _GET, group_field="consumerGroup"),
         OnGroup("consumerGroup", _GET),
+        OnTopic("topic", _GET, group_field="consumerGroup"),
     ),
     RequestCode.BATCH_ACK_MESSAGE: (InBody(bodies.acknowledged),),
     RequestCode.POP_ROLLBACK: CLUSTER_UPDATE,

@@ -297,12 +297,12 @@ def _since_5(topic: str, group: str) -> Iterator[Ask]:
 
 
 def _popping(topic: str, group: str) -> Iterator[Ask]:
-    """The requests of consumers that pop."""
+    """The requests of consumers that pop; no messages, because those of other scripts differ."""
     queue = {"consumerGroup": group, "topic": topic, "queueId": 0}
     receipt = f"0 1 60000 0 0 {BROKER_NAME} 0 0"
     settled = {**queue, "extraInfo": receipt, "offset": _NOWHERE}
-    yield Ask(Code.POP_MESSAGE, {**pop_fields(group, topic)})
-    yield Ask(Code.PEEK_MESSAGE, {**queue, "maxMsgNums": 1})
+    yield Ask(Code.POP_MESSAGE, pop_fields(group, topic, maxMsgNums=0))
+    yield Ask(Code.PEEK_MESSAGE, {**queue, "maxMsgNums": 0})
     yield Ask(Code.NOTIFICATION, {**queue, "pollTime": 0, "bornTime": 0})
     yield Ask(Code.POLLING_INFO, {**queue})
     yield Ask(Code.ACK_MESSAGE, {**settled})

@@ -50,8 +50,11 @@ def contexts(code, fields=None, body=b"", *, needs=NEEDS_OF_BROKER, places=PLACE
 )
 def test_a_pull_needs_the_topic_and_the_group(group, topic, needed) -> None:
     fields = {"consumerGroup": group, "topic": topic}
-    for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.POP_MESSAGE, Code.ACK_MESSAGE):
+    for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
         assert contexts(code, fields) == needed
+    for code in (Code.POP_MESSAGE, Code.ACK_MESSAGE):
+        # The group first, as the requests have it.
+        assert contexts(code, fields) == [needed[-1], *needed[:-1]]
 
 
 @pytest.mark.parametrize("code", [Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE])
