@@ -183,8 +183,8 @@ class PopMessageProcessor:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
-            self._count += 1
             revive_queue_id = self._count % self._config.revive_queue_num
+            self._count += 1
         asked = Asked(
             header,
             header.max_msg_nums,

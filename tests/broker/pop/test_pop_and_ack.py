@@ -17,7 +17,7 @@ async def test_a_pop_gives_messages_with_the_parts_of_their_receipts(autojump_cl
         assert answer.ext_fields == {
             "popTime": str(START_MS),
             "invisibleTime": "60000",
-            "reviveQid": "1",
+            "reviveQid": "0",
             "restNum": "0",
             "startOffsetInfo": "0 0 0",
             "msgOffsetInfo": "0 0 0,1,2",
@@ -129,7 +129,7 @@ async def test_a_change_of_the_invisible_time_is_a_check_point_of_its_own(autoju
         answer = await group.change(got[0], 10_000)
         assert (answer.code, answer.ext_fields) == (
             0,
-            {"popTime": str(START_MS + 1000), "invisibleTime": "10000", "reviveQid": "1"},
+            {"popTime": str(START_MS + 1000), "invisibleTime": "10000", "reviveQid": "0"},
         )
         assert group.waiting() == ["ck"]
         await group.ack(got[1])

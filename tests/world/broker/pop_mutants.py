@@ -189,9 +189,9 @@ def acks_not_read(patch: Patch) -> None:
 
 def revived_a_neighbour(patch: Patch) -> None:
     """The message after the one that was not acknowledged comes again."""
-    read = Reviver._message
+    read = Reviver._messages
     patch.setattr(
-        Reviver, "_message", lambda self, check_point, offset: read(self, check_point, offset + 1)
+        Reviver, "_messages", lambda self, check_point, offset: read(self, check_point, offset + 1)
     )
 
 
