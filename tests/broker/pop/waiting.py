@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tests.broker.harness import FakeChannel
 from trocket.broker.config import BrokerConfig
@@ -64,20 +65,10 @@ class Waits:
         if polling is Polling.TIMEOUT:
             self.over.append(number)
 
-    def hold(
-        self,
-        topic: str = "T",
-        group: str = "G",
-        queue_id: int = ANY_QUEUE,
-        *,
-        channel: FakeChannel | None = None,
-        wait_ms: int = POLL_MS,
-        codes: Iterable[int] | None = None,
-    ) -> int:
-        """Hold one request that must wait; return its number."""
+    def hold(self, *place: Any, **options: Any) -> int:
+        """Hold one request that must wait, see `poll`; return its number."""
         number = len(self._keys)
-        polling = self.poll(topic, group, queue_id, channel=channel, wait_ms=wait_ms, codes=codes)
-        assert polling is Polling.WAITS
+        assert self.poll(*place, **options) is Polling.WAITS
         return number
 
     def poll(
