@@ -95,6 +95,7 @@ class Rebalance:
         self._offsets = offsets
         self._begin = begin
         self._allocator = allocator
+        self._turn = anyio.Lock()
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
         self._is_stopped = False
@@ -136,6 +137,17 @@ class Rebalance:
 
     async def rebalance(self) -> bool:
         """Rebalance all topics now; returns False if some of them could not be rebalanced."""
+        if self._allocator is None:
+            return await self._rebalance()
+        # Its queues begin when the offsets of those that were lost are committed: a second
+        # rebalance at the same time must not begin those of the first.
+        async with self._turn:
+            is_complete = await self._rebalance()
+            if not self._is_stopped:
+                self._allocator.on_rebalanced()
+        return is_complete
+
+    async def _rebalance(self) -> bool:
         is_complete = True
         self._has_missing_topics = False
         for topic, subscription in list(self._subscriptions.items()):
@@ -160,8 +172,6 @@ class Rebalance:
                 is_complete = False
                 continue
             is_complete &= await self._assign(topic, subscription, mine)
-        if self._allocator is not None:
-            self._allocator.on_rebalanced()
         return is_complete
 
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:

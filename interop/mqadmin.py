@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..remoting.bodies.route import ClusterInfo
 from ..remoting.request_codes import RequestCode
+from ..store.clock import SystemClock
 from . import class_archive
 from .java_program import java_command
 from .jobs import Job, OnCell
@@ -432,8 +433,8 @@ def _loaded(
         if pops:
             for number in range(3):
                 _send(wire, MESSAGE_COUNT + 1 + number, POPPED, 0)
-            pop(wire, POPPED, POPPED, now_ms=time.time_ns() // 1_000_000, count=2,
-                invisible_ms=INVISIBLE_MS)  # fmt: skip
+            now_ms = SystemClock().wall_ms()
+            pop(wire, POPPED, POPPED, now_ms=now_ms, count=2, invisible_ms=INVISIBLE_MS)
         keep_alive = _connect(wire)
         keep_alive()
         ids = [_send(wire, number, TOPIC, number % QUEUE_COUNT) for number in range(MESSAGE_COUNT)]

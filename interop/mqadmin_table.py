@@ -162,8 +162,13 @@ QUERIES = (
     Command("producer -b {broker}", (328,)),
     Command("statsAll -t {topic}", (105, 206, 208, 300, 315), numbers=False),
     Command("statsAll", (105, 206, 208, 300, 315), case="all", numbers=False, own_topics=True),
+    # Apache's brokers forget the messages of a new topic after a minute, until the next hour.
     Command(
-        "statsAll -a", (105, 206, 208, 300, 315), case="active", numbers=False, own_topics=True
+        "statsAll -a",
+        (105, 206, 208, 300, 315),
+        case="active",
+        numbers=False,
+        only=r"^(#|mqadmin\s)",
     ),
     Command("haStatus -b {broker}", (907,), since=NEW, numbers=False),
 )

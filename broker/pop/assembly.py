@@ -80,6 +80,7 @@ def assemble_pop(
         config,
         store,
         address,
+        buffer,
         clock=clock,
         topics=topics,
         groups=groups,
@@ -91,7 +92,6 @@ def assemble_pop(
         on_messages=on_messages,
         counts=counts,
     )
-    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
     return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
 
 
@@ -125,6 +125,7 @@ def _revive(
     config: BrokerConfig,
     store: MessageStore,
     address: BrokerAddress,
+    buffer: PopBuffer,
     *,
     clock: Clock,
     topics: TopicConfigManager,
@@ -149,7 +150,7 @@ def _revive(
         host=lambda: address.store_host,
         counts=counts,
     )
-    return ReviveService(
+    revive = ReviveService(
         config,
         store,
         clock=clock,
@@ -160,3 +161,5 @@ def _revive(
         on_messages=on_messages,
         counts=counts,
     )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
+    return revive

@@ -340,6 +340,13 @@ _POPPING = (
         since="5.0",
     ),
     KnownBug(
+        requests=("26: *",),
+        paths=("body.enablePopBufferMerge",),
+        row="enablePopBufferMerge is true",
+        source="common/BrokerConfig.java",
+        since="5.0",
+    ),
+    KnownBug(
         requests=("20005[02]: less than no messages",),
         paths=_ANSWER,
         codes=((210, 1), (19, 1)),

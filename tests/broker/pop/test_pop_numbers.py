@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from trocket.remoting import fastjson
+from trocket.remoting.receipt import Receipt
 
 from ..embedded import START_MS, Broker, embedded_broker
 from ..metrics.test_service import Page, read, service
@@ -78,8 +79,11 @@ async def test_208_has_the_check_points_in_memory_if_asked(autojump_clock) -> No
         group = await popping(broker, 5)
         await group.send(1, queue_id=1)
         got = await group.pop(maxMsgNums=3, queueId=0)
-        await group.pop(maxMsgNums=1, queueId=1)
+        (other_queue,) = await group.pop(maxMsgNums=1, queueId=1)
         await group.ack(got[1])
+        records = [
+            Receipt.from_text(each.receipt).revive_queue_id for each in (got[0], other_queue)
+        ]
 
         async def asked(**more: object) -> Any:
             fields = {"consumerGroup": "G", "topic": "T", **more}
@@ -90,7 +94,10 @@ async def test_208_has_the_check_points_in_memory_if_asked(autojump_clock) -> No
         assert [
             tuple(point[name] for name in ("q", "so", "n", "bm", "pt", "it", "rq"))
             for point in tree["popCheckPoints"]
-        ] == [(0, 0, 3, 0b010, START_MS, 60_000, 0), (1, 0, 1, 0, START_MS, 60_000, 1)]
+        ] == [
+            (0, 0, 3, 0b010, START_MS, 60_000, records[0]),
+            (1, 0, 1, 0, START_MS, 60_000, records[1]),
+        ]
         assert tree["popCheckPointsLeftOut"] == 0
         other = await asked(withPops="true", consumerGroup="H")
         assert other["popCheckPoints"] == []
@@ -105,6 +112,7 @@ async def test_lag_counts_what_is_popped_and_not_acknowledged(autojump_clock) ->
         got = await group.pop(maxMsgNums=4)
         assert lag_of(await read(metrics)) == [6, 4, 2]
         await group.ack(got[0])
+        await seconds(1)  # the offset is committed
         assert lag_of(await read(metrics)) == [5, 3, 2]
         await seconds(12)  # stored
         assert lag_of(await read(metrics)) == [5, 3, 2]
@@ -125,6 +133,7 @@ async def test_records_are_counted_as_rocketmq_counts_them(autojump_clock) -> No
         group = await popping(broker, 3)
         got = await group.pop(maxMsgNums=2, invisibleTime=20_000)
         await group.ack(got[0])
+        queue = str(Receipt.from_text(got[0].receipt).revive_queue_id)
         page = await read(metrics)
         assert page.value("rocketmq_pop_checkpoint_buffer_size") == 1
         assert page.value("rocketmq_pop_offset_buffer_size") == 1
@@ -134,17 +143,17 @@ async def test_records_are_counted_as_rocketmq_counts_them(autojump_clock) -> No
         for kind in ("CK", "ACK"):
             put = {"revive_message_type": kind, "put_status": "PUT_OK", **place}
             assert page.value("rocketmq_pop_revive_in_message_total", **put) == 1
-            got_once = {"revive_message_type": kind, "queue_id": "0", **place}
+            got_once = {"revive_message_type": kind, "queue_id": queue, **place}
             assert page.value("rocketmq_pop_revive_out_message_total", **got_once) == 1
         retried = {"put_status": "PUT_OK", **place}
         assert page.value("rocketmq_pop_revive_retry_messages_total", **retried) == 1
         assert page.value("rocketmq_pop_checkpoint_buffer_size") == 0
         assert page.count("rocketmq_pop_revive_lag_milliseconds") == 8
-        assert page.value("rocketmq_pop_revive_lag_milliseconds", queue_id="0") == 0
-        assert page.value("rocketmq_pop_revive_latency_milliseconds", queue_id="0") == 0
+        assert page.value("rocketmq_pop_revive_lag_milliseconds", queue_id=queue) == 0
+        assert page.value("rocketmq_pop_revive_latency_milliseconds", queue_id=queue) == 0
         assert page.value("rocketmq_pop_buffer_scan_time_consume_milliseconds_count") >= 1
         base = Page((await metrics.answer("/metrics?units=base")).body.decode())
-        assert base.value("rocketmq_pop_revive_lag", queue_id="0") == 0
+        assert base.value("rocketmq_pop_revive_lag", queue_id=queue) == 0
         assert "rocketmq_pop_revive_latency_seconds" in base.names()
         broker.controller.config.enable_pop_metrics = False
         assert not [name for name in (await read(metrics)).names() if "_pop_" in name]
@@ -207,6 +216,7 @@ async def test_a_reset_while_popping_begins_anew(autojump_clock) -> None:
         assert (await group.ack(got[0])).code == 0  # its check point is still there
         for each in again:
             await group.ack(each)
+        await seconds(1)
         assert group.committed() == 3
         assert lag_of(await read(metrics))[1:] == [0, 3]
 
