@@ -80,7 +80,6 @@ def assemble_pop(
         config,
         store,
         address,
-        buffer,
         clock=clock,
         topics=topics,
         groups=groups,
@@ -92,6 +91,7 @@ def assemble_pop(
         on_messages=on_messages,
         counts=counts,
     )
+    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
     return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
 
 
@@ -125,7 +125,6 @@ def _revive(
     config: BrokerConfig,
     store: MessageStore,
     address: BrokerAddress,
-    buffer: PopBuffer,
     *,
     clock: Clock,
     topics: TopicConfigManager,
@@ -150,7 +149,7 @@ def _revive(
         host=lambda: address.store_host,
         counts=counts,
     )
-    revive = ReviveService(
+    return ReviveService(
         config,
         store,
         clock=clock,
@@ -161,5 +160,3 @@ def _revive(
         on_messages=on_messages,
         counts=counts,
     )
-    revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    return revive
