@@ -32,8 +32,10 @@ from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..due_task import DueTask
+from ..pop_config import REVIVE_QUEUES_MAX
 from ..statistics.pop_counts import PopCounts, RecordKind
 from ..timer_message_service import TimerMessageService
+from ..topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
 from .records import Ack
 from .revive import ReviveQueue
@@ -105,6 +107,7 @@ class ReviveService:
       timers: deliver the records.
       offsets: the broker's table.
       topic: the revive topic.
+      topics: the broker's table.
       reviver: appends what check points need.
       on_messages: called with the queues that got messages.
       counts: counts the records that are read.
@@ -124,6 +127,7 @@ class ReviveService:
         timers: TimerMessageService,
         offsets: ConsumerOffsetManager,
         topic: str,
+        topics: TopicConfigManager,
         reviver: Reviver,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         counts: PopCounts | None = None,
@@ -137,6 +141,7 @@ class ReviveService:
         self._timers = timers
         self._offsets = offsets
         self._topic = topic
+        self._topics = topics
         self._reviver = reviver
         self._on_messages = on_messages
         self._counts = counts or PopCounts()
@@ -152,9 +157,16 @@ class ReviveService:
     # ---- at the start --------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin after the recorded offsets. The offsets are loaded, too."""
-        known = self._store.topics().get(self._topic, ())
-        ids = sorted({*range(self._config.revive_queue_num), *known})
+        """Begin after the recorded offsets. The offsets and topics are loaded, too.
+
+        The topic keeps the queues of a higher reviveQueueNum: records for them may still wait as
+        timer messages.
+        """
+        topic = self._topics.select(self._topic)
+        count = self._config.revive_queue_num
+        if topic is not None:
+            count = max(count, min(topic.read_queue_nums, REVIVE_QUEUES_MAX))
+        ids = sorted({*range(count), *self._store.topics().get(self._topic, ())})
         self._turns = deque(ids)
         self._keys = frozenset((self._topic, queue_id) for queue_id in ids)
         for queue_id in ids:
@@ -355,9 +367,9 @@ class ReviveService:
                 self._record(queue_id, offset)
 
     @property
-    def queue_ids(self) -> list[int]:
-        """The revive queues."""
-        return sorted(self._queues)
+    def queue_ids(self) -> Collection[int]:
+        """The revive queues, in ascending order."""
+        return self._queues.keys()
 
     def lag(self, queue_id: int) -> ReviveLag:
         """How far a revive queue is behind.

@@ -62,7 +62,7 @@ class AckMessageProcessor:
         self._store = store
         self._topic_table = topics.topic_config_table
         self._buffer = pop.buffer
-        self._acks = Acks(config, pop.buffer, pop.puts, turn)
+        self._acks = Acks(pop.buffer, pop.puts, turn, pop.revive)
         self._turn = turn
         self._orders = pop.orders
         self.processors: dict[RequestCode, Processor] = {
