@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
@@ -197,10 +197,11 @@ class PopBuffer:
         order = self._orders.get((topic, group, queue_id))
         return 0 if order is None else order.in_flight
 
-    def check_points(self) -> list[tuple[CheckPoint, int]]:
+    def check_points(self) -> Iterator[tuple[CheckPoint, int]]:
         """The check points that are in memory and not stored, the oldest first, each with its queue
-        of the revive topic: a copy."""
-        return [(entry.check_point, entry.revive_queue_id) for entry in self._by_text.values()]
+        of the revive topic: those of the moment of the call."""
+        entries = list(self._by_text.values())  # up to popCkMaxBufferSize: 200,000 in a millisecond
+        return ((entry.check_point, entry.revive_queue_id) for entry in entries)
 
     def skip(self, order: PopOrder, next_offset: int) -> None:
         """Let the committed offset pass messages that no pop returned, because of a filter."""
