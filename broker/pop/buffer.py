@@ -365,18 +365,16 @@ class PopBuffer:
 
     # ---- tables ----------------------------------------------------------------------------
 
-    def reset(self, topic: str, group: str, queue_id: int) -> None:
+    def restart(self, order: PopOrder) -> None:
         """Let the next pop begin at the committed offset, which an administrator has set.
 
         Check points of earlier pops stay, and their messages are revived, but commit nothing.
         """
-        order = self._orders.pop((topic, group, queue_id), None)
-        if order is not None:
-            self._leave(order)
-
-    def restart(self, order: PopOrder) -> None:
-        """`reset` for a queue that is being popped."""
-        self._leave(order)
+        for entry in order.entries:
+            entry.order = None
+        order.entries.clear()
+        order.in_flight = 0
+        self._unsynced.pop(order, None)
 
     def forget_topic(self, topic: str) -> None:
         """Drop all pops of a deleted topic."""
@@ -391,16 +389,8 @@ class PopBuffer:
             for entry in order.entries:
                 self._by_text.pop(entry.text, None)
                 entry.text = ""
-            self.reset(*order.key)
-
-    def clear(self) -> None:
-        """Drop everything; the messages are popped again from the committed offsets on."""
-        for order in self._orders.values():
-            self._leave(order)
-        for entry in self._by_text.values():
-            entry.text = ""
-        for table in (self._by_text, self._orders, self._line, self._heap, self._unsynced):
-            table.clear()
+            del self._orders[order.key]
+            self.restart(order)
 
     def drop_idle(self, now_ms: int) -> Steps[None]:
         """Steps that forget queues without recent pops."""
@@ -473,10 +463,3 @@ class PopBuffer:
         known = offsets.offset_table.get(key)
         if known is None or known.get(queue_id, -1) < offset:
             offsets.commit_by_key(key, queue_id, offset)
-
-    def _leave(self, order: PopOrder) -> None:
-        for entry in order.entries:
-            entry.order = None
-        order.entries.clear()
-        order.in_flight = 0
-        self._unsynced.pop(order, None)
