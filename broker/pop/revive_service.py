@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import trio
 
 from ...common.supervision import FailureLog
+from ...common.topic_names import REVIVE_GROUP, REVIVE_TOPIC_PREFIX
 from ...remoting.channel import Postponed
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import decode_record
@@ -42,9 +43,6 @@ from .revive import ReviveQueue
 from .reviver import SLICE_COUNT, Reviver, ReviveSlice
 
 logger = logging.getLogger(__name__)
-
-REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-"""Has the offsets of the revive queues. Source: PopAckConstants.REVIVE_GROUP."""
 
 BEHIND_S: Final = 0.05
 """Between two looks at a timer service that is behind."""
@@ -166,7 +164,16 @@ class ReviveService:
         count = self._config.revive_queue_num
         if topic is not None:
             count = max(count, min(topic.read_queue_nums, REVIVE_QUEUES_MAX))
-        ids = sorted({*range(count), *self._store.topics().get(self._topic, ())})
+        topics = self._store.topics()
+        for name in topics:
+            if name.startswith(REVIVE_TOPIC_PREFIX) and name != self._topic:
+                logger.warning(
+                    "topic %(other)s is that of another brokerClusterName: messages that were "
+                    "popped under that name and not acknowledged do not come again. Start the "
+                    "broker with that name, and wait for their invisible time, if they matter",
+                    {"other": name},
+                )
+        ids = sorted({*range(count), *topics.get(self._topic, ())})
         self._turns = deque(ids)
         self._keys = frozenset((self._topic, queue_id) for queue_id in ids)
         for queue_id in ids:

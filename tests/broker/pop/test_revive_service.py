@@ -291,6 +291,20 @@ async def test_a_message_that_is_too_large_now_comes_when_the_limit_is_raised(au
         assert bodies(broker) == [body]
 
 
+async def test_a_changed_name_of_the_cluster_is_noticed(autojump_clock, caplog):
+    disk, clock = MemoryDisk(), TrioClock()
+    async with embedded_broker(disk, clock=clock, broker_cluster_name="C") as broker:
+        create(broker)
+        put(broker, 1)
+        store_point(broker, point(broker, [0]))
+        await trio.sleep(LATEST_S)
+        assert bodies(broker) == [b"0"]
+    warning = "topic rmq_sys_REVIVE_LOG_C is that of another brokerClusterName"
+    assert warning not in caplog.text
+    async with embedded_broker(disk, clock=clock, broker_cluster_name="D"):
+        assert warning in caplog.text
+
+
 async def test_messages_of_another_broker_are_not_taken_for_own_ones(autojump_clock, caplog):
     async with embedded_broker() as broker:
         create(broker)
