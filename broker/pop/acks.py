@@ -11,27 +11,27 @@ from functools import partial
 from ...common.java_integers import INT64_MAX
 from ...remoting.receipt import Receipt
 from ...store.status import PutRefusal
-from ..pop_config import PopConfig
 from .buffer import Buffered, PopBuffer
 from .check_point import CheckPoint, CheckPointKey
 from .records import Ack
 from .revive_puts import RevivePuts, WrittenTurn
+from .revive_service import ReviveService
 
 
 class Acks:
     """Takes acknowledgements.
 
     Args:
-      config: the broker's.
       buffer: has the check points in memory.
       puts: appends records.
       turn: of the broker.
+      revive: knows the queues of the revive topic.
     """
 
     def __init__(
-        self, config: PopConfig, buffer: PopBuffer, puts: RevivePuts, turn: WrittenTurn
+        self, buffer: PopBuffer, puts: RevivePuts, turn: WrittenTurn, revive: ReviveService
     ) -> None:
-        self._config = config
+        self._revive = revive
         self._buffer = buffer
         self._puts = puts
         self._turn = turn
@@ -45,10 +45,11 @@ class Acks:
 
     def refusal(self, receipt: Receipt) -> str:
         """Why a receipt is none of this broker's; "": it may be."""
-        if not 0 <= receipt.revive_queue_id < self._config.revive_queue_num:
+        queue_ids = self._revive.queue_ids
+        if receipt.revive_queue_id not in queue_ids:
             return (
                 f"the receipt names queue {receipt.revive_queue_id} of the revive topic, which has "
-                f"{self._config.revive_queue_num}"
+                f"{len(queue_ids)}"
             )
         numbers = (receipt.start_offset, receipt.pop_time, receipt.invisible_time)
         if min(numbers) < 0 or receipt.revive_time > INT64_MAX:

@@ -156,6 +156,7 @@ def _revive(
         timers=timers,
         offsets=offsets,
         topic=records.topic,
+        topics=topics,
         reviver=reviver,
         on_messages=on_messages,
         counts=counts,

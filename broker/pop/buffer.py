@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
@@ -197,10 +197,11 @@ class PopBuffer:
         order = self._orders.get((topic, group, queue_id))
         return 0 if order is None else order.in_flight
 
-    def check_points(self) -> list[tuple[CheckPoint, int]]:
+    def check_points(self) -> Iterator[tuple[CheckPoint, int]]:
         """The check points that are in memory and not stored, the oldest first, each with its queue
-        of the revive topic: a copy."""
-        return [(entry.check_point, entry.revive_queue_id) for entry in self._by_text.values()]
+        of the revive topic: those of the moment of the call."""
+        entries = list(self._by_text.values())  # up to popCkMaxBufferSize: 200,000 in a millisecond
+        return ((entry.check_point, entry.revive_queue_id) for entry in entries)
 
     def skip(self, order: PopOrder, next_offset: int) -> None:
         """Let the committed offset pass messages that no pop returned, because of a filter."""
@@ -364,18 +365,16 @@ class PopBuffer:
 
     # ---- tables ----------------------------------------------------------------------------
 
-    def reset(self, topic: str, group: str, queue_id: int) -> None:
+    def restart(self, order: PopOrder) -> None:
         """Let the next pop begin at the committed offset, which an administrator has set.
 
         Check points of earlier pops stay, and their messages are revived, but commit nothing.
         """
-        order = self._orders.pop((topic, group, queue_id), None)
-        if order is not None:
-            self._leave(order)
-
-    def restart(self, order: PopOrder) -> None:
-        """`reset` for a queue that is being popped."""
-        self._leave(order)
+        for entry in order.entries:
+            entry.order = None
+        order.entries.clear()
+        order.in_flight = 0
+        self._unsynced.pop(order, None)
 
     def forget_topic(self, topic: str) -> None:
         """Drop all pops of a deleted topic."""
@@ -390,16 +389,8 @@ class PopBuffer:
             for entry in order.entries:
                 self._by_text.pop(entry.text, None)
                 entry.text = ""
-            self.reset(*order.key)
-
-    def clear(self) -> None:
-        """Drop everything; the messages are popped again from the committed offsets on."""
-        for order in self._orders.values():
-            self._leave(order)
-        for entry in self._by_text.values():
-            entry.text = ""
-        for table in (self._by_text, self._orders, self._line, self._heap, self._unsynced):
-            table.clear()
+            del self._orders[order.key]
+            self.restart(order)
 
     def drop_idle(self, now_ms: int) -> Steps[None]:
         """Steps that forget queues without recent pops."""
@@ -472,10 +463,3 @@ class PopBuffer:
         known = offsets.offset_table.get(key)
         if known is None or known.get(queue_id, -1) < offset:
             offsets.commit_by_key(key, queue_id, offset)
-
-    def _leave(self, order: PopOrder) -> None:
-        for entry in order.entries:
-            entry.order = None
-        order.entries.clear()
-        order.in_flight = 0
-        self._unsynced.pop(order, None)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 from .check_point import CheckPoint
@@ -20,9 +20,9 @@ class PopProgress(Protocol):
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
         """The number of messages that were popped and are not acknowledged, about."""
 
-    def check_points(self) -> Sequence[tuple[CheckPoint, int]]:
+    def check_points(self) -> Iterator[tuple[CheckPoint, int]]:
         """The check points that are in memory and not stored, the oldest first, each with its queue
-        of the revive topic: a copy."""
+        of the revive topic: those of the moment of the call."""
 
 
 class NoPops:
@@ -36,6 +36,6 @@ class NoPops:
         """There are none."""
         return 0
 
-    def check_points(self) -> Sequence[tuple[CheckPoint, int]]:
+    def check_points(self) -> Iterator[tuple[CheckPoint, int]]:
         """There are none."""
-        return ()
+        return iter(())

@@ -45,10 +45,14 @@ class PopRetryTopics:
         return v2 if self._config.enable_retry_topic_v2 else v1
 
     def read_names(self, topic: str, group: str) -> tuple[str, ...]:
-        """The retry topics that a pop reads one of: that of `name` first, then maybe that of V1."""
+        """The retry topics that a pop reads one of: that of `name` first, then maybe the other.
+
+        Without enableRetryTopicV2 that of V2 is read, too: it has the messages from before the key
+        was switched off, and gets what is not acknowledged of them.
+        """
         v2, v1 = pop_retry_topics(topic, group)
         if not self._config.enable_retry_topic_v2:
-            return (v1,)
+            return (v1, v2)
         return (v2, v1) if self._config.retrieve_message_from_pop_retry_topic_v1 else (v2,)
 
     def name_for(self, topic: str, group: str) -> str:

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import trio
 
 from ...common.supervision import FailureLog
+from ...common.topic_names import REVIVE_GROUP, REVIVE_TOPIC_PREFIX
 from ...remoting.channel import Postponed
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import decode_record
@@ -32,17 +33,16 @@ from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..due_task import DueTask
+from ..pop_config import REVIVE_QUEUES_MAX
 from ..statistics.pop_counts import PopCounts, RecordKind
 from ..timer_message_service import TimerMessageService
+from ..topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
 from .records import Ack
 from .revive import ReviveQueue
 from .reviver import SLICE_COUNT, Reviver, ReviveSlice
 
 logger = logging.getLogger(__name__)
-
-REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-"""Has the offsets of the revive queues. Source: PopAckConstants.REVIVE_GROUP."""
 
 BEHIND_S: Final = 0.05
 """Between two looks at a timer service that is behind."""
@@ -105,6 +105,7 @@ class ReviveService:
       timers: deliver the records.
       offsets: the broker's table.
       topic: the revive topic.
+      topics: the broker's table.
       reviver: appends what check points need.
       on_messages: called with the queues that got messages.
       counts: counts the records that are read.
@@ -124,6 +125,7 @@ class ReviveService:
         timers: TimerMessageService,
         offsets: ConsumerOffsetManager,
         topic: str,
+        topics: TopicConfigManager,
         reviver: Reviver,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         counts: PopCounts | None = None,
@@ -137,6 +139,7 @@ class ReviveService:
         self._timers = timers
         self._offsets = offsets
         self._topic = topic
+        self._topics = topics
         self._reviver = reviver
         self._on_messages = on_messages
         self._counts = counts or PopCounts()
@@ -152,9 +155,25 @@ class ReviveService:
     # ---- at the start --------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin after the recorded offsets. The offsets are loaded, too."""
-        known = self._store.topics().get(self._topic, ())
-        ids = sorted({*range(self._config.revive_queue_num), *known})
+        """Begin after the recorded offsets. The offsets and topics are loaded, too.
+
+        The topic keeps the queues of a higher reviveQueueNum: records for them may still wait as
+        timer messages.
+        """
+        topic = self._topics.select(self._topic)
+        count = self._config.revive_queue_num
+        if topic is not None:
+            count = max(count, min(topic.read_queue_nums, REVIVE_QUEUES_MAX))
+        topics = self._store.topics()
+        for name in topics:
+            if name.startswith(REVIVE_TOPIC_PREFIX) and name != self._topic:
+                logger.warning(
+                    "topic %(other)s is that of another brokerClusterName: messages that were "
+                    "popped under that name and not acknowledged do not come again. Start the "
+                    "broker with that name, and wait for their invisible time, if they matter",
+                    {"other": name},
+                )
+        ids = sorted({*range(count), *topics.get(self._topic, ())})
         self._turns = deque(ids)
         self._keys = frozenset((self._topic, queue_id) for queue_id in ids)
         for queue_id in ids:
@@ -355,9 +374,9 @@ class ReviveService:
                 self._record(queue_id, offset)
 
     @property
-    def queue_ids(self) -> list[int]:
-        """The revive queues."""
-        return sorted(self._queues)
+    def queue_ids(self) -> Collection[int]:
+        """The revive queues, in ascending order."""
+        return self._queues.keys()
 
     def lag(self, queue_id: int) -> ReviveLag:
         """How far a revive queue is behind.

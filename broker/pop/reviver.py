@@ -168,10 +168,12 @@ class Reviver:
                 except (StoreError, RemoteProtocolError) as error:
                     trouble = str(error)
                 else:
+                    trouble = ""
                     for message in messages:
-                        self._put_copy(part, check_point, message, retry)
-                    closed.append(offset)
-                    continue
+                        trouble = self._put_copy(part, check_point, message, retry) or trouble
+                    if not trouble:
+                        closed.append(offset)
+                        continue
             self._put_again(part, check_point, offset, queue_id, trouble)
             closed.append(offset)
 
@@ -228,8 +230,11 @@ class Reviver:
 
     def _put_copy(
         self, part: ReviveSlice, check_point: CheckPoint, message: MessageExt, retry: TopicConfig
-    ) -> None:
-        """Append a message to its retry topic.
+    ) -> str:
+        """Append a message to its retry topic; return why that refuses it, "": it does not.
+
+        It may be larger than a maxMessageSize that was lowered since; an administrator can raise it
+        again.
 
         Raises: StoreError: the store accepts no messages.
         """
@@ -244,24 +249,14 @@ class Reviver:
         status = PutMessageStatus.PUT_OK if refusal is None else refusal.status
         self._counts.retried(check_point.group, check_point.topic, status)
         if refusal is not None:
-            logger.error(
-                "message %(queue_offset)d of topic %(topic)s queue %(queue_id)d cannot be "
-                "delivered to group %(group)s again: topic %(retry)s refuses it: %(status)s",
-                {
-                    "queue_offset": message.queue_offset,
-                    "topic": message.topic,
-                    "queue_id": message.queue_id,
-                    "group": check_point.group,
-                    "retry": retry.topic_name,
-                    "status": refusal.status.name,
-                },
-            )
-            return
+            reason = refusal.remark or refusal.status.name
+            return f"topic {retry.topic_name} refuses it: {reason}"
         part.revived += 1
         part.size += message.store_size
+        return ""
 
     def _put(self, message: InnerMessage) -> PutRefusal | None:
-        """Append a message; returns why it can never be stored.
+        """Append a message; returns why it cannot be stored as it is.
 
         Raises: StoreError: the store accepts no messages now.
         """

@@ -35,6 +35,9 @@ BIT_SET_SIZE_MAX: Final = 16 * 1024
 """Characters of a batch's bit set: a pop has at most 32 messages, but its filter may have skipped
 maxFilterMessageSize / 20 others, 800 by default, between two of them."""
 
+BIT_SETS_SIZE_MAX: Final = POP_COUNT_MAX * BIT_SET_SIZE_MAX
+"""The same for all bit sets of one request, which take some five milliseconds."""
+
 BATCH_ACKS_MAX: Final = 1024
 """Check points of one request: a proxy sends those of 32 messages, or a few more."""
 
@@ -62,7 +65,7 @@ class AckMessageProcessor:
         self._store = store
         self._topic_table = topics.topic_config_table
         self._buffer = pop.buffer
-        self._acks = Acks(config, pop.buffer, pop.puts, turn)
+        self._acks = Acks(pop.buffer, pop.puts, turn, pop.revive)
         self._turn = turn
         self._orders = pop.orders
         self.processors: dict[RequestCode, Processor] = {
@@ -127,7 +130,8 @@ class AckMessageProcessor:
 
         Entries with an unknown topic or queue, and offsets outside of the queue, are skipped.
 
-        Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read.
+        Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read; INVALID_PARAMETER: it has too
+          many pops, or too long bit sets.
         """
         body = None
         if request.body:
@@ -141,6 +145,12 @@ class AckMessageProcessor:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"{len(body.acks)} check points in one request, the limit is {BATCH_ACKS_MAX}",
+            )
+        size = sum(len(batch.bit_set) for batch in body.acks)
+        if size > BIT_SETS_SIZE_MAX:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"bit sets of {size} characters in one request, the limit is {BIT_SETS_SIZE_MAX}",
             )
         broker_name = body.broker_name or self._config.broker_name
         is_stored = False

@@ -52,7 +52,7 @@ class ChangeInvisibleTimeProcessor:
         self._store = store
         self._topic_table = topics.topic_config_table
         self._wall_ms = store.clock.wall_ms
-        self._acks = Acks(config, pop.buffer, pop.puts, turn)
+        self._acks = Acks(pop.buffer, pop.puts, turn, pop.revive)
         self._turn = turn
         self._orders = pop.orders
         self.processors: dict[RequestCode, Processor] = {

@@ -23,6 +23,7 @@ from ..config import BrokerConfig
 from ..pop.parts import Pop
 from ..pop.popped import Popped
 from .pop_checks import PopChecks
+from .pop_message import QUEUES_MAX
 
 _RETRY_FIRST_EACH: Final = 5
 """Each that many'th peek reads the retry topic first."""
@@ -98,7 +99,10 @@ class PeekMessageProcessor:
         if retry_first and retry is not None:
             self._peek_topic(header, retry, number, popped)
         if header.queue_id < 0:
-            self._peek_topic(header, topic, number, popped)
+            first = number
+            if topic.read_queue_nums > QUEUES_MAX:
+                first = self._random.randrange(topic.read_queue_nums)
+            self._peek_topic(header, topic, first, popped)
         else:
             self._peek_queue(header, header.topic, header.queue_id, popped)
         if not retry_first and retry is not None and popped.count < header.max_msg_nums:
@@ -108,14 +112,14 @@ class PeekMessageProcessor:
         self, header: PeekMessageRequestHeader, topic: TopicConfig, first: int, popped: Popped
     ) -> None:
         count = topic.read_queue_nums
-        for number in range(count):
+        for number in range(min(count, QUEUES_MAX)):
             self._peek_queue(header, topic.topic_name, (first + number) % count, popped)
 
     def _peek_queue(
         self, header: PeekMessageRequestHeader, topic: str, queue_id: int, popped: Popped
     ) -> None:
         offset = self._pop.positions.peek(topic, header.consumer_group, queue_id)
-        popped.rest += self._store.max_offset(topic, queue_id) - offset
+        popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
         # Apache's broker has no limit; a pop has this one.
         room = min(header.max_msg_nums, POP_COUNT_MAX) - popped.count
         if room <= 0:

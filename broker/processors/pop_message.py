@@ -286,7 +286,7 @@ class PopMessageProcessor:
         ):
             return
         room = asked.count_max - popped.count
-        if room <= 0 or self._is_full(order):
+        if room <= 0 or self._is_full(order) or self._is_over(asked):
             popped.rest += max(self._store.max_offset(topic, queue_id) - offset, 0)
             return
         try:
@@ -343,7 +343,8 @@ class PopMessageProcessor:
         return self._store.get_message(topic, queue_id, offset, count, tags_codes=selector)
 
     def _is_over(self, asked: Asked) -> bool:
-        return self._monotonic_s() > asked.end_s
+        """Whether a pop with a filter has scanned long enough; the next one goes on."""
+        return asked.selector is not None and self._monotonic_s() > asked.end_s
 
     def _correct(self, order: PopOrder, offset: int, result: GetMessageResult) -> int:
         """Begin elsewhere, because there is no message at the offset; return where."""

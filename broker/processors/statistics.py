@@ -41,7 +41,7 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import STEP_ITEMS, Steps, answer_of, in_parts, with_member
+from ...remoting.steps import STEP_ITEMS, Steps, answer_of, with_member
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ..consumer_manager import ConsumerManager
@@ -213,15 +213,15 @@ class StatisticsProcessor:
         """Steps that add a group's check points that are in memory only."""
         found: list[BufferedCheckPointBody] = []
         left_out = 0
-        for part in in_parts(self._pops.check_points(), CHECK_POINTS_PER_STEP):
-            yield
-            for point, revive_queue_id in part:
-                if point.group != group or point.topic not in names:
-                    continue
-                if len(found) < CHECK_POINTS_MAX:
-                    found.append(_buffered(point, revive_queue_id))
-                else:
-                    left_out += 1
+        for number, (point, revive_queue_id) in enumerate(self._pops.check_points()):
+            if number % CHECK_POINTS_PER_STEP == 0:
+                yield
+            if point.group != group or point.topic not in names:
+                continue
+            if len(found) < CHECK_POINTS_MAX:
+                found.append(_buffered(point, revive_queue_id))
+            else:
+                left_out += 1
         stats.pop_check_points = found
         stats.pop_check_points_left_out = left_out
 

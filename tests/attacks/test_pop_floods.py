@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.embedded import embedded_broker
-from tests.broker.pop.consumer import Consumer, consumer, seconds
+from tests.broker.embedded import TrioClock, embedded_broker
+from tests.broker.pop.consumer import PEEK, Consumer, consumer, pop_fields, seconds
 from trocket.broker.processors.pop_message import QUEUES_MAX
 from trocket.remoting.receipt import Receipt
 
@@ -101,3 +101,57 @@ async def test_a_topic_with_many_queues_is_popped_in_parts(queues, autojump_cloc
         for _ in range(30):
             await group.ask_pop()
         assert len(offsets) == queues
+
+
+async def test_a_peek_of_a_topic_with_many_queues_reads_a_part(autojump_clock, monkeypatch) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        broker.controller.topics.create_topic_in_send_message_back(
+            "T", queue_count=QUEUES_MAX + 100
+        )
+        store, read = broker.controller.store, set()
+        real = store.get_message
+
+        def noted(topic, queue_id, *more):
+            read.add(queue_id)
+            return real(topic, queue_id, *more)
+
+        monkeypatch.setattr(store, "get_message", noted)
+        assert (await group.client.ask(PEEK, pop_fields())).code == 19
+        assert len(read) == QUEUES_MAX
+        for _ in range(30):
+            await group.client.ask(PEEK, pop_fields())
+        assert len(read) == QUEUES_MAX + 100
+
+
+class SlowReads(TrioClock):
+    """A clock by which each read of the store takes some time."""
+
+    read_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.read_s
+
+
+async def test_a_pop_by_tags_of_many_queues_scans_for_a_limited_time(
+    autojump_clock, monkeypatch
+) -> None:
+    clock = SlowReads()
+    async with embedded_broker(clock=clock) as broker:
+        group = await consumer(broker)
+        for queue_id in range(4):
+            await group.send(1, queue_id, i="UNIQ_KEY\x010123456789ABCDEF\x02TAGS\x01B\x02")
+        store, read = broker.controller.store, []
+        real = store.get_message
+
+        def slow(topic, queue_id, *more, **options):
+            clock.read_s += 0.006
+            read.append(queue_id)
+            return real(topic, queue_id, *more, **options)
+
+        monkeypatch.setattr(store, "get_message", slow)
+        answer = await group.ask_pop(exp="A", expType="TAG")
+        assert (answer.code, answer.ext_fields["restNum"]) == (210, "2")
+        assert len(read) == 2
+        await group.ask_pop(exp="A", expType="TAG")
+        assert sorted(read) == [0, 1, 2, 3]

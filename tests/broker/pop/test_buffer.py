@@ -184,7 +184,7 @@ def test_a_reset_begins_anew_and_earlier_pops_commit_nothing() -> None:
     pops = Pops()
     first = pops.add(100)
     second = pops.add(102)
-    pops.buffer.reset("T", "G", 0)
+    pops.buffer.restart(pops.order())
     pops.offsets.commit_offset("G", "T", 0, 7)
     assert pops.buffer.next_offset("T", "G", 0) == -1
     pops.buffer.ack(first, 0b11)
@@ -213,7 +213,6 @@ def test_a_deleted_topic_or_group_leaves_nothing() -> None:
     for forget in (
         lambda buffer: buffer.forget_topic("T"),
         lambda buffer: buffer.forget_group("G"),
-        lambda buffer: buffer.clear(),
     ):
         pops = Pops()
         entry = pops.add(0)

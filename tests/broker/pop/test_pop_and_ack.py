@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from trocket.remoting.receipt import Receipt
+import pytest
 
-from ..embedded import START_MS, embedded_broker
+from trocket.remoting.receipt import Receipt
+from trocket.store.disk.memory_disk import MemoryDisk
+
+from ..embedded import START_MS, TrioClock, embedded_broker
 from .consumer import REVIVE, TIMER, consumer, seconds
 
 
@@ -34,6 +37,24 @@ async def test_what_one_consumer_popped_another_does_not_get(autojump_clock) -> 
         offsets = [got.message.queue_offset for got in (*first, *second, *third)]
         assert offsets == [0, 1, 2, 3, 4]
         assert (await group.ask_pop()).code == 210
+
+
+@pytest.mark.parametrize("acknowledges", [True, False])
+async def test_pops_outlive_a_lower_number_of_revive_queues(acknowledges, autojump_clock) -> None:
+    disk, clock = MemoryDisk(), TrioClock()
+    async with embedded_broker(disk, clock=clock, revive_queue_num=2) as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        got = [*await group.pop(maxMsgNums=1), *await group.pop(maxMsgNums=1)]
+        assert [Receipt.from_text(each.receipt).revive_queue_id for each in got] == [0, 1]
+        await seconds(50)  # both check points wait as timer messages
+    async with embedded_broker(disk, clock=clock, revive_queue_num=1) as broker:
+        group = await consumer(broker)
+        for each in got if acknowledges else ():
+            assert (await group.ack(each)).code == 0
+        await seconds(15)
+        answer = await group.ask_pop()
+        assert answer.ext_fields["msgOffsetInfo"] == ("" if acknowledges else "1 0 0,1")
 
 
 async def test_a_quick_acknowledgement_leaves_no_record(autojump_clock) -> None:

@@ -258,6 +258,17 @@ async def test_too_many_pops_in_one_batch_are_refused(autojump_clock) -> None:
         assert answer.code == 29
 
 
+async def test_too_long_bit_sets_in_one_batch_are_refused(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        body = json.loads(batch(b="A" * 16 * 1024))
+        for count, code in ((32, 0), (33, 29)):
+            text = json.dumps(body | {"acks": body["acks"] * count})
+            answer = await group.client.ask(BATCH_ACK, {}, text.encode())
+            assert answer.code == code
+
+
 @pytest.mark.parametrize(
     "field",
     ["queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode"],

@@ -152,7 +152,7 @@ async def test_records_are_counted_as_rocketmq_counts_them(autojump_clock) -> No
         assert page.value("rocketmq_pop_revive_lag_milliseconds", queue_id=queue) == 0
         assert page.value("rocketmq_pop_revive_latency_milliseconds", queue_id=queue) == 0
         assert page.value("rocketmq_pop_buffer_scan_time_consume_milliseconds_count") >= 1
-        base = Page((await metrics.answer("/metrics?units=base")).body.decode())
+        base = await read(metrics, "?units=base")
         assert base.value("rocketmq_pop_revive_lag", queue_id=queue) == 0
         assert "rocketmq_pop_revive_latency_seconds" in base.names()
         broker.controller.config.enable_pop_metrics = False

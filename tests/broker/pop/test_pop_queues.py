@@ -135,6 +135,20 @@ async def test_the_old_form_is_not_read_where_a_key_says_so(autojump_clock) -> N
             assert (await group.ask_pop()).code == 210
 
 
+async def test_what_the_new_form_has_is_read_after_it_was_switched_off(autojump_clock) -> None:
+    async with embedded_broker(enable_retry_topic_v2=True) as broker:
+        group = await consumer(broker)
+        await group.send(1)
+        await group.pop(invisibleTime=5_000)
+        await seconds(8)
+        assert len(await group.pop(invisibleTime=5_000)) == 1
+        assert broker.controller.store.max_offset(V2, 0) == 1
+        broker.controller.config.enable_retry_topic_v2 = False
+        await seconds(8)
+        answer = await group.ask_pop()
+        assert answer.ext_fields["msgOffsetInfo"] == "2 0 1"
+
+
 @pytest.mark.parametrize(("probability", "first"), [(100, b"again"), (0, b"0")])
 async def test_the_retry_topic_comes_first_or_last(probability, first, autojump_clock) -> None:
     async with embedded_broker(pop_from_retry_probability=probability) as broker:

@@ -14,7 +14,7 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.errors import StoreIOError
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ..embedded import START_MS, TrioClock, embedded_broker
+from ..embedded import START_MS, TrioClock, embedded_broker, put_record
 from .revive_harness import (
     RETRY,
     REVIVE_GROUP,
@@ -273,6 +273,36 @@ async def test_a_message_is_given_up_only_where_that_is_wanted(skips, autojump_c
         await trio.sleep(LATEST_S + 1)
         assert broker.controller.parts.pop.revive.re_puts == (0 if skips else 1)
         assert committed(broker) == 0
+
+
+async def test_a_message_that_is_too_large_now_comes_when_the_limit_is_raised(autojump_clock):
+    disk, clock = MemoryDisk(), TrioClock()
+    body = b"x" * 2_000
+    async with embedded_broker(disk, clock=clock) as broker:
+        create(broker)
+        put_record(broker, "T", "UNIQ_KEY\1a\2", body)
+        store_point(broker, point(broker, [0]))
+    async with embedded_broker(disk, clock=clock, max_message_size=1_000) as broker:
+        await trio.sleep(LATEST_S)
+        assert bodies(broker) == []
+        assert broker.controller.parts.pop.revive.re_puts == 1
+    async with embedded_broker(disk, clock=clock) as broker:
+        await trio.sleep(LATEST_S)
+        assert bodies(broker) == [body]
+
+
+async def test_a_changed_name_of_the_cluster_is_noticed(autojump_clock, caplog):
+    disk, clock = MemoryDisk(), TrioClock()
+    async with embedded_broker(disk, clock=clock, broker_cluster_name="C") as broker:
+        create(broker)
+        put(broker, 1)
+        store_point(broker, point(broker, [0]))
+        await trio.sleep(LATEST_S)
+        assert bodies(broker) == [b"0"]
+    warning = "topic rmq_sys_REVIVE_LOG_C is that of another brokerClusterName"
+    assert warning not in caplog.text
+    async with embedded_broker(disk, clock=clock, broker_cluster_name="D"):
+        assert warning in caplog.text
 
 
 async def test_messages_of_another_broker_are_not_taken_for_own_ones(autojump_clock, caplog):
