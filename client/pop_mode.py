@@ -83,6 +83,7 @@ class PopMode:
         self._results = PopResults(client, group, config, self._popping, ready.interceptors)
         self._failures = PullFailureLog("a pop")
         self._is_stopped = False
+        self._is_released = False
         # The topics that a broker assigned to be pulled.
         self._pulled_topics: set[str] = set()
         self._new: list[PopQueue] = []
@@ -196,6 +197,7 @@ class PopMode:
 
     async def release(self) -> None:
         """Send what is to be acknowledged, and give back the messages that are not settled."""
+        self._is_released = True
         queues = [*self.assigned.values(), *self._dropped]
         unsettled = [message for queue in queues for message in queue.unsettled]
         async with TaskGroup() as group:
@@ -272,10 +274,17 @@ class PopMode:
     # Invisible times
 
     async def extend(self) -> None:
-        """Wait, then extend the invisible times of messages that the program is handling."""
-        config = self._config
-        await anyio.sleep(config.pop_invisible_s / EXTENSIONS_PER_TIME)
-        soon_s = self._client.now_s() + config.pop_invisible_s / 2
+        """Extend the invisible times of messages that the program is handling, until `release`.
+
+        Handlers may still be busy after `stop`.
+        """
+        while not self._is_released:
+            await anyio.sleep(self._config.pop_invisible_s / EXTENSIONS_PER_TIME)
+            if not self._is_released:
+                await self._extend_once()
+
+    async def _extend_once(self) -> None:
+        soon_s = self._client.now_s() + self._config.pop_invisible_s / 2
         waiting = self._ready.waiting
         async with TaskGroup() as group:
             for queue in [*self.assigned.values(), *self._dropped]:

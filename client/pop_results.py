@@ -244,6 +244,8 @@ class PopResults:
 
         async def give(message: PopPushedMessage) -> None:
             async with limit:
+                if message.change is not None:  # the receipt is about to be replaced
+                    await message.change.wait()
                 with contextlib.suppress(ClientError):
                     await self._popping.change_invisible(message.settled, GIVE_BACK_S, suspend=True)
 

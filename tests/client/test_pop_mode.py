@@ -282,6 +282,36 @@ async def test_an_acknowledgement_waits_for_the_new_receipt(
         assert Receipt.from_text(message.receipt or "").revive_queue_id == 5
 
 
+async def test_a_handler_keeps_its_message_after_stop(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    was_revoked = []
+
+    async def slow(message: PushedMessage) -> None:
+        consumer.stop()
+        await trio.sleep(200.0)
+        was_revoked.append(message.is_revoked)
+
+    async with opened(Pops(1), pop_extend=True) as (brokers, consumer):
+        await consumer.run(slow)
+    assert was_revoked == [False]
+    assert len(brokers.requests[ACK]) == 1
+
+
+async def test_a_message_is_given_back_by_its_new_receipt(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened(Pops(1), pop_extend=True) as (brokers, consumer):
+        message = await consumer.receive()
+        brokers.answer(CHANGE, None)  # the broker is away for some seconds
+        await trio.sleep(46.0)
+        assert brokers.requests[CHANGE]
+        brokers.answer(CHANGE, change)
+    assert message.receipt == f"0 {TIME_MS + 1} 60000 5 0 b 0 0"
+    given = [each for each in brokers.fields(CHANGE) if each["invisibleTime"] == "1000"]
+    assert [each["extraInfo"] for each in given] == [message.receipt]
+
+
 async def test_a_closed_consumer_gives_back_what_it_did_not_handle(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
