@@ -30,7 +30,7 @@ from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerE
 from .pop_queue import PopPushedMessage, PopQueue
 from .pop_results import PopResults
 from .popped_message import queue_of
-from .popping import Popping
+from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
 from .push_options import PULL_RETRY_S, PushConsumerConfig
 from .server_assignment import ServerAssignment, query_assignment
@@ -220,6 +220,9 @@ class PopMode:
                 self._on_popped(queue, answer)
                 if answer.is_polling_full:
                     await anyio.sleep(PULL_RETRY_S)
+                elif not answer.messages:
+                    # A broker that does not wait must not be asked all the time.
+                    await anyio.sleep(EMPTY_PAUSE_S)
 
     async def _pop_once(self, queue: PopQueue) -> PopAnswer:
         config = self._config

@@ -108,7 +108,9 @@ UNKNOWN = RemotingCommand(ResponseCode.SUCCESS, body=QueryAssignmentResponseBody
 
 
 @asynccontextmanager
-async def opened(pops: Pops, **options: Any) -> AsyncIterator[tuple[ScriptedBrokers, PushConsumer]]:
+async def opened(
+    pops: Callable[[RemotingCommand], RemotingCommand | None], **options: Any
+) -> AsyncIterator[tuple[ScriptedBrokers, PushConsumer]]:
     async with scripted() as brokers:
         brokers.answer(ASSIGNMENT, assignments([QUEUE]))
         brokers.answer(POP, pops)
@@ -360,6 +362,36 @@ async def test_queues_come_and_go_as_the_brokers_say(
         await settle_all()
         assert brokers.fields(POP)[-1]["queueId"] == "2"
     assert changes == [("assign", [QUEUE]), ("revoke", [QUEUE]), ("assign", [single])]
+
+
+async def test_queues_of_another_topic_are_not_taken(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def foreign(request: RemotingCommand) -> RemotingCommand:
+        made = [MessageQueueAssignment(message_queue=MessageQueue("U", "b", -1))]
+        body = QueryAssignmentResponseBody(message_queue_assignments=made).to_body()
+        return RemotingCommand(ResponseCode.SUCCESS, body=body)
+
+    async with opened(Pops(0)) as (brokers, consumer):
+        await settle_all()
+        brokers.answer(ASSIGNMENT, foreign)
+        assert not await consumer.rebalance()
+        assert consumer.queues == [QUEUE]
+
+
+async def test_a_broker_that_does_not_wait_is_not_asked_all_the_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked: list[RemotingCommand] = []
+
+    def nothing(request: RemotingCommand) -> RemotingCommand | None:
+        asked.append(request)
+        # A consumer without pauses would ask for ever, at the same time.
+        return None if len(asked) > 100 else refusal(ResponseCode.PULL_NOT_FOUND)
+
+    async with opened(nothing):
+        await trio.sleep(1.0)
+        assert 2 <= len(asked) <= 21
 
 
 async def test_a_failed_pop_is_logged_and_made_again(
