@@ -190,14 +190,20 @@ class PopMode:
             pop_queue.wake_if_room()
 
     def stop(self) -> None:
-        """Stop popping."""
+        """Stop popping.
+
+        A broker that holds a pop would give it messages all the same, so they are given back.
+        """
         self._is_stopped = True
         for pop_queue in self.assigned.values():
-            pop_queue.scope.cancel()
+            if not pop_queue.is_popping:
+                pop_queue.scope.cancel()
 
     async def release(self) -> None:
         """Send what is to be acknowledged, and give back the messages that are not settled."""
         self._is_released = True
+        for pop_queue in self.assigned.values():
+            pop_queue.scope.cancel()
         queues = [*self.assigned.values(), *self._dropped]
         unsettled = [message for queue in queues for message in queue.unsettled]
         async with TaskGroup() as group:
@@ -209,7 +215,7 @@ class PopMode:
     async def _pop_queue(self, queue: PopQueue) -> None:
         with queue.scope:
             queue.is_paused = self._ready.is_paused(queue.queue)
-            while True:
+            while not self._is_stopped:
                 await queue.wait_for_room()
                 try:
                     answer = await self._pop_once(queue)
@@ -227,13 +233,17 @@ class PopMode:
     async def _pop_once(self, queue: PopQueue) -> PopAnswer:
         config = self._config
         queue.last_pop_ms = clock.monotonic_ms()
-        return await self._popping.pop(
-            queue.place,
-            queue.subscription,
-            count=config.pop_batch_size,
-            invisible_s=config.pop_invisible_s,
-            poll_s=config.suspend_s,
-        )
+        queue.is_popping = True
+        try:
+            return await self._popping.pop(
+                queue.place,
+                queue.subscription,
+                count=config.pop_batch_size,
+                invisible_s=config.pop_invisible_s,
+                poll_s=config.suspend_s,
+            )
+        finally:
+            queue.is_popping = False
 
     def _on_popped(self, queue: PopQueue, answer: PopAnswer) -> None:
         now_s = self._client.now_s()
@@ -247,6 +257,9 @@ class PopMode:
                 self._client.start_soon(self._results.bury, settled, each.ext)
             else:
                 popped.append(self._message(queue, each, settled, now_s))
+        if self._is_stopped:
+            self._client.start_soon(self._results.give_back, popped)
+            return
         queue.add(popped)
         self._ready.put(popped)
 
