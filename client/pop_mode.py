@@ -141,10 +141,12 @@ class PopMode:
             self._pulled_topics.add(topic)
             logger.warning(
                 "the brokers assign %s to be pulled by %s, as they do by default: for pops, set the"
-                " mode by `mqadmin setConsumeMode -m POP`, or defaultMessageRequestMode=POP in the"
+                " mode by `trocket pop mode %s %s pop`, or defaultMessageRequestMode=POP in the"
                 " brokers",
                 topic,
                 self._group,
+                self._client.without_namespace(self._group),
+                self._client.without_namespace(topic),
             )
             for name in pop_retry_topics(topic, self._group):
                 self.pop_retry_topics[name] = topic

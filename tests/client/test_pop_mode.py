@@ -364,6 +364,15 @@ async def test_queues_come_and_go_as_the_brokers_say(
     assert changes == [("assign", [QUEUE]), ("revoke", [QUEUE]), ("assign", [single])]
 
 
+async def test_a_consumer_that_is_to_pull_says_how_to_change_that(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(Pops(0)) as (brokers, consumer):
+        brokers.answer(ASSIGNMENT, assignments(pulled=[MessageQueue("T", "b", 0)]))
+        await consumer.rebalance()
+    assert "`trocket pop mode g T pop`" in caplog.text
+
+
 async def test_queues_of_another_topic_are_not_taken(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
