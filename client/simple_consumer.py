@@ -252,8 +252,8 @@ class SimpleConsumer(Participant):
                 await anyio.sleep(min(RETRY_S, left_s))
             elif len(places) > 1:
                 if sweep.is_watched:
-                    # A broker told of messages that it did not give: they are not to be popped yet,
-                    # or others had them first.
+                    # A broker announced messages and gave none: an earlier message of their queue
+                    # is not acknowledged, or other members had them first.
                     await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
                 sweep.is_watched = True
                 await self._watch.wait_for_any(places, end_s - self._client.now_s())
