@@ -30,7 +30,7 @@ from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerE
 from .pop_queue import PopPushedMessage, PopQueue
 from .pop_results import PopResults
 from .popped_message import queue_of
-from .popping import Popping
+from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
 from .push_options import PULL_RETRY_S, PushConsumerConfig
 from .server_assignment import ServerAssignment, query_assignment
@@ -83,6 +83,7 @@ class PopMode:
         self._results = PopResults(client, group, config, self._popping, ready.interceptors)
         self._failures = PullFailureLog("a pop")
         self._is_stopped = False
+        self._is_released = False
         # The topics that a broker assigned to be pulled.
         self._pulled_topics: set[str] = set()
         self._new: list[PopQueue] = []
@@ -140,10 +141,12 @@ class PopMode:
             self._pulled_topics.add(topic)
             logger.warning(
                 "the brokers assign %s to be pulled by %s, as they do by default: for pops, set the"
-                " mode by `mqadmin setConsumeMode -m POP`, or defaultMessageRequestMode=POP in the"
+                " mode by `trocket pop mode %s %s pop`, or defaultMessageRequestMode=POP in the"
                 " brokers",
                 topic,
                 self._group,
+                self._client.without_namespace(self._group),
+                self._client.without_namespace(topic),
             )
             for name in pop_retry_topics(topic, self._group):
                 self.pop_retry_topics[name] = topic
@@ -189,13 +192,20 @@ class PopMode:
             pop_queue.wake_if_room()
 
     def stop(self) -> None:
-        """Stop popping."""
+        """Stop popping.
+
+        A broker that holds a pop would give it messages all the same, so they are given back.
+        """
         self._is_stopped = True
         for pop_queue in self.assigned.values():
-            pop_queue.scope.cancel()
+            if not pop_queue.is_popping:
+                pop_queue.scope.cancel()
 
     async def release(self) -> None:
         """Send what is to be acknowledged, and give back the messages that are not settled."""
+        self._is_released = True
+        for pop_queue in self.assigned.values():
+            pop_queue.scope.cancel()
         queues = [*self.assigned.values(), *self._dropped]
         unsettled = [message for queue in queues for message in queue.unsettled]
         async with TaskGroup() as group:
@@ -207,7 +217,7 @@ class PopMode:
     async def _pop_queue(self, queue: PopQueue) -> None:
         with queue.scope:
             queue.is_paused = self._ready.is_paused(queue.queue)
-            while True:
+            while not self._is_stopped:
                 await queue.wait_for_room()
                 try:
                     answer = await self._pop_once(queue)
@@ -218,17 +228,24 @@ class PopMode:
                 self._on_popped(queue, answer)
                 if answer.is_polling_full:
                     await anyio.sleep(PULL_RETRY_S)
+                elif not answer.messages:
+                    # A broker that does not wait must not be asked all the time.
+                    await anyio.sleep(EMPTY_PAUSE_S)
 
     async def _pop_once(self, queue: PopQueue) -> PopAnswer:
         config = self._config
         queue.last_pop_ms = clock.monotonic_ms()
-        return await self._popping.pop(
-            queue.place,
-            queue.subscription,
-            count=config.pop_batch_size,
-            invisible_s=config.pop_invisible_s,
-            poll_s=config.suspend_s,
-        )
+        queue.is_popping = True
+        try:
+            return await self._popping.pop(
+                queue.place,
+                queue.subscription,
+                count=config.pop_batch_size,
+                invisible_s=config.pop_invisible_s,
+                poll_s=config.suspend_s,
+            )
+        finally:
+            queue.is_popping = False
 
     def _on_popped(self, queue: PopQueue, answer: PopAnswer) -> None:
         now_s = self._client.now_s()
@@ -242,6 +259,9 @@ class PopMode:
                 self._client.start_soon(self._results.bury, settled, each.ext)
             else:
                 popped.append(self._message(queue, each, settled, now_s))
+        if self._is_stopped:
+            self._client.start_soon(self._results.give_back, popped)
+            return
         queue.add(popped)
         self._ready.put(popped)
 
@@ -272,10 +292,17 @@ class PopMode:
     # Invisible times
 
     async def extend(self) -> None:
-        """Wait, then extend the invisible times of messages that the program is handling."""
-        config = self._config
-        await anyio.sleep(config.pop_invisible_s / EXTENSIONS_PER_TIME)
-        soon_s = self._client.now_s() + config.pop_invisible_s / 2
+        """Extend the invisible times of messages that the program is handling, until `release`.
+
+        Handlers may still be busy after `stop`.
+        """
+        while not self._is_released:
+            await anyio.sleep(self._config.pop_invisible_s / EXTENSIONS_PER_TIME)
+            if not self._is_released:
+                await self._extend_once()
+
+    async def _extend_once(self) -> None:
+        soon_s = self._client.now_s() + self._config.pop_invisible_s / 2
         waiting = self._ready.waiting
         async with TaskGroup() as group:
             for queue in [*self.assigned.values(), *self._dropped]:

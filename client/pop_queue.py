@@ -101,10 +101,11 @@ class PopQueue(AssignedQueue):
       now_s: the client's clock.
 
     Attributes:
+      is_popping: a pop waits for its answer.
       last_pop_ms: time of the last pop, by the monotonic clock.
     """
 
-    __slots__ = ("_now_s", "_unsettled", "last_pop_ms")
+    __slots__ = ("_now_s", "_unsettled", "is_popping", "last_pop_ms")
 
     def __init__(
         self,
@@ -116,6 +117,7 @@ class PopQueue(AssignedQueue):
         super().__init__(queue, subscription, config)
         self._now_s = now_s
         self._unsettled: dict[Settled, PopPushedMessage] = {}
+        self.is_popping: bool = False
         self.last_pop_ms: float = clock.monotonic_ms()
 
     @property

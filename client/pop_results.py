@@ -24,6 +24,7 @@ from .pop_queue import PopPushedMessage, PopQueue
 from .popping import Popping
 from .push_options import MAX_RECONSUME_TIMES, PushConsumerConfig, RetryLater
 from .pushed_message import AssignedQueue, PushedMessage
+from .task_group import TaskGroup
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class PopResults:
         self._interceptors = interceptors
         self._pending: dict[str, list[Settled]] = {}
         self._sending: set[str] = set()
-        self._changing = 0  # invisible times that are being extended
+        self._changing = 0  # changes of invisible times that are not answered
         self._idle: anyio.Event | None = None
 
     @property
@@ -206,7 +207,7 @@ class PopResults:
             self._idle.set()
 
     async def drain(self) -> None:
-        """Wait until all acknowledgements have been answered."""
+        """Wait until all acknowledgements and changes of invisible times have been answered."""
         while self._sending or self._changing:
             self._idle = anyio.Event()
             await self._idle.wait()
@@ -244,12 +245,19 @@ class PopResults:
 
         async def give(message: PopPushedMessage) -> None:
             async with limit:
+                if message.change is not None:  # the receipt is about to be replaced
+                    await message.change.wait()
                 with contextlib.suppress(ClientError):
                     await self._popping.change_invisible(message.settled, GIVE_BACK_S, suspend=True)
 
-        async with anyio.create_task_group() as group:
-            for message in messages:
-                group.start_soon(give, message)
+        self._changing += 1
+        try:
+            async with TaskGroup() as group:
+                for message in messages:
+                    group.start_soon(give, message)
+        finally:
+            self._changing -= 1
+            self._wake_if_idle()
 
 
 def _popped(message: PushedMessage, assigned: AssignedQueue) -> tuple[PopPushedMessage, PopQueue]:

@@ -42,6 +42,11 @@ T = TypeVar("T")
 POP_TIMEOUT_S: Final = 10.0
 """Time to wait for the answer to a pop, in addition to the time that the broker may wait.
 RocketMQ: PullAPIWrapper.popAsync."""
+POLL_S_MAX: Final = 30.0
+"""Longest wait of one pop at a broker: a broker that is gone without a word is noticed then."""
+EMPTY_PAUSE_S: Final = 0.05
+"""Pause before the next pop, where a broker ended the wait for a message early: when it does not
+wait because too many clients wait, or 50 ms before the end, as brokers do."""
 SETTLE_S: Final = 10.0
 """Time in which an acknowledgement is sent again while its broker cannot be reached: one that
 restarts is away for 5 s."""

@@ -317,7 +317,7 @@ class PushConsumer(Participant):
         if self._rebalance.has_locks:
             self._client.start_soon(self._until_stopped, self._rebalance.renew_locks)
         if self._pop_mode is not None and self._config.pop_extend:
-            self._client.start_soon(self._until_stopped, self._pop_mode.extend)
+            self._client.start_soon(self._pop_mode.extend)
 
     async def __aexit__(
         self,

@@ -16,6 +16,7 @@ from ..remoting.bodies.pop import (
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
 )
+from ..remoting.errors import RemoteProtocolError
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .client import Client
@@ -59,6 +60,7 @@ async def query_assignment(
     Raises:
       RouteNotFoundError: no name server knows the topic.
       ConfigurationError: the broker is older than RocketMQ 5.0.
+      BadAnswerError: the answer is malformed, or assigns queues of another topic.
       ClientError: no broker of the topic could be asked.
     """
     body = QueryAssignmentRequestBody(
@@ -89,16 +91,21 @@ async def query_assignment(
                 ) from error
             raise
         with reading_answer(address):
-            return _read(QueryAssignmentResponseBody.from_body(answer.body))
+            return _read(QueryAssignmentResponseBody.from_body(answer.body), topic)
     if failure is not None:
         raise failure
     return ServerAssignment([], [])
 
 
-def _read(body: QueryAssignmentResponseBody) -> ServerAssignment | None:
+def _read(body: QueryAssignmentResponseBody, topic: str) -> ServerAssignment | None:
     assignments = body.message_queue_assignments
     if assignments is None:
         return None
+    for each in assignments:
+        if each.message_queue.topic != topic:
+            raise RemoteProtocolError(
+                f"the answer assigns {each.message_queue}, and {topic} was asked for"
+            )
     by_mode: dict[MessageRequestMode, list[MessageQueue]] = {
         mode: [each.message_queue for each in assignments if each.mode is mode]
         for mode in MessageRequestMode

@@ -26,7 +26,7 @@ from ..remoting.bodies import (
 from ..remoting.receipt import POP_COUNT_MAX
 from ..remoting.response_codes import ResponseCode
 from .client import Client
-from .core.pop import INVISIBLE_S_MAX, Place, PopAnswer, PopOrder, Settled
+from .core.pop import INVISIBLE_S_MAX, INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from .core.routes import subscribe_queues
 from .core.subscription import (
     FilterClass,
@@ -42,7 +42,7 @@ from .options import split_options
 from .participant import Participant, configured
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
-from .popping import TRANSIENT_ERRORS, Popping
+from .popping import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popping
 from .simple_options import (
     INVISIBLE_S,
     RECEIVE_COUNT,
@@ -58,9 +58,6 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
-EMPTY_PAUSE_S: Final = 0.05
-"""Pause before the next pop, where a broker ended the wait for a message early: when it does not
-wait because too many clients wait, or 50 ms before the end, as brokers do."""
 
 
 class SimpleConsumer(Participant):
@@ -217,9 +214,9 @@ class SimpleConsumer(Participant):
 
         Args:
           max_messages: largest number of messages, 1 to 32.
-          invisible_s: seconds until a message that is not acknowledged is delivered again, above 0
-            and at most three days.
-          wait_s: seconds to wait for the first message, >= 0.
+          invisible_s: seconds until a message that is not acknowledged is delivered again, 0.001
+            to three days.
+          wait_s: seconds to wait for the first message, >= 0; `math.inf`: until there is one.
 
         Returns: the messages; an empty list if there were none in time.
         Raises:
@@ -254,7 +251,12 @@ class SimpleConsumer(Participant):
                 self._client.refresh_soon()
                 await anyio.sleep(min(RETRY_S, left_s))
             elif len(places) > 1:
-                await self._watch.wait_for_any(places, left_s)
+                if sweep.is_watched:
+                    # A broker announced messages and gave none: an earlier message of their queue
+                    # is not acknowledged, or other members had them first.
+                    await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
+                sweep.is_watched = True
+                await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
 
@@ -287,7 +289,8 @@ class SimpleConsumer(Participant):
         first = self._turn % len(places)
         failures = []
         for place in (*places[first:], *places[:first]):
-            poll_s = max(sweep.end_s - self._client.now_s(), 0) if len(places) == 1 else 0.0
+            left_s = max(sweep.end_s - self._client.now_s(), 0.0)
+            poll_s = min(left_s, POLL_S_MAX) if len(places) == 1 else 0.0
             try:
                 found = await self._pop(place, sweep, poll_s)
             except TRANSIENT_ERRORS as error:
@@ -464,9 +467,10 @@ class _Sweep:
       end_s: until when to wait for the first message, by the client's clock.
       failure: the last error, if no broker could be reached.
       is_announced: a heartbeat was sent because a broker did not know the group.
+      is_watched: it has waited at several brokers or topics before.
     """
 
-    __slots__ = ("count", "end_s", "failure", "invisible_s", "is_announced")
+    __slots__ = ("count", "end_s", "failure", "invisible_s", "is_announced", "is_watched")
 
     def __init__(self, count: int, invisible_s: float, end_s: float) -> None:
         self.count = count
@@ -474,6 +478,7 @@ class _Sweep:
         self.end_s = end_s
         self.failure: ClientError | None = None
         self.is_announced = False
+        self.is_watched = False
 
 
 class _Messages:
@@ -521,8 +526,8 @@ class _Messages:
 
 
 def _check_seconds(name: str, seconds: float, *, is_zero_allowed: bool) -> None:
-    if not 0 <= seconds <= INVISIBLE_S_MAX or (seconds == 0 and not is_zero_allowed):
-        least = "from 0" if is_zero_allowed else "above 0"
+    least = 0 if is_zero_allowed else INVISIBLE_S_MIN
+    if not least <= seconds <= INVISIBLE_S_MAX:
         raise ConfigurationError(
-            f"{name} is {seconds}: give a number of seconds {least} to {INVISIBLE_S_MAX} (3 days)"
+            f"{name} is {seconds}: give {least} to {INVISIBLE_S_MAX} seconds (3 days)"
         )

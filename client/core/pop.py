@@ -51,6 +51,8 @@ POP_CODES: Final = (
 )
 """The response codes of a pop that are no errors."""
 
+INVISIBLE_S_MIN: Final = 0.001
+"""Shortest invisible time of a pop in seconds: requests have milliseconds."""
 INVISIBLE_S_MAX: Final = 3 * 24 * 3600
 """Longest invisible time in seconds: brokers keep it as a timer message (timerMaxDelaySec)."""
 

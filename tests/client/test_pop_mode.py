@@ -108,7 +108,9 @@ UNKNOWN = RemotingCommand(ResponseCode.SUCCESS, body=QueryAssignmentResponseBody
 
 
 @asynccontextmanager
-async def opened(pops: Pops, **options: Any) -> AsyncIterator[tuple[ScriptedBrokers, PushConsumer]]:
+async def opened(
+    pops: Callable[[RemotingCommand], RemotingCommand | None], **options: Any
+) -> AsyncIterator[tuple[ScriptedBrokers, PushConsumer]]:
     async with scripted() as brokers:
         brokers.answer(ASSIGNMENT, assignments([QUEUE]))
         brokers.answer(POP, pops)
@@ -282,6 +284,36 @@ async def test_an_acknowledgement_waits_for_the_new_receipt(
         assert Receipt.from_text(message.receipt or "").revive_queue_id == 5
 
 
+async def test_a_handler_keeps_its_message_after_stop(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    was_revoked = []
+
+    async def slow(message: PushedMessage) -> None:
+        consumer.stop()
+        await trio.sleep(200.0)
+        was_revoked.append(message.is_revoked)
+
+    async with opened(Pops(1), pop_extend=True) as (brokers, consumer):
+        await consumer.run(slow)
+    assert was_revoked == [False]
+    assert len(brokers.requests[ACK]) == 1
+
+
+async def test_a_message_is_given_back_by_its_new_receipt(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened(Pops(1), pop_extend=True) as (brokers, consumer):
+        message = await consumer.receive()
+        brokers.answer(CHANGE, None)  # the broker is away for some seconds
+        await trio.sleep(46.0)
+        assert brokers.requests[CHANGE]
+        brokers.answer(CHANGE, change)
+    assert message.receipt == f"0 {TIME_MS + 1} 60000 5 0 b 0 0"
+    given = [each for each in brokers.fields(CHANGE) if each["invisibleTime"] == "1000"]
+    assert [each["extraInfo"] for each in given] == [message.receipt]
+
+
 async def test_a_closed_consumer_gives_back_what_it_did_not_handle(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -330,6 +362,45 @@ async def test_queues_come_and_go_as_the_brokers_say(
         await settle_all()
         assert brokers.fields(POP)[-1]["queueId"] == "2"
     assert changes == [("assign", [QUEUE]), ("revoke", [QUEUE]), ("assign", [single])]
+
+
+async def test_a_consumer_that_is_to_pull_says_how_to_change_that(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(Pops(0)) as (brokers, consumer):
+        brokers.answer(ASSIGNMENT, assignments(pulled=[MessageQueue("T", "b", 0)]))
+        await consumer.rebalance()
+    assert "`trocket pop mode g T pop`" in caplog.text
+
+
+async def test_queues_of_another_topic_are_not_taken(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def foreign(request: RemotingCommand) -> RemotingCommand:
+        made = [MessageQueueAssignment(message_queue=MessageQueue("U", "b", -1))]
+        body = QueryAssignmentResponseBody(message_queue_assignments=made).to_body()
+        return RemotingCommand(ResponseCode.SUCCESS, body=body)
+
+    async with opened(Pops(0)) as (brokers, consumer):
+        await settle_all()
+        brokers.answer(ASSIGNMENT, foreign)
+        assert not await consumer.rebalance()
+        assert consumer.queues == [QUEUE]
+
+
+async def test_a_broker_that_does_not_wait_is_not_asked_all_the_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked: list[RemotingCommand] = []
+
+    def nothing(request: RemotingCommand) -> RemotingCommand | None:
+        asked.append(request)
+        # A consumer without pauses would ask for ever, at the same time.
+        return None if len(asked) > 100 else refusal(ResponseCode.PULL_NOT_FOUND)
+
+    async with opened(nothing):
+        await trio.sleep(1.0)
+        assert 2 <= len(asked) <= 21
 
 
 async def test_a_failed_pop_is_logged_and_made_again(

@@ -291,6 +291,36 @@ async def test_a_long_handler_keeps_its_message_when_it_is_extended(
             assert await other.receive(wait_s=100.0) == []
 
 
+async def test_what_a_broker_pops_after_stop_comes_to_others_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened() as (broker, producer):
+        await producer.send(Message("T", "first"))
+
+        async def handle(message: PushedMessage) -> None:
+            consumer.stop()
+            await producer.send(Message("T", "second"))  # the broker holds a pop, and answers it
+            async with SimpleConsumer(
+                broker.url, group="g", subscriptions={"T": "*"}, dial=broker.dial, **FIRST
+            ) as other:
+                (second,) = await other.receive(wait_s=10.0)
+                assert second.text == "second"
+                others.append(second.text)
+                await other.ack(second)
+
+        others: list[str] = []
+        async with PushConsumer(
+            broker.url,
+            group="g",
+            subscriptions={"T": "*"},
+            mode="pop",
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            dial=broker.dial,
+        ) as consumer:
+            await consumer.run(handle)
+        assert others == ["second"]
+
+
 # With accounts
 
 SECURED = {

@@ -194,6 +194,36 @@ async def test_a_broker_that_does_not_wait_is_not_asked_all_the_time(
         assert len(brokers.requests[NOTIFICATION]) <= 6
 
 
+async def test_a_broker_that_tells_of_messages_and_gives_none_is_not_asked_all_the_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked_max = 100  # a consumer without pauses would ask for ever, at the same time
+
+    def has_messages(request: RemotingCommand) -> RemotingCommand | None:
+        if len(brokers.requests[NOTIFICATION]) > asked_max:
+            return None
+        return RemotingCommand(ResponseCode.SUCCESS, {"hasMsg": "true", "pollingFull": "false"})
+
+    async with scripted(names=["b", "c"]) as brokers, opened(brokers) as consumer:
+        brokers.answer(POP, NOTHING)
+        brokers.answer(NOTIFICATION, has_messages)
+        assert await consumer.receive(wait_s=1.0) == []
+        assert len(brokers.requests[NOTIFICATION]) <= 44
+
+
+async def test_a_consumer_can_wait_without_an_end(autojump_clock: trio.testing.MockClock) -> None:
+    async with scripted() as brokers, opened(brokers) as consumer:
+        brokers.answer(POP, NOTHING, NOTHING, messages(1))
+        assert len(await consumer.receive(wait_s=float("inf"))) == 1
+        # A broker that is gone without a word is noticed by the end of such a wait.
+        assert {fields["pollTime"] for fields in brokers.fields(POP)} == {"30000"}
+    async with scripted(names=["b", "c"]) as brokers, opened(brokers) as consumer:
+        brokers.answer(POP, NOTHING)
+        with trio.move_on_after(1000.0) as scope:
+            await consumer.receive(wait_s=float("inf"))
+        assert scope.cancelled_caught
+
+
 async def test_messages_with_other_tags_are_acknowledged_and_not_given_to_the_program(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -377,6 +407,7 @@ async def test_arguments_are_checked(autojump_clock: trio.testing.MockClock) -> 
             {"max_messages": 0},
             {"max_messages": 33},
             {"invisible_s": 0.0},
+            {"invisible_s": 0.0001},
             {"invisible_s": 3 * 24 * 3600 + 1},
             {"wait_s": -1.0},
             {"wait_s": float("nan")},
