@@ -299,6 +299,34 @@ async def test_a_notification_by_tags_compares_few_messages(autojump_clock: obje
         assert dict(answer.ext_fields) == HAS_MESSAGE
 
 
+async def test_a_notification_by_tags_compares_all_messages_below_the_limit(
+    autojump_clock: object,
+) -> None:
+    async with embedded_broker() as broker:
+        client = await connect(broker)
+        for _ in range(40):
+            await send(client, b"one", tag="b")
+        await send(client, b"two", tag="a")
+        wanted = await client.ask(Code.NOTIFICATION, asked(0, expType="TAG", exp="a"))
+        assert dict(wanted.ext_fields) == HAS_MESSAGE
+        unknown = await client.ask(Code.NOTIFICATION, asked(0, 0, expType="TAG", exp="c"))
+        assert dict(unknown.ext_fields) == HAS_NONE
+
+
+async def test_a_notification_looks_at_a_part_of_very_many_queues(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trocket.broker.processors.pop_waiting.QUEUES_MAX", 3)
+    async with embedded_broker() as broker:
+        client = await connect(broker)
+        await send(client, b"one")
+        found = {
+            (await client.ask(Code.NOTIFICATION, asked(poll_ms=0))).ext_fields["hasMsg"]
+            for _ in range(200)
+        }
+        assert found == {"true", "false"}
+
+
 async def test_a_notification_may_be_told_not_to_filter(autojump_clock: object) -> None:
     async with embedded_broker(use_message_filter_for_notification=False) as broker:
         client = await connect(broker)
