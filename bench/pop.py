@@ -68,6 +68,7 @@ class Outcome:
       later_cpu_us: the same afterwards, for what came due, without that of an idle broker.
       pop_p50_ms, pop_p99_ms: latency of a pop that found messages.
       empty: pops that found none, because of other connections.
+      refused: pops and acknowledgements that the broker refused as busy.
       generator_cpu_share: shows whether the generator was the bottleneck.
     """
 
@@ -80,6 +81,7 @@ class Outcome:
     pop_p50_ms: float
     pop_p99_ms: float
     empty: int
+    refused: int
     generator_cpu_share: float
 
 
@@ -228,6 +230,7 @@ def measure(side: Side, case: Case, plan: Plan) -> Outcome:
         pop_p50_ms=kit.percentile(latencies, 0.50) * 1e3,
         pop_p99_ms=kit.percentile(latencies, 0.99) * 1e3,
         empty=load.empty,
+        refused=load.refused,
         generator_cpu_share=own_share,
     )
 
@@ -269,6 +272,7 @@ COLUMNS: kit.Columns[Outcome] = {
     "pop p50 ms": lambda one: f"{one.pop_p50_ms:.2f}",
     "pop p99 ms": lambda one: f"{one.pop_p99_ms:.2f}",
     "empty": lambda one: str(one.empty),
+    "busy": lambda one: str(one.refused),
     "load": lambda one: f"{one.generator_cpu_share:.0%}",
 }
 """Medians of the rounds; CPU µs is the broker's per message, under load and afterwards."""

@@ -23,6 +23,7 @@ from trocket.bench.frames import (
     CLIENT_VERSION,
     OPAQUE_FIRST,
     ROCKETMQ_TYPE,
+    SYSTEM_BUSY,
     BadAnswerError,
     SendTemplate,
     take_answers,
@@ -46,6 +47,8 @@ FILL_IN_FLIGHT: Final = 512
 
 _HEAD = struct.Struct(">ii")
 _SUCCESS = b'"code":0,'
+_BUSY = b'"code":2,'
+"""The flow control of Apache's broker refuses requests that waited too long."""
 _OPAQUE = b'"opaque":'
 _NO_MESSAGE_CODES: Final = frozenset({209, 210})
 
@@ -253,9 +256,7 @@ class _Connection:
             at += 4 + length
             number = header[header.index(_OPAQUE) + len(_OPAQUE)]
             if number == 0x32:  # "2": an acknowledgement's
-                if _SUCCESS not in header:
-                    raise BadAnswerError(f"an acknowledgement got {header[:300]!r}")
-                self._unanswered -= 1
+                self._acknowledged(header, load)
             else:
                 self._popped(json.loads(header), load)
             if not self._unanswered:  # nothing was popped, or the last acknowledgement is through
@@ -264,9 +265,21 @@ class _Connection:
                 self.pop()
         del incoming[:at]
 
+    def _acknowledged(self, header: bytes, load: Load) -> None:
+        if _BUSY in header:
+            refused = self._acking if self._in_batch else 1
+            self._acking -= refused
+            load.refused += refused
+        elif _SUCCESS not in header:
+            raise BadAnswerError(f"an acknowledgement got {header[:300]!r}")
+        self._unanswered -= 1
+
     def _popped(self, header: dict[str, object], load: Load) -> None:
         if header["code"] in _NO_MESSAGE_CODES:
             load.empty += 1
+            return
+        if header["code"] == SYSTEM_BUSY:
+            load.refused += 1
             return
         fields = header["extFields"]
         if header["code"] != 0 or not isinstance(fields, dict):
@@ -290,6 +303,7 @@ class Load:
     Attributes:
       acknowledged: messages whose acknowledgements were answered.
       empty: pops that found nothing.
+      refused: pops and acknowledgements that a busy broker refused.
       latencies_s: of the pops that found messages.
     """
 
@@ -298,6 +312,7 @@ class Load:
     ) -> None:
         self.acknowledged = 0
         self.empty = 0
+        self.refused = 0
         self.latencies_s = array("d")
         self._epoll = select.epoll()
         self._connections = {}
@@ -313,7 +328,7 @@ class Load:
         Raises: TimeoutError: no answer in 10 s. ConnectionError. BadAnswerError.
         """
         before = self.acknowledged
-        self.empty = 0
+        self.empty = self.refused = 0
         del self.latencies_s[:]
         end_s = time.perf_counter() + seconds
         while time.perf_counter() < end_s:

@@ -449,9 +449,10 @@ class WaitingRequests:
 
     def _new_codes(self, name: str, topic: _Topic, queue_id: int) -> Collection[int] | None:
         """The tags codes of a queue's new messages; None: all requests are woken."""
-        seen = topic.seen.get(queue_id, -1)
-        codes, end = self._tags_codes_since((name, queue_id), seen)
+        known = topic.seen.get(queue_id)
+        codes, end = self._tags_codes_since((name, queue_id), -1 if known is None else known)
         topic.seen[queue_id] = end
+        seen = end - 1 if known is None else known
         if seen >= end:
             return None  # nothing is new: an offset was reset
         interval = self._config.pop_long_polling_force_notify_interval

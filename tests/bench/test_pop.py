@@ -73,7 +73,7 @@ def test_the_next_group_begins_when_one_has_popped_everything():
 
 
 def outcome(side: str, rate: float, cpu_us: float, later_cpu_us: float) -> Outcome:
-    return Outcome(side, "8 connections", 1, rate, cpu_us, later_cpu_us, 1.0, 2.0, 0, 0.1)
+    return Outcome(side, "8 connections", 1, rate, cpu_us, later_cpu_us, 1.0, 2.0, 0, 0, 0.1)
 
 
 def test_ratios_are_of_the_rounds_with_the_cpu_of_what_comes_due():

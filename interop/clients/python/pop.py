@@ -177,9 +177,9 @@ class Group:
 
     @property
     def again(self) -> int:
-        """How many messages came besides the first of each."""
-        texts = [text for *_, text in self.inbox.items]
-        return len(texts) - len(set(texts))
+        """How many messages came besides the first of each, by the same way."""
+        ways = [(text, how) for _, _, how, text in self.inbox.items]
+        return len(ways) - len(set(ways))
 
 
 async def together(stage: Stage) -> None:
@@ -234,7 +234,10 @@ def _sorted(queues: dict[str, set[int]]) -> dict[str, list[int]]:
 
 
 async def switched(stage: Stage) -> None:
-    """A group that pulls, then pops, then pulls again: it gets each message once."""
+    """A group that pulls, then pops, then pulls again: neither way gives a message twice.
+
+    At the moment of a change, a message that is not acknowledged yet may come by both ways.
+    """
     await set_mode(stage, "PULL")
     group = Group(stage)
     await group.start("only")

@@ -245,9 +245,10 @@ final class PopScenarios {
         return sent.stream().filter(body -> !came.contains(body)).toList();
     }
 
-    /** How many messages came besides the first of each. */
+    /** How many messages came besides the first of each, by the same way. */
     private static long again(List<Got> all) {
-        return all.size() - all.stream().map(Got::body).distinct().count();
+        return all.size()
+            - all.stream().map(got -> got.popped() + got.body()).distinct().count();
     }
 
     /** Three consumers: each pops from its own queues and from those of the next one. */
@@ -285,7 +286,11 @@ final class PopScenarios {
         return queues;
     }
 
-    /** A group that pulls, then pops, then pulls again: it gets each message once. */
+    /**
+     * A group that pulls, then pops, then pulls again: neither way gives a message twice.
+     *
+     * At the moment of a change, a message that is not acknowledged yet may come by both ways.
+     */
     static void switched(Stage stage) throws Exception {
         Inbox<Got> inbox = new Inbox<>();
         List<String> sent = new ArrayList<>();
