@@ -15,6 +15,7 @@ import trio.testing
 from trocket.broker.config import BrokerConfig
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager, parse_offsets
 from trocket.broker.master_api import MasterApi
+from trocket.broker.pop.request_modes import MessageRequestModeManager
 from trocket.broker.processors.group_admin import GroupAdminProcessor
 from trocket.broker.processors.replication import ReplicationProcessor
 from trocket.broker.subscription_group_manager import SubscriptionGroupManager
@@ -268,7 +269,12 @@ def offsets_of_many_groups() -> ConsumerOffsetManager:
 
 def replication_processor(offsets: ConsumerOffsetManager) -> ReplicationProcessor:
     return ReplicationProcessor(
-        offsets=offsets, delay_offsets=None, timers=None, status=None, clock=ManualClock()
+        offsets=offsets,
+        delay_offsets=None,
+        timers=None,
+        request_modes=MessageRequestModeManager(save=lambda name, text: None),
+        status=None,
+        clock=ManualClock(),
     )
 
 
