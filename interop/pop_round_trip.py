@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from ..store.clock import SystemClock
 from .apache import ApacheCluster
 from .maven import JAVA_SMALL
 from .pop_wire import Popped, ack, pop
+from .process import PeerError
 from .store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL, SIZES
 from .trocket_peer import TrocketBroker
 from .wire import Outgoing, WireClient
@@ -152,8 +153,8 @@ class PopRoundTrip:
                 for number in range(COUNT)
             ]
             client.send_all(messages)
-            self._pop_half(client, "", LONG_MS)
-            self._pop_half(client, "", SHORT_MS)
+            for invisible_ms in (LONG_MS, SHORT_MS):
+                check_complete(self._pop_half(client, "", invisible_ms))
             self._wait_saved()
         self._end(self.apaches)
 
@@ -253,6 +254,15 @@ class PopRoundTrip:
     @staticmethod
     def _pause(seconds: float) -> None:
         threading.Event().wait(seconds)
+
+
+def check_complete(found: Sequence[Popped]) -> None:
+    """Check that a first pop got all that it asked for: with less, the checks would say nothing.
+
+    Raises: PeerError: it did not.
+    """
+    if len(found) != PART:
+        raise PeerError(f"{len(found)} messages were popped instead of {PART}")
 
 
 Check = Callable[[Record, str], list[str]]

@@ -140,6 +140,10 @@ class PopHold:
             selector=waiting.selector,
         )
 
+    def polling_num(self, topic: str, group: str, queue_id: int) -> int:
+        """Pops that wait for one queue; or, if its id is negative, for all queues."""
+        return self.pops.polling_num(_key(topic, group, queue_id))
+
     def notify(self, topic: str, group: str, queue_id: int) -> None:
         """Wake one pop and one notification of a topic, group and queue, whatever their filters.
 

@@ -237,7 +237,9 @@ class OrderedPops:
                     f"offset is illegal, key:{key_of(topic, group)}@{queue_id}, old:{committed}, "
                     f"commit:{offset}, next:{ILLEGAL}, /{remote_address}"
                 )
-            elif following != UNKNOWN:
+            elif following == UNKNOWN:
+                break  # and so are the others: a batch of many must not log a line for each
+            else:
                 if not self._offsets.has_offset_reset(group, topic, queue_id):
                     # A client may have committed a later offset itself.
                     following = max(following, committed)

@@ -231,6 +231,8 @@ class ConsumerOrderInfoManager:
                 reason = "its topic, group or queue is gone"
             elif now_ms - info.last_consume_ms > KEPT_MS:
                 reason = "it was not consumed for a day"
+            elif info.last_consume_ms - now_ms > KEPT_MS:
+                reason = "it was consumed in the future: the clock was set back"
             else:
                 reason = ""
             if reason and self.find(topic, group, queue_id) is info:

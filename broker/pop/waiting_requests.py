@@ -281,6 +281,11 @@ class WaitingRequests:
             known = self._lists[key] = _List()
             self._watch(key)
         known.count += 1
+        if isinstance(selector, frozenset) and key.queue_id >= 0:
+            # Of all queues, the first message of each wakes in any case.
+            seen, queue = self._topics[key.topic].seen, (key.topic, key.queue_id)
+            if key.queue_id not in seen:
+                seen[key.queue_id] = self._tags_codes_since(queue, -1)[1]
         self._enlist(waiter)
         return Polling.WAITS
 

@@ -492,10 +492,10 @@ class PopMessageProcessor:
             asked.selector,
         )
         polling = self._pop.hold.hold(waiting)
+        # Without progress the next pop would find nothing either, and wake another for ever.
+        if popped.rest > 0 and popped.has_skipped:
+            self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
         if polling is Polling.WAITS:
-            # Without progress the next pop would find nothing either, and wake another for ever.
-            if popped.rest > 0 and popped.has_skipped:
-                self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
             return
         code = ResponseCode.POLLING_FULL
         if polling is Polling.TIMEOUT:

@@ -31,7 +31,7 @@ from ...store.queues.new_tags import tags_codes_since
 from ..config import BrokerConfig
 from ..pop.hold import WaitingPop
 from ..pop.parts import Pop
-from ..pop.waiting_requests import Polling, PollingKey
+from ..pop.waiting_requests import Polling
 from ..pull import Selector
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import PopChecks
@@ -121,8 +121,7 @@ class PopWaitingProcessor:
     def _polling_info(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(PollingInfoRequestHeader, request.ext_fields)
         self._check(header, channel)
-        key = PollingKey(header.topic, header.consumer_group, header.queue_id)
-        number = self._hold.pops.polling_num(key)
+        number = self._hold.polling_num(header.topic, header.consumer_group, header.queue_id)
         return request.answer(
             ext_fields=encode_header(PollingInfoResponseHeader(polling_num=number))
         )

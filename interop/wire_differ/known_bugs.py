@@ -27,6 +27,7 @@ class KnownBug:
       source: an issue or a pull request of apache/rocketmq, a lesson (L7), or Apache's file.
       codes: accepted pairs of our and Apache's response code.
       ours_absent, theirs_absent: covers only values that are absent in ours, or in Apache's.
+      theirs: covers only these values of Apache's; none: all.
       since, before: the range of Apache's versions with this difference.
     """
 
@@ -36,6 +37,7 @@ class KnownBug:
     source: str
     codes: tuple[tuple[int, int], ...] = ()
     ours_absent: bool = False
+    theirs: tuple[object, ...] = ()
     theirs_absent: bool = False
     since: str = "0"
     before: str = "99"
@@ -55,6 +57,8 @@ class KnownBug:
         if self.ours_absent and difference.first is not MISSING:
             return False
         if self.theirs_absent and difference.second is not MISSING:
+            return False
+        if self.theirs and difference.second not in self.theirs:
             return False
         return any(matches(difference.path, tuple(path.split("."))) for path in self.paths)
 
@@ -335,6 +339,7 @@ _POPPING = (
         requests=_OF_POP,
         paths=_ZEROS,
         ours_absent=True,
+        theirs=("0", "false", "<revive queue>"),
         row="a request of pop that is refused is answered without a header",
         source="broker/processor/PopMessageProcessor.java processRequest",
         since="5.0",

@@ -18,7 +18,8 @@ from .conftest import Run
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker() as running:
+    # Check points stay in memory, however slow the machine is.
+    with Broker(config={"popCkStayBufferTime": 600_000}) as running:
         yield running
 
 

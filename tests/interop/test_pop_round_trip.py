@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.interop.pop_round_trip import CHECKS, Delivery, Record
+from trocket.interop.pop_round_trip import CHECKS, PART, Delivery, Record, check_complete
 from trocket.interop.pop_wire import Popped
+from trocket.interop.process import PeerError
 
 OURS, APACHES = "ours after apache's", "apache after ours"
 LOST, AGAIN, EARLY = CHECKS
@@ -60,3 +61,10 @@ def test_what_ours_revived_may_come_from_apaches_again() -> None:
     made = record(revived, again)
     assert CHECKS[AGAIN](made, APACHES) == CHECKS[EARLY](made, APACHES) == []
     assert CHECKS[AGAIN](record(Delivery(OURS, again.popped, True, True)), OURS) != []
+
+
+def test_too_little_to_test_anything_is_an_error() -> None:
+    check_complete([popped(b"1")] * PART)
+    for few in ([], [popped(b"1")] * (PART - 1)):
+        with pytest.raises(PeerError, match="messages were popped instead of 16"):
+            check_complete(few)

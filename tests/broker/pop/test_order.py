@@ -135,6 +135,14 @@ def test_late_repeated_and_foreign_acknowledgements_change_nothing():
     assert pops.offsets.query_offset("G", "T", 1) == -1
 
 
+def test_the_late_acknowledgements_of_one_pop_are_one_log_line(caplog):
+    caplog.set_level("INFO")
+    pops = Pops()
+    pops.pop(5, 6, 7)
+    pops.acks(5, 6, 7, at=pops.clock.wall_ms() - 1)
+    assert caplog.text.count("it changes nothing") == 1
+
+
 def test_an_offset_that_a_client_committed_itself_does_not_go_back():
     pops = Pops()
     at = pops.clock.wall_ms()

@@ -167,6 +167,8 @@ def test_a_full_table_has_room_for_what_it_knows_only():
         (0, True, 0, []),
         (2, False, 0, []),
         (2, True, KEPT_MS + 1, []),
+        (2, True, -KEPT_MS, [0, 1]),
+        (2, True, -KEPT_MS - 1, []),
     ],
 )
 def test_entries_die_with_topic_group_queue_and_day(queue_count, has_group, later_ms, left):

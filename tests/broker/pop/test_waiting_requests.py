@@ -138,6 +138,16 @@ def test_only_messages_with_its_tags_wake_a_request() -> None:
     assert waits.served == [0]
 
 
+def test_the_first_message_wakes_a_request_for_its_queue_only_with_its_tags() -> None:
+    waits = Waits()
+    waits.codes["T", 0] = [7]  # from before
+    waits.hold(queue_id=0, codes=[7])
+    waits.arrived(code=5)
+    assert waits.served == []
+    waits.arrived(code=7)
+    assert waits.served == [0]
+
+
 def test_each_so_manyth_message_wakes_in_spite_of_the_tags() -> None:
     waits = Waits(BrokerConfig(pop_long_polling_force_notify_interval=4))
     waits.hold(codes=[7])

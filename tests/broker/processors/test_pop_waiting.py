@@ -229,6 +229,24 @@ async def test_a_pop_by_an_expression_goes_on_until_the_end(autojump_clock: obje
         assert bodies_of(await answered(client, opaque)) == [b"wanted"]
 
 
+async def test_what_a_pop_skips_at_the_end_of_its_time_is_gone_on_with_by_the_next(
+    autojump_clock: object,
+) -> None:
+    async with embedded_broker(enable_property_filter=True, max_filter_message_size=64) as broker:
+        client = await connect(broker)
+        begin_s = trio.current_time()
+        fields = pop_fields(0, 2_000, expType="SQL92", exp="a > 1")
+        first = await waits(client, Code.POP_MESSAGE, fields)
+        second = await waits(client, Code.POP_MESSAGE, fields | {"pollTime": "15000"})
+        await trio.sleep(1.95)  # its time is over, and the end of its slot is not there yet
+        for _ in range(40):
+            put_record(broker, "T", "a\x011\x02", b"not wanted")
+        put_record(broker, "T", "a\x012\x02", b"wanted")
+        assert (await answered(client, first)).code == ResponseCode.POLLING_TIMEOUT
+        assert bodies_of(await answered(client, second)) == [b"wanted"]
+        assert trio.current_time() - begin_s < 3
+
+
 # ---- notifications ---------------------------------------------------------------------------
 
 
@@ -279,6 +297,34 @@ async def test_a_notification_by_tags_compares_few_messages(autojump_clock: obje
         # Three wait now: none of them is compared.
         answer = await client.ask(Code.NOTIFICATION, asked(0, expType="TAG", exp="c"))
         assert dict(answer.ext_fields) == HAS_MESSAGE
+
+
+async def test_a_notification_by_tags_compares_all_messages_below_the_limit(
+    autojump_clock: object,
+) -> None:
+    async with embedded_broker() as broker:
+        client = await connect(broker)
+        for _ in range(40):
+            await send(client, b"one", tag="b")
+        await send(client, b"two", tag="a")
+        wanted = await client.ask(Code.NOTIFICATION, asked(0, expType="TAG", exp="a"))
+        assert dict(wanted.ext_fields) == HAS_MESSAGE
+        unknown = await client.ask(Code.NOTIFICATION, asked(0, 0, expType="TAG", exp="c"))
+        assert dict(unknown.ext_fields) == HAS_NONE
+
+
+async def test_a_notification_looks_at_a_part_of_very_many_queues(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trocket.broker.processors.pop_waiting.QUEUES_MAX", 3)
+    async with embedded_broker() as broker:
+        client = await connect(broker)
+        await send(client, b"one")
+        found = {
+            (await client.ask(Code.NOTIFICATION, asked(poll_ms=0))).ext_fields["hasMsg"]
+            for _ in range(200)
+        }
+        assert found == {"true", "false"}
 
 
 async def test_a_notification_may_be_told_not_to_filter(autojump_clock: object) -> None:
@@ -358,3 +404,6 @@ async def test_any_negative_queue_id_stands_for_all_queues(autojump_clock: objec
         opaque = await waits(client, Code.NOTIFICATION, asked(-7, poll_ms=2**63 - 1))
         await send(client, b"one")
         assert dict((await answered(client, opaque)).ext_fields) == HAS_MESSAGE
+        assert bodies_of(await client.ask(Code.POP_MESSAGE, pop_fields())) == [b"one"]
+        await waits(client, Code.POP_MESSAGE, pop_fields(-5))
+        assert [await polling_num(client, queue_id) for queue_id in (-1, -5, -7)] == [1, 1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,8 +19,20 @@ from trocket.client import (
 )
 from trocket.remoting.headers import AckMessageRequestHeader, PopMessageRequestHeader
 from trocket.remoting.request_codes import RequestCode
+from trocket.testing import Broker
 
 from .conftest import Do, send, until
+
+SHORT_S = 15.0
+"""Stored at once, see `shared_broker`; longer than a test takes."""
+
+
+@pytest.fixture(scope="module")
+def shared_broker() -> Iterator[Broker]:
+    """What is in memory stays there, however slow the machine is."""
+    config = {"popCkStayBufferTime": 600_000, "popCkStayBufferTimeOut": 20_000}
+    with Broker(config=config) as broker:
+        yield broker
 
 
 async def address_of(admin: Admin) -> str:
@@ -95,12 +108,12 @@ def test_a_receipt_that_is_shown_acknowledges_its_message(do_once: Do) -> None:
     do_once(verb)
 
 
-def test_stored_pops_are_read_from_the_records(do_once: Do) -> None:
+def test_stored_pops_are_read_from_the_records(do_once: Do, broker: Broker) -> None:
     """A time shorter than popCkStayBufferTimeOut is stored at once."""
 
     async def verb(admin: Admin) -> None:
         topic = await prepare(admin, *"abc")
-        await pop(admin, topic, 2, seconds=2.5)
+        await pop(admin, topic, 2, seconds=SHORT_S)
         pops = await admin.popped("g", topic)
         assert offsets(pops) == [0, 1]
         assert all(each.is_stored for each in pops.messages)
@@ -116,6 +129,7 @@ def test_stored_pops_are_read_from_the_records(do_once: Do) -> None:
             retry = topics.get(f"%RETRY%g_{topic}")
             return retry is not None and retry.waiting == 1 and not pops.messages
 
+        broker.advance(seconds=SHORT_S)
         await until(is_back)
         await pop(admin, topic, 2)  # the retried message, and the third
         pops = await admin.popped("g", topic)
@@ -143,7 +157,7 @@ def test_the_number_of_records_is_limited(do_once: Do, monkeypatch) -> None:
     async def verb(admin: Admin) -> None:
         topic = await prepare(admin, *"abc")
         for _ in range(3):
-            await pop(admin, topic, 1, seconds=2.9)
+            await pop(admin, topic, 1, seconds=SHORT_S)
         pops = await admin.popped("g", topic)
         assert pops.left_out >= 2
 

@@ -54,6 +54,12 @@ def test_what_only_one_side_lacks_is_not_what_both_say_differently():
     assert not bug.covers(Difference(("fields", "x"), "1", MISSING))
 
 
+def test_only_certain_values_of_apaches_may_be_covered():
+    bug = replace(BUG, ours_absent=True, theirs=("0",))
+    assert bug.covers(Difference(("fields", "x"), MISSING, "0"))
+    assert not bug.covers(Difference(("fields", "x"), MISSING, "<time>"))
+
+
 def test_versions_are_compared_as_numbers():
     bug = replace(BUG, since="5.0", before="5.10")
     assert [bug.is_of(version) for version in ("4.9.7", "5.0.0", "5.9.1", "5.10.0")] == [
