@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 from inspect import signature
@@ -33,6 +34,13 @@ SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
 # tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def slow_turns_unlogged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of this process do not warn of slow turns, where a test compares all that is logged:
+    how long a turn takes depends on what else the machine does."""
+    monkeypatch.setattr(logging.getLogger("trocket.remoting.loop_monitor"), "disabled", True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,6 +21,8 @@ from trocket.store.errors import CorruptRecordError
 
 from ..broker.embedded import START_MS, embedded_broker, pull_fields, send_fields
 
+pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
+
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET, END_TRANSACTION = 310, 11, 14, 15, 37
 CONFIG = "/store/config"
 HUGE = (1 << 63) - 1

@@ -28,6 +28,8 @@ from trocket.store.disk.memory_disk import MemoryDisk
 from ..broker.embedded import TrioClock, embedded_broker
 from ..peers import Client
 
+pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
+
 ECHO, LATER = 900, 901
 STRANGER, HONEST = "198.51.100.7", "192.0.2.2"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -112,13 +111,13 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def run(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    slow_turns_unlogged: None,
 ) -> Run:
     """Runs a command in this process, by ROCKETMQ_URL, with some standard input."""
     monkeypatch.setenv("ROCKETMQ_URL", broker.url)
-    # The broker of this process warns of slow turns where a command's words are expected, and how
-    # long a turn takes depends on what else the machine does.
-    monkeypatch.setattr(logging.getLogger("trocket.remoting.loop_monitor"), "disabled", True)
 
     def run(*words: str, stdin: str = "") -> Ended:
         capfdbinary.readouterr()

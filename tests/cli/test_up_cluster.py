@@ -20,7 +20,7 @@ import trustme
 from trocket.blocking import Admin, Producer, PushConsumer
 from trocket.broker.listening import listen
 from trocket.cli.up_plan import PORT_STEP
-from trocket.client import ConsumeFromWhere, Message, push_consumer
+from trocket.client import ConsumeFromWhere, Message, queue_puller
 
 from .conftest import Command
 
@@ -182,13 +182,13 @@ def test_who_is_far_behind_reads_from_the_slave_as_the_master_suggests(
     url = f"rocketmq://{up('--masters', '1', '--slaves', '1').ready()['namesrv']}"
     send(url, 40)
     asked = Counter[int]()
-    pull = push_consumer.pull
+    pull = queue_puller.pull
 
     def noting(*arguments: Any, **keywords: Any) -> Any:
         asked[keywords["broker_id"]] += 1
         return pull(*arguments, **keywords)
 
-    monkeypatch.setattr(push_consumer, "pull", noting)
+    monkeypatch.setattr(queue_puller, "pull", noting)
     with consumer(url) as reader:
         read(reader, set(range(40)))
     assert asked[0] > 0

@@ -21,6 +21,8 @@ from trocket.remoting.tls_server import HANDSHAKE_TIMEOUT_S
 from .test_connection import ECHO, RAW, REFUSE
 from .tls_support import Certificates, Listening, client_context, listening
 
+pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> Certificates:

@@ -21,6 +21,8 @@ from trocket.broker.metrics.http_server import (
 )
 from trocket.remoting.server import open_listener
 
+pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
+
 LONG = b"0123456789" * 1000
 
 
