@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from ..remoting.bodies import (
-    Body,
+    BatchAckMessageRequestBody,
     CheckClientRequestBody,
     CreateTopicListRequestBody,
     HeartbeatData,
     LockBatchRequestBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     TopicQueueMappingDetail,
@@ -26,28 +26,6 @@ from .needs import Context, group_of, topic_contexts, topic_of
 
 _SUB: Final = (Action.SUB,)
 _CREATE: Final = (Action.CREATE,)
-
-
-class _Ack(Body):
-    """One element of a batch of acknowledgements. Source: BatchAck of 5.5.0."""
-
-    group: str = msgspec.field(default="", name="c")
-    topic: str = msgspec.field(default="", name="t")
-    consumer_group: str = ""
-    long_topic: str = msgspec.field(default="", name="topic")
-
-
-class _BatchAck(Body):
-    """Body of BATCH_ACK_MESSAGE (200151)."""
-
-    acks: list[_Ack] = msgspec.field(default_factory=list)
-
-
-class _RequestMode(Body):
-    """Body of QUERY_ASSIGNMENT (400) and SET_MESSAGE_REQUEST_MODE (401)."""
-
-    topic: str = ""
-    consumer_group: str = ""
 
 
 def heartbeat(request: RemotingCommand) -> Iterator[Context]:
@@ -99,22 +77,21 @@ def created_groups(request: RemotingCommand) -> Iterator[Context]:
 
 def acknowledged(request: RemotingCommand) -> Iterator[Context]:
     """BATCH_ACK_MESSAGE 200151: Sub on each group and topic."""
-    for ack in _BatchAck.from_request(request.body).acks:
-        group = ack.group or ack.consumer_group
-        yield Context(group_of(group), _SUB)
-        yield from topic_contexts(ack.topic or ack.long_topic, group, _SUB, _SUB)
+    for ack in BatchAckMessageRequestBody.from_request(request.body).acks or ():
+        yield Context(group_of(ack.group), _SUB)
+        yield from topic_contexts(ack.topic, ack.group, _SUB, _SUB)
 
 
 def assigned_topic(request: RemotingCommand) -> Iterator[Context]:
     """QUERY_ASSIGNMENT 400: Sub on the group and the topic."""
-    body = _RequestMode.from_request(request.body)
+    body = QueryAssignmentRequestBody.from_request(request.body)
     yield Context(group_of(body.consumer_group), _SUB)
     yield from topic_contexts(body.topic, body.consumer_group, _SUB, _SUB)
 
 
 def changed_mode(request: RemotingCommand) -> Iterator[Context]:
     """SET_MESSAGE_REQUEST_MODE 401: Update on the group and the topic."""
-    body = _RequestMode.from_request(request.body)
+    body = SetMessageRequestModeRequestBody.from_request(request.body)
     update = (Action.UPDATE,)
     yield Context(group_of(body.consumer_group), update)
     yield from topic_contexts(body.topic, body.consumer_group, update, update)

@@ -101,6 +101,10 @@ def test_bodies_of_pop_requests() -> None:
     assert contexts(Code.BATCH_ACK_MESSAGE, body=acks) == [
         "Group:G Sub", "Topic:T Sub", "Group:G2 Sub", "Topic:T2 Sub",
     ]  # fmt: skip
+    # With both names the long one counts, as it does for the processor.
+    both = b'{"acks":[{"c":"mine","consumerGroup":"G","topic":"T","t":"mine"}]}'
+    assert contexts(Code.BATCH_ACK_MESSAGE, body=both) == ["Group:G Sub", "Topic:T Sub"]
+    assert contexts(Code.BATCH_ACK_MESSAGE, body=b"{}") == []
     body = b'{"topic":"T","consumerGroup":"G"}'
     assert contexts(Code.QUERY_ASSIGNMENT, body=body) == ["Group:G Sub", "Topic:T Sub"]
     mode = contexts(Code.SET_MESSAGE_REQUEST_MODE, body=body)
