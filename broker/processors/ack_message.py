@@ -26,7 +26,7 @@ from ..pop.acks import Acks
 from ..pop.check_point import CheckPointKey
 from ..pop.parts import Pop
 from ..topic_config_manager import TopicConfigManager
-from .pop_checks import illegal_queue, require_topic
+from .pop_checks import read_receipt, refuse_lite, refuse_no_queue
 from .send_turn import SendTurn
 
 logger = logging.getLogger(__name__)
@@ -81,11 +81,7 @@ class AckMessageProcessor:
         """
         header = decode(AckMessageRequestHeader, request.ext_fields)
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
-        config = require_topic(self._topic_table, topic)
-        if not 0 <= queue_id < config.read_queue_nums:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, illegal_queue(config, queue_id, channel)
-            )
+        refuse_no_queue(self._topic_table, topic, queue_id, channel)
         least, end = (
             self._store.min_offset(topic, queue_id),
             self._store.max_offset(topic, queue_id),
@@ -242,23 +238,6 @@ class AckMessageProcessor:
         if refusal is not None:
             raise self._turn.refusal(refusal)
         return True
-
-
-def read_receipt(text: str) -> Receipt:
-    """Raises: RequestRefused: SYSTEM_ERROR: it cannot be read."""
-    try:
-        return Receipt.from_text(text)
-    except RemoteProtocolError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-
-
-def refuse_lite(lite_topic: str | None) -> None:
-    """Refuse requests for lite topics, of which this broker has none.
-
-    Raises: RequestRefused: INVALID_PARAMETER, as for a group that is not bound to the topic.
-    """
-    if lite_topic and lite_topic.strip():
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "group type or bind topic not match.")
 
 
 def bits_of(bit_set: str) -> list[int]:

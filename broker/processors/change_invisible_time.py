@@ -22,8 +22,7 @@ from ..pop.acks import Acks
 from ..pop.check_point import CheckPoint, CheckPointKey
 from ..pop.parts import Pop
 from ..topic_config_manager import TopicConfigManager
-from .ack_message import read_receipt, refuse_lite
-from .pop_checks import illegal_queue, refuse_long_time, require_topic
+from .pop_checks import read_receipt, refuse_lite, refuse_long_time, refuse_no_queue
 from .send_turn import SendTurn
 
 CLOCK_STEP_MAX_MS: Final = 1_000
@@ -67,11 +66,7 @@ class ChangeInvisibleTimeProcessor:
         """
         header = decode(ChangeInvisibleTimeRequestHeader, request.ext_fields)
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
-        config = require_topic(self._topic_table, topic)
-        if not 0 <= queue_id < config.read_queue_nums:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, illegal_queue(config, queue_id, channel)
-            )
+        refuse_no_queue(self._topic_table, topic, queue_id, channel)
         refuse_lite(header.lite_topic)
         store = self._store
         if not store.min_offset(topic, queue_id) <= offset < store.max_offset(topic, queue_id):

@@ -1,6 +1,7 @@
-"""The checks of a pop before anything is read, with Apache's codes and remarks.
+"""The checks of a pop before anything is read, and of receipts, with Apache's codes and remarks.
 
-Source: PopMessageProcessor.processRequest of 5.5.0.
+Source: processRequest of PopMessageProcessor, AckMessageProcessor and
+ChangeInvisibleTimeProcessor of 5.5.0.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Final
 
 from ...remoting.bodies import PERM_READ, SubscriptionGroupConfig, TopicConfig
 from ...remoting.channel import Channel
-from ...remoting.errors import RequestRefused
+from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import PopMessageRequestHeader
-from ...remoting.receipt import POP_COUNT_MAX
+from ...remoting.receipt import POP_COUNT_MAX, Receipt
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.config import MessageStoreConfig
 from ..compensated_consumers import CompensatedConsumers
@@ -110,14 +111,16 @@ class PopChecks:
 
         Raises: RequestRefused: it does not exist, may not be read, or has no such queue.
         """
-        topic = require_topic(self._topic_table, name)
+        topic = self._topic_table.get(name)
+        if topic is None:
+            raise _no_topic(name)
         if not topic.perm & PERM_READ:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden"
             )
         if queue_id >= topic.read_queue_nums:
             raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, illegal_queue(topic, queue_id, channel)
+                ResponseCode.INVALID_PARAMETER, _illegal_queue(topic, queue_id, channel)
             )
         return topic
 
@@ -189,18 +192,44 @@ def refuse_long_time(invisible_time: int, config: MessageStoreConfig) -> None:
         )
 
 
-def require_topic(table: Mapping[str, TopicConfig], name: str) -> TopicConfig:
-    """A topic by name. Raises: RequestRefused: TOPIC_NOT_EXIST."""
+def refuse_no_queue(
+    table: Mapping[str, TopicConfig], name: str, queue_id: int, channel: Channel
+) -> None:
+    """Refuse a queue of popped messages that does not exist.
+
+    Raises: RequestRefused: TOPIC_NOT_EXIST; MESSAGE_ILLEGAL: the topic has no such queue.
+    """
     topic = table.get(name)
     if topic is None:
-        raise RequestRefused(
-            ResponseCode.TOPIC_NOT_EXIST,
-            f"topic[{name}] not exist, apply first please! {FAQ_HELP}",
-        )
-    return topic
+        raise _no_topic(name)
+    if not 0 <= queue_id < topic.read_queue_nums:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, _illegal_queue(topic, queue_id, channel))
 
 
-def illegal_queue(topic: TopicConfig, queue_id: int, channel: Channel) -> str:
+def read_receipt(text: str) -> Receipt:
+    """Raises: RequestRefused: SYSTEM_ERROR: it cannot be read."""
+    try:
+        return Receipt.from_text(text)
+    except RemoteProtocolError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def refuse_lite(lite_topic: str | None) -> None:
+    """Refuse requests for lite topics, of which this broker has none.
+
+    Raises: RequestRefused: INVALID_PARAMETER, as for a group that is not bound to the topic.
+    """
+    if lite_topic and lite_topic.strip():
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "group type or bind topic not match.")
+
+
+def _no_topic(name: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please! {FAQ_HELP}"
+    )
+
+
+def _illegal_queue(topic: TopicConfig, queue_id: int, channel: Channel) -> str:
     """The remark of a refusal of a queue id."""
     return (
         f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
