@@ -279,17 +279,9 @@ def _popping(parts: BrokerParts, turn: SendTurn) -> list[Table]:
             monotonic_s=parts.seams.clock.monotonic_s,
         ).processors,
         AckMessageProcessor(config, store, turn, pop, topics).processors,
-        ChangeInvisibleTimeProcessor(config, store, turn, pop, topics).processors,
-        PeekMessageProcessor(config, store, pop, checks, random).processors,
-        PopWaitingProcessor(
-            config,
-            store,
-            pop,
-            checks,
-            topics=topics,
-            is_blocked=pop.orders.is_blocked,
-            random=random,
-        ).processors,
+        ChangeInvisibleTimeProcessor(store, turn, pop, topics).processors,
+        PeekMessageProcessor(store, pop, checks, random).processors,
+        PopWaitingProcessor(config, store, pop, checks, topics=topics, random=random).processors,
     ]
 
 

@@ -17,7 +17,6 @@ from ...remoting.headers import ChangeInvisibleTimeRequestHeader, decode, encode
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
-from ..config import BrokerConfig
 from ..pop.acks import Acks
 from ..pop.check_point import CheckPoint, CheckPointKey
 from ..pop.parts import Pop
@@ -33,7 +32,6 @@ class ChangeInvisibleTimeProcessor:
     """Serves changes of invisible times.
 
     Args:
-      config: the broker's.
       store: already loaded.
       turn: of the broker.
       pop: the parts of pop consumption.
@@ -42,7 +40,6 @@ class ChangeInvisibleTimeProcessor:
 
     def __init__(
         self,
-        config: BrokerConfig,
         store: MessageStore,
         turn: SendTurn,
         pop: Pop,

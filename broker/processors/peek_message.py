@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from ...remoting.bodies import PERM_READ, TopicConfig
+from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode, encode_head
 from ...remoting.errors import RequestRefused
@@ -19,7 +19,6 @@ from ...remoting.response_codes import ResponseCode
 from ...store.errors import StoreError
 from ...store.message_store import MessageStore
 from ...store.status import GetMessageStatus
-from ..config import BrokerConfig
 from ..pop.parts import Pop
 from ..pop.popped import Popped
 from .pop_checks import PopChecks
@@ -37,7 +36,6 @@ class PeekMessageProcessor:
     """Serves peeks.
 
     Args:
-      config: the broker's.
       store: already loaded.
       pop: the parts of pop consumption.
       checks: of pops.
@@ -46,13 +44,11 @@ class PeekMessageProcessor:
 
     def __init__(
         self,
-        config: BrokerConfig,
         store: MessageStore,
         pop: Pop,
         checks: PopChecks,
         random: Random,
     ) -> None:
-        self._config = config
         self._store = store
         self._pop = pop
         self._checks = checks
@@ -65,25 +61,17 @@ class PeekMessageProcessor:
         Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: nothing can be read.
         """
         header = decode(PeekMessageRequestHeader, request.ext_fields)
-        if not self._config.broker_permission & PERM_READ:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._config.broker_ip1}] peeking message is forbidden",
-            )
-        topic = self._checks.topic(header.topic, header.queue_id, channel)
-        self._checks.group(header.consumer_group, channel)
+        topic = self._checks.check_peek(header, channel)
         popped = Popped()
         self._peek_all(header, topic, popped)
+        fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
+        fields["restNum"] = str(popped.rest)
         if not popped.count:
             if popped.trouble:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, popped.trouble)
             remark = GetMessageStatus.NO_MESSAGE_IN_QUEUE.name
-            fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
-            fields["restNum"] = str(popped.rest)
             channel.write(encode(request.answer(ResponseCode.PULL_NOT_FOUND, remark, fields)))
             return
-        fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
-        fields["restNum"] = str(popped.rest)
         answer = request.answer(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name, fields)
         head = encode_head(answer, popped.size)
         channel.write([head, *popped.buffers], len(head) + popped.size)

@@ -13,7 +13,12 @@ from typing import Final
 from ...remoting.bodies import PERM_READ, SubscriptionGroupConfig, TopicConfig
 from ...remoting.channel import Channel
 from ...remoting.errors import RemoteProtocolError, RequestRefused
-from ...remoting.headers import PopMessageRequestHeader
+from ...remoting.headers import (
+    NotificationRequestHeader,
+    PeekMessageRequestHeader,
+    PollingInfoRequestHeader,
+    PopMessageRequestHeader,
+)
 from ...remoting.receipt import POP_COUNT_MAX, Receipt
 from ...remoting.response_codes import FAQ_HELP, ResponseCode
 from ...store.config import MessageStoreConfig
@@ -101,6 +106,25 @@ class PopChecks:
                 f"the consumer group[{group.group_name}] is forbidden for topic[{header.topic}]",
             )
         return topic, group
+
+    def check_peek(
+        self,
+        header: PeekMessageRequestHeader | NotificationRequestHeader | PollingInfoRequestHeader,
+        channel: Channel,
+    ) -> TopicConfig:
+        """Check whether the group may consume, and the topic be read; return the topic's entry.
+
+        Raises: RequestRefused: they may not.
+        """
+        config = self._config
+        if not config.broker_permission & PERM_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_ip1}] peeking message is forbidden",
+            )
+        topic = self.topic(header.topic, header.queue_id, channel)
+        self.group(header.consumer_group, channel)
+        return topic
 
     def find_topic(self, name: str) -> TopicConfig | None:
         """A topic by name; None: it does not exist."""

@@ -10,12 +10,11 @@ Java counterpart: broker/processor/NotificationProcessor.java and PollingInfoPro
 from __future__ import annotations
 
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
-from ...remoting.bodies import PERM_READ, TopicConfig
+from ...remoting.bodies import TopicConfig
 from ...remoting.channel import Answer, Channel, Processor
 from ...remoting.codec import RemotingCommand
-from ...remoting.errors import RequestRefused
 from ...remoting.headers import (
     NotificationRequestHeader,
     NotificationResponseHeader,
@@ -25,7 +24,6 @@ from ...remoting.headers import (
     encode_header,
 )
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.queues.new_tags import tags_codes_since
 from ..config import BrokerConfig
@@ -42,14 +40,6 @@ _HAS_NONE: Final = encode_header(NotificationResponseHeader(has_msg=False))
 _IS_FULL: Final = encode_header(NotificationResponseHeader(has_msg=False, polling_full=True))
 
 
-class IsBlocked(Protocol):
-    """Whether a request in order must not get messages of a queue now."""
-
-    def __call__(
-        self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int, /
-    ) -> bool: ...
-
-
 class PopWaitingProcessor:
     """Tells whether there is a message to pop, and how many pops wait.
 
@@ -59,7 +49,6 @@ class PopWaitingProcessor:
       pop: the parts of pop consumption.
       checks: of pops.
       topics: the broker's table.
-      is_blocked: for notifications in order.
       random: picks the queue that is looked at first.
     """
 
@@ -71,7 +60,6 @@ class PopWaitingProcessor:
         checks: PopChecks,
         *,
         topics: TopicConfigManager,
-        is_blocked: IsBlocked,
         random: Random,
     ) -> None:
         self._config = config
@@ -82,7 +70,7 @@ class PopWaitingProcessor:
         self._retry_topics = pop.retry_topics
         self._positions = pop.positions
         self._hold = pop.hold
-        self._is_blocked = is_blocked
+        self._orders = pop.orders
         self._random = random
         pop.hold.serve_notification = self._notification
         self.processors: dict[RequestCode, Processor] = {
@@ -92,7 +80,7 @@ class PopWaitingProcessor:
 
     def _notification(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(NotificationRequestHeader, request.ext_fields)
-        topic = self._check(header, channel)
+        topic = self._checks.check_peek(header, channel)
         config, group, queue_id = self._config, header.consumer_group, header.queue_id
         selector: Selector | None = None
         if config.use_message_filter_for_notification and header.exp_type and header.exp:
@@ -120,24 +108,11 @@ class PopWaitingProcessor:
 
     def _polling_info(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(PollingInfoRequestHeader, request.ext_fields)
-        self._check(header, channel)
+        self._checks.check_peek(header, channel)
         number = self._hold.polling_num(header.topic, header.consumer_group, header.queue_id)
         return request.answer(
             ext_fields=encode_header(PollingInfoResponseHeader(polling_num=number))
         )
-
-    def _check(
-        self, header: NotificationRequestHeader | PollingInfoRequestHeader, channel: Channel
-    ) -> TopicConfig:
-        """Check whether the group may pop from the topic. Raises: RequestRefused: it may not."""
-        if not self._config.broker_permission & PERM_READ:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._config.broker_ip1}] peeking message is forbidden",
-            )
-        topic = self._checks.topic(header.topic, header.queue_id, channel)
-        self._checks.group(header.consumer_group, channel)
-        return topic
 
     def _has_retried(self, header: NotificationRequestHeader) -> bool:
         """Whether the group's retry topics have a message, which a pop in order never gets."""
@@ -179,7 +154,7 @@ class PopWaitingProcessor:
         begin = self._positions.peek(topic, group, queue_id)
         if begin >= end:
             return False
-        if header.order and self._is_blocked(topic, group, queue_id, header.attempt_id, 0):
+        if header.order and self._orders.is_blocked(topic, group, queue_id, header.attempt_id, 0):
             return False
         if (
             isinstance(selector, frozenset)
