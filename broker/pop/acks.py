@@ -11,7 +11,7 @@ from functools import partial
 from ...common.java_integers import INT64_MAX
 from ...remoting.receipt import Receipt
 from ...store.status import PutRefusal
-from .buffer import Buffered, PopBuffer
+from .buffer import Buffered, OrderKey, PopBuffer, text_of_receipt
 from .check_point import CheckPoint, CheckPointKey
 from .records import Ack
 from .revive_puts import RevivePuts, WrittenTurn
@@ -36,12 +36,9 @@ class Acks:
         self._puts = puts
         self._turn = turn
 
-    def find(self, key: CheckPointKey, receipt: Receipt) -> Buffered | None:
+    def find(self, queue: OrderKey, receipt: Receipt) -> Buffered | None:
         """The check point in memory; None: it is stored, or there is none."""
-        return self._buffer.entry_of(
-            f"{key.topic}@{key.group}@{key.start_offset} {key.pop_time} {receipt.invisible_time} "
-            f"{receipt.revive_queue_id} {receipt.form.value} {key.broker_name} {key.queue_id}"
-        )
+        return self._buffer.entry_of(text_of_receipt(queue, receipt))
 
     def refusal(self, receipt: Receipt) -> str:
         """Why a receipt is none of this broker's; "": it may be."""
@@ -66,21 +63,21 @@ class Acks:
         self._buffer.ack(entry, bits)
 
     def ack_in_store(
-        self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...]
+        self, queue: OrderKey, receipt: Receipt, offsets: tuple[int, ...]
     ) -> PutRefusal | None:
         """Append the record of an acknowledgement; return why it is not stored, None: it is.
 
         Args:
+          queue: of the messages.
           offsets: of the messages, 1 to 32.
         """
+        key = _key(queue, receipt)
         refusal = self._put_ack(key, receipt, offsets)
         if refusal is None:
             self._buffer.acked_elsewhere(key, len(offsets))
         return refusal
 
-    def renew(
-        self, check_point: CheckPoint, origin: CheckPointKey, receipt: Receipt
-    ) -> PutRefusal | None:
+    def renew(self, check_point: CheckPoint, receipt: Receipt) -> PutRefusal | None:
         """Append a new check point for one message, and acknowledge it of its old one.
 
         The old one is marked when the turn is written. Nothing is done for a message that is
@@ -88,11 +85,12 @@ class Acks:
 
         Args:
           check_point: the new one.
-          origin, receipt: of the old one.
+          receipt: of the old one.
         Returns: why it is not stored; None: it is.
         """
         offset = check_point.start_offset
-        entry = self.find(origin, receipt)
+        queue = OrderKey(check_point.topic, check_point.group, check_point.queue_id)
+        entry = self.find(queue, receipt)
         index = -1 if entry is None else entry.check_point.index_of(offset)
         if entry is not None and index >= 0 and entry.check_point.acked >> index & 1:
             return None
@@ -100,7 +98,7 @@ class Acks:
         if refusal is not None:
             return refusal
         if entry is None:
-            return self._put_ack(origin, receipt, (offset,))
+            return self._put_ack(_key(queue, receipt), receipt, (offset,))
         if index >= 0:
             self._turn.when_written(partial(self._renewed, entry, 1 << index))
         return None
@@ -113,3 +111,7 @@ class Acks:
         self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...]
     ) -> PutRefusal | None:
         return self._puts.put_ack(Ack(key, offsets), receipt.revive_time, receipt.revive_queue_id)
+
+
+def _key(queue: OrderKey, receipt: Receipt) -> CheckPointKey:
+    return CheckPointKey(*queue, receipt.start_offset, receipt.pop_time, receipt.broker_name)

@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ...remoting.receipt import TopicForm
+from ...remoting.receipt import Receipt, TopicForm
 from ...remoting.steps import Steps
 from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..pop_config import PopConfig
@@ -125,6 +125,15 @@ def text_of(check_point: CheckPoint, revive_queue_id: int) -> str:
     return (
         f"{ck.topic}@{ck.group}@{ck.start_offset} {ck.pop_time} {ck.invisible_time} "
         f"{revive_queue_id} {TopicForm.of(ck.topic).value} {ck.broker_name} {ck.queue_id}"
+    )
+
+
+def text_of_receipt(queue: OrderKey, receipt: Receipt) -> str:
+    """The same for the check point of a receipt of a message of this queue."""
+    return (
+        f"{queue.topic}@{queue.group}@{receipt.start_offset} {receipt.pop_time} "
+        f"{receipt.invisible_time} {receipt.revive_queue_id} {receipt.form.value} "
+        f"{receipt.broker_name} {queue.queue_id}"
     )
 
 

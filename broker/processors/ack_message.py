@@ -23,7 +23,7 @@ from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..pop.acks import Acks
-from ..pop.check_point import CheckPointKey
+from ..pop.buffer import OrderKey
 from ..pop.parts import Pop
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import read_receipt, refuse_lite, refuse_no_queue
@@ -113,10 +113,8 @@ class AckMessageProcessor:
             if illegal is not None:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, illegal)
             return request.answer()
-        key = CheckPointKey(
-            topic, group, queue_id, receipt.start_offset, receipt.pop_time, receipt.broker_name
-        )
-        if not self._ack(key, receipt, (offset,), channel):
+        queue = OrderKey(topic, group, queue_id)
+        if not self._ack(queue, receipt, (offset,), channel):
             return request.answer()
         self._turn.answer(request, request.answer(), True)
         return None
@@ -213,20 +211,17 @@ class AckMessageProcessor:
             return False
         if not offsets or self._acks.refusal(receipt):
             return False
-        key = CheckPointKey(
-            topic, batch.group, queue_id, batch.start_offset, batch.pop_time, broker_name
-        )
-        return self._ack(key, receipt, offsets, channel)
+        return self._ack(OrderKey(topic, batch.group, queue_id), receipt, offsets, channel)
 
     def _ack(
-        self, key: CheckPointKey, receipt: Receipt, offsets: tuple[int, ...], channel: Channel
+        self, queue: OrderKey, receipt: Receipt, offsets: tuple[int, ...], channel: Channel
     ) -> bool:
         """Acknowledge messages of one pop; return whether a record was appended to the turn.
 
         Raises: RequestRefused: MESSAGE_ILLEGAL: the receipt is not of this broker; or the code of a
           put: the record is not stored.
         """
-        entry = self._acks.find(key, receipt)
+        entry = self._acks.find(queue, receipt)
         if entry is not None:
             self._acks.ack_in_memory(entry, offsets)
             return False
@@ -234,7 +229,7 @@ class AckMessageProcessor:
         if reason:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
         self._turn.begin(channel)
-        refusal = self._acks.ack_in_store(key, receipt, offsets)
+        refusal = self._acks.ack_in_store(queue, receipt, offsets)
         if refusal is not None:
             raise self._turn.refusal(refusal)
         return True

@@ -18,7 +18,7 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
 from ..pop.acks import Acks
-from ..pop.check_point import CheckPoint, CheckPointKey
+from ..pop.check_point import CheckPoint
 from ..pop.parts import Pop
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import read_receipt, refuse_lite, refuse_long_time, refuse_no_queue
@@ -85,10 +85,10 @@ class ChangeInvisibleTimeProcessor:
         reason = self._acks.refusal(receipt)
         if reason:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
-        group, now_ms = header.consumer_group, _later(self._wall_ms(), receipt.pop_time)
+        now_ms = _later(self._wall_ms(), receipt.pop_time)
         renewed = CheckPoint(
             topic,
-            group,
+            header.consumer_group,
             queue_id,
             offset,
             now_ms,
@@ -97,11 +97,8 @@ class ChangeInvisibleTimeProcessor:
             range(1),
             suspend=bool(header.suspend),
         )
-        origin = CheckPointKey(
-            topic, group, queue_id, receipt.start_offset, receipt.pop_time, receipt.broker_name
-        )
         self._turn.begin(channel)
-        refusal = self._acks.renew(renewed, origin, receipt)
+        refusal = self._acks.renew(renewed, receipt)
         if refusal is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, refusal.remark or refusal.status.name)
         fields = {

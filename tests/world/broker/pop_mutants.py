@@ -9,7 +9,7 @@ from typing import Any
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.pop.acks import Acks
-from trocket.broker.pop.buffer import Buffered, PopBuffer, PopOrder
+from trocket.broker.pop.buffer import Buffered, OrderKey, PopBuffer, PopOrder
 from trocket.broker.pop.buffer_service import PopBufferService
 from trocket.broker.pop.check_point import CheckPoint
 from trocket.broker.pop.hold import PopHold
@@ -153,7 +153,7 @@ def acks_answered_before_fsync(patch: Patch) -> None:
 def changed_and_not_acked(patch: Patch) -> None:
     """A message with a new invisible time comes after the old one, too."""
 
-    def broken(self: Acks, check_point: CheckPoint, origin: Any, receipt: Any) -> Any:
+    def broken(self: Acks, check_point: CheckPoint, receipt: Any) -> Any:
         return self._puts.put_check_point(check_point, receipt.revive_queue_id)
 
     patch.setattr(Acks, "renew", broken)
@@ -162,8 +162,9 @@ def changed_and_not_acked(patch: Patch) -> None:
 def changed_and_forgotten(patch: Patch) -> None:
     """A message with a new invisible time does not come at all."""
 
-    def broken(self: Acks, check_point: CheckPoint, origin: Any, receipt: Any) -> Any:
-        return self._put_ack(origin, receipt, (check_point.start_offset,))
+    def broken(self: Acks, check_point: CheckPoint, receipt: Any) -> Any:
+        queue = OrderKey(check_point.topic, check_point.group, check_point.queue_id)
+        return self.ack_in_store(queue, receipt, (check_point.start_offset,))
 
     patch.setattr(Acks, "renew", broken)
 
