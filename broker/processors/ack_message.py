@@ -113,8 +113,10 @@ class AckMessageProcessor:
             if illegal is not None:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, illegal)
             return request.answer()
-        queue = OrderKey(topic, group, queue_id)
-        if not self._ack(queue, receipt, (offset,), channel):
+        reason = self._acks.refusal(receipt)
+        if reason:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
+        if not self._ack(OrderKey(topic, group, queue_id), receipt, (offset,), channel):
             return request.answer()
         self._turn.answer(request, request.answer(), True)
         return None
@@ -218,16 +220,15 @@ class AckMessageProcessor:
     ) -> bool:
         """Acknowledge messages of one pop; return whether a record was appended to the turn.
 
-        Raises: RequestRefused: MESSAGE_ILLEGAL: the receipt is not of this broker; or the code of a
-          put: the record is not stored.
+        Args:
+          receipt: may be of this broker, see `Acks.refusal`.
+
+        Raises: RequestRefused: the code of a put: the record is not stored.
         """
         entry = self._acks.find(queue, receipt)
         if entry is not None:
             self._acks.ack_in_memory(entry, offsets)
             return False
-        reason = self._acks.refusal(receipt)
-        if reason:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
         self._turn.begin(channel)
         refusal = self._acks.ack_in_store(queue, receipt, offsets)
         if refusal is not None:
