@@ -48,12 +48,10 @@ from ..pull import Selector
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import PopChecks
+from .pull_message import FILTER_TIME_MAX_S
 from .send_turn import SendTurn
 
 logger = logging.getLogger(__name__)
-
-FILTER_TIME_MAX_S: Final = 0.01
-"""How long one pop may scan for messages that match its expression; see pull_message.py."""
 
 _NORMAL: Final = TopicForm.NORMAL.value
 _FOUND: Final = GetMessageStatus.FOUND

@@ -67,8 +67,8 @@ from .static_topic import StaticTopicProcessor
 logger = logging.getLogger(__name__)
 
 FILTER_TIME_MAX_S: Final = 0.01
-"""How long one pull may scan for messages that match its expression, which blocks the loop; at
-least one message is read. The 800 of maxFilterMessageSize take 8 ms with a usual expression, a
+"""How long one pull or pop may scan for messages that match its expression, which blocks the loop;
+at least one message is read. The 800 of maxFilterMessageSize take 8 ms with a usual expression, a
 single hostile message with a hostile one up to 25 ms. RocketMQ has no limit but the 800."""
 
 _FOUND = GetMessageStatus.FOUND
