@@ -332,6 +332,26 @@ async def test_what_the_store_refuses_comes_later(autojump_clock, monkeypatch):
         assert committed(broker) == 0
 
 
+async def test_what_the_store_cannot_write_comes_later(autojump_clock, monkeypatch, caplog):
+    def failing():
+        raise StoreIOError("log", "no space left")
+
+    async with embedded_broker() as broker:
+        create(broker)
+        put(broker)
+        check_point = point(broker, [0, 1, 2])
+        store_point(broker, check_point)
+        store_ack(broker, check_point, [1])
+        await trio.sleep(INVISIBLE_S + 0.5)
+        with monkeypatch.context() as broken:
+            broken.setattr(broker.controller.store, "commit", failing)
+            await trio.sleep(LATEST_S)
+            assert "popped messages are revived later" in caplog.text
+            assert bodies(broker) == []
+        await trio.sleep(LATEST_S)
+        assert bodies(broker) == [b"0", b"2"]
+
+
 async def test_properties_without_room_stay_as_they_are(autojump_clock):
     from ..embedded import put_record
 

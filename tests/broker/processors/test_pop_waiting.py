@@ -204,6 +204,27 @@ async def test_a_pop_whose_topic_is_deleted_meanwhile_is_refused(autojump_clock:
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
 
 
+async def test_a_waiting_pop_that_fails_unexpectedly_is_answered(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*asked: object) -> object:
+        raise ZeroDivisionError("by zero")
+
+    async with embedded_broker() as broker:
+        client = await connect(broker)
+        opaque = await waits(client, Code.POP_MESSAGE, pop_fields())
+        with monkeypatch.context() as broken:
+            broken.setattr(broker.controller.store, "get_message", failing)
+            await send(client, b"one")
+            answer = await answered(client, opaque)
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR, "ZeroDivisionError: by zero",
+        )  # fmt: skip
+        assert "a waiting request 200050 failed" in caplog.text
+        answer = await client.ask(Code.POP_MESSAGE, pop_fields())
+    assert bodies_of(answer) == [b"one"]
+
+
 async def test_a_pop_that_wants_nothing_waits_without_end_of_the_loop(
     autojump_clock: object,
 ) -> None:
