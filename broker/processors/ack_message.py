@@ -12,7 +12,7 @@ import binascii
 import logging
 from typing import Final
 
-from ...remoting.bodies import BatchAck, BatchAckMessageRequestBody
+from ...remoting.bodies import BATCH_ACKS_MAX, BatchAck, BatchAckMessageRequestBody
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
@@ -37,9 +37,6 @@ maxFilterMessageSize / 20 others, 800 by default, between two of them."""
 
 BIT_SETS_SIZE_MAX: Final = POP_COUNT_MAX * BIT_SET_SIZE_MAX
 """The same for all bit sets of one request, which take some five milliseconds."""
-
-BATCH_ACKS_MAX: Final = 1024
-"""Check points of one request: a proxy sends those of 32 messages, or a few more."""
 
 
 class AckMessageProcessor:

@@ -60,6 +60,7 @@ from .plain_acl import (
     PlainAclVersion,
 )
 from .pop import (
+    BATCH_ACKS_MAX,
     AckBody,
     BatchAck,
     BatchAckBody,
@@ -145,6 +146,7 @@ from .topic import (
 )
 
 __all__ = [
+    "BATCH_ACKS_MAX",
     "GLOBAL_SCOPE",
     "INFLATED_SIZE_MAX",
     "PERM_INHERIT",

@@ -21,6 +21,9 @@ from .fields import PopShare
 from .heartbeat import MessageModel
 from .queue import MessageQueue
 
+BATCH_ACKS_MAX: Final = 1024
+"""Check points of one BATCH_ACK_MESSAGE: a proxy sends those of 32 messages, or a few more."""
+
 
 class CheckPointBody(Body):
     """The record of a pop: the messages that are invisible until they are acknowledged.
@@ -111,8 +114,8 @@ class BatchAck(Body):
         topic of the first and of the second form.
       start_offset, queue_id, revive_queue_id, pop_time, invisible_time: as in the receipts.
       bit_set: base64 of bytes in little endian; bit i: `start_offset` + i is acknowledged.
-      long_*: the same members by the long names, which Apache's broker reads, too; they are None
-        once a body is read.
+      long_*: the same members by the long names, which Apache's broker reads, too; see
+        `BatchAckMessageRequestBody`.
     """
 
     group: str = msgspec.field(default="", name="c")
@@ -134,7 +137,8 @@ class BatchAck(Body):
     long_invisible_time: Int64 | None = msgspec.field(default=None, name="invisibleTime")
     long_bit_set: str | None = msgspec.field(default=None, name="bitSet")
 
-    def __post_init__(self) -> None:
+    def use_short_names(self) -> None:
+        """Move what came by the long names to the short ones."""
         for long_name, name in _LONG_NAMES:
             value = getattr(self, long_name)
             if value is not None:
@@ -150,10 +154,19 @@ _LONG_NAMES: Final = tuple(
 
 
 class BatchAckMessageRequestBody(Body):
-    """Body of BATCH_ACK_MESSAGE (200151)."""
+    """Body of BATCH_ACK_MESSAGE (200151).
+
+    Attributes:
+      acks: all members have their short names once a body is read, unless there are more than
+        BATCH_ACKS_MAX: such a body is refused, and must not cost more than its parsing.
+    """
 
     broker_name: str | None = None
     acks: list[BatchAck] | None = None
+
+    def __post_init__(self) -> None:
+        for ack in (self.acks or [])[:BATCH_ACKS_MAX]:
+            ack.use_short_names()
 
 
 class MessageRequestMode(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trocket.remoting.bodies import BatchAck, BatchAckMessageRequestBody
+from trocket.remoting.bodies import BATCH_ACKS_MAX, BatchAck, BatchAckMessageRequestBody
 
 SHORT = BatchAck(
     group="G",
@@ -21,6 +21,12 @@ LONG = b"""{"brokerName":"b","acks":[{"consumerGroup":"G","topic":"T","retry":"1
 
 def test_an_entry_of_a_batch_may_have_long_names() -> None:
     assert BatchAckMessageRequestBody.from_request(LONG).acks == [SHORT]
+
+
+def test_all_entries_that_a_broker_serves_may_have_long_names() -> None:
+    entries = b",".join([b'{"consumerGroup":"G"}'] * BATCH_ACKS_MAX)
+    body = BatchAckMessageRequestBody.from_request(b'{"acks":[%b]}' % entries)
+    assert {entry.group for entry in body.acks or ()} == {"G"}
 
 
 def test_an_entry_of_a_batch_is_written_with_short_names() -> None:
