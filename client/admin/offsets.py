@@ -27,10 +27,11 @@ from ..errors import (
     ClientError,
     ConfigurationError,
     RouteNotFoundError,
+    is_not_supported,
 )
 from ..producer import configured
 from ..pulling import commit_offset, max_offset, min_offset, offset_at_master, offset_table
-from .asking import Answers, Brokers, ask_all, brokers_of, is_not_supported, queues_of
+from .asking import Answers, Brokers, ask_all, brokers_of, queues_of
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
 from .groups import GroupVerbs

@@ -27,10 +27,10 @@ from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
 from ..core.pop_records import PopRecords
 from ..core.topics import check_group, check_topic
-from ..errors import ConfigurationError, RouteNotFoundError
+from ..errors import ConfigurationError, RouteNotFoundError, is_not_supported
 from ..producer import configured
 from ..pulling import max_offset, min_offset, offset_at_master
-from .asking import Brokers, NotFoundError, brokers_of, is_not_supported, queues_of
+from .asking import Brokers, NotFoundError, brokers_of, queues_of
 from .looking import PULL_COUNT, first_offset_at, look
 from .results import (
     BrokerInfo,
