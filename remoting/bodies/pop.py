@@ -21,6 +21,12 @@ from .fields import PopShare
 from .heartbeat import MessageModel
 from .queue import MessageQueue
 
+CHECK_POINT_TAG: Final = "ck"
+ACK_TAG: Final = "ack"
+BATCH_ACK_TAG: Final = "bAck"
+"""The tags of the messages whose bodies are CheckPointBody, AckBody and BatchAckBody. Source:
+PopAckConstants."""
+
 
 class CheckPointBody(Body):
     """The record of a pop: the messages that are invisible until they are acknowledged.
