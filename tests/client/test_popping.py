@@ -210,6 +210,17 @@ def test_threads_have_both(broker: Broker, topic: str, group: str) -> None:
                 break
         assert seen == ["a", "b"]
         assert consumer.subscriptions == {topic: "*"}
+    with blocking.SimpleConsumer(
+        broker.url, group=f"{group}_all", subscriptions={topic: "*"}, **FIRST
+    ) as consumer:
+        received = []
+        for message in consumer:
+            received.append(message)
+            if message.text == "d":
+                consumer.close()
+        assert [each.text for each in received] == list("abcd")
+        # Each was acknowledged when the next one was requested.
+        assert [each.is_settled for each in received] == [True, True, True, False]
     with blocking.PushConsumer(
         broker.url,
         group=f"{group}_push",
