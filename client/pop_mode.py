@@ -296,10 +296,11 @@ class PopMode:
 
         Handlers may still be busy after `stop`.
         """
-        while not self._is_released:
+        while True:
             await anyio.sleep(self._config.pop_invisible_s / EXTENSIONS_PER_TIME)
-            if not self._is_released:
-                await self._extend_once()
+            if self._is_released:
+                return
+            await self._extend_once()
 
     async def _extend_once(self) -> None:
         soon_s = self._client.now_s() + self._config.pop_invisible_s / 2
