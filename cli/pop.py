@@ -170,8 +170,8 @@ def pop_mode(
 ) -> None:
     """Show or set how a group gets the messages of a topic: by pull or by pop.
 
-    It counts for consumers that have the broker assign queues to them: with RocketMQ's Java client,
-    setClientRebalance(false).
+    It counts for consumers that have the broker assign queues to them: PushConsumer(mode="pop"),
+    and with RocketMQ's Java client setClientRebalance(false).
     """
     if mode:
         administer(

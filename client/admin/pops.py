@@ -96,8 +96,8 @@ class PopVerbs:
     ) -> None:
         """Set how a group gets the messages of a topic, on all brokers of the topic.
 
-        It counts for consumers that have the broker assign queues to them: with RocketMQ's Java
-        client, setClientRebalance(false).
+        It counts for consumers that have the broker assign queues to them: PushConsumer with
+        mode="pop", and with RocketMQ's Java client setClientRebalance(false).
 
         Args:
           mode: "PULL" or "POP".
