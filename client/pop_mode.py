@@ -185,12 +185,6 @@ class PopMode:
         for queue in new:
             self._client.start_soon(self._pop_queue, queue)
 
-    def apply_pauses(self) -> None:
-        """Pop from queues that are not paused any more, and not from those that are."""
-        for queue, pop_queue in self.assigned.items():
-            pop_queue.is_paused = self._ready.is_paused(queue)
-            pop_queue.wake_if_room()
-
     def stop(self) -> None:
         """Stop popping.
 
