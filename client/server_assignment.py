@@ -106,10 +106,8 @@ def _read(body: QueryAssignmentResponseBody, topic: str) -> ServerAssignment | N
             raise RemoteProtocolError(
                 f"the answer assigns {each.message_queue}, and {topic} was asked for"
             )
-    by_mode: dict[MessageRequestMode, list[MessageQueue]] = {
-        mode: [each.message_queue for each in assignments if each.mode is mode]
-        for mode in MessageRequestMode
-    }
-    return ServerAssignment(
-        sorted(set(by_mode[MessageRequestMode.POP])), sorted(set(by_mode[MessageRequestMode.PULL]))
+    popped, pulled = (
+        sorted({each.message_queue for each in assignments if each.mode is mode})
+        for mode in (MessageRequestMode.POP, MessageRequestMode.PULL)
     )
+    return ServerAssignment(popped, pulled)
