@@ -62,9 +62,7 @@ async def filled(disk: MemoryDisk, *, clean: bool = True) -> MemoryDisk:
         assert (await client.ask(SEND_BACK, fields)).code == 0
         commit = pull_fields("T", sysFlag=1 | 4, commitOffset=1)
         assert (await client.ask(PULL, commit)).code == 0
-        killed = TightDisk()
-        killed.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-        killed.folders = set(disk.folders)
+        killed = disk.copy()
     return disk if clean else killed
 
 
@@ -190,9 +188,7 @@ async def test_a_deleted_topic_does_not_come_back(
         for topic in ("T", "Again"):
             assert (await client.ask(215, {"topic": topic})).code == 0
         assert (await client.ask(SEND, send_fields("Again"), b"new")).code == 0
-        killed = TightDisk()
-        killed.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-        killed.folders = set(disk.folders)
+        killed = disk.copy()
     for damaged in (disk, killed):
         removed(damaged, CONFIG)
         caplog.clear()
