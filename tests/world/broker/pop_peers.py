@@ -157,6 +157,14 @@ class _PopPeer(Peer):
         self.write(self.command(POP, fields, b"", answered))
         self.machine.exchange()
 
+    def read(self, answer: RemotingCommand, group: str) -> PopAnswer | None:
+        """The messages of an answer to a pop; None: it has none. Raises: Broken."""
+        if answer.code in NO_MESSAGE_CODES:
+            return None
+        if answer.code != 0:
+            raise Broken("answer", f"a pop of {self.name} got {answer.code}: {answer.remark}")
+        return read_answer(answer, group)
+
     def was_lost(self, answer: RemotingCommand, place: Place, offset: int) -> bool:
         """Whether a request was refused because a power cut took its message. Raises: Broken."""
         if answer.code == 0:
@@ -207,12 +215,10 @@ class PopConsumer(_PopPeer):
         ask = group.asked(queue_id, self.machine.now_ms, poll_ms, invisible_ms)
 
         def on_answer(answer: RemotingCommand) -> None:
-            if answer.code in NO_MESSAGE_CODES:
+            read = self.read(answer, group.name)
+            if read is None:
                 group.found_nothing(ask, self.machine.now_ms)
                 return
-            if answer.code != 0:
-                raise Broken("answer", f"a pop of {self.name} got {answer.code}: {answer.remark}")
-            read = read_answer(answer, group.name)
             if len(read.popped) > count_max:
                 raise Broken("answer", f"{len(read.popped)} messages, {count_max} were asked for")
             logged = [self._in_log(each) for each in read.popped]
@@ -374,12 +380,10 @@ class PopOrderConsumer(_PopPeer):
         ask = group.asked(queue_id, attempt, self.machine.now_ms, poll_ms, invisible_ms)
 
         def on_answer(answer: RemotingCommand) -> None:
-            if answer.code in NO_MESSAGE_CODES:
+            read = self.read(answer, group.name)
+            if read is None:
                 group.found_nothing(ask, self.machine.now_ms)
                 return
-            if answer.code != 0:
-                raise Broken("answer", f"a pop of {self.name} got {answer.code}: {answer.remark}")
-            read = read_answer(answer, group.name)
             for popped in read.popped:
                 self.oracle.saw(popped.message, self.machine.now_ms)
             messages = [popped.message for popped in read.popped]
