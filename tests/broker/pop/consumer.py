@@ -63,6 +63,15 @@ def records(body: bytes) -> list[MessageExt]:
     return found
 
 
+def stored_in(broker: Broker, topic: str, queue_id: int = 0) -> list[MessageExt]:
+    """All messages of a queue, as the store has them."""
+    store, found = broker.controller.store, []
+    for offset in range(store.max_offset(topic, queue_id)):
+        result = store.get_message(topic, queue_id, offset, 1)
+        found.append(decode_record(b"".join(result.buffers)))
+    return found
+
+
 def messages_of(answer: RemotingCommand) -> list[Got]:
     """The messages of an answer with their receipts."""
     fields = answer.ext_fields
@@ -136,12 +145,7 @@ class Consumer:
 
     def stored(self, topic: str, queue_id: int = 0) -> list[MessageExt]:
         """All messages of a queue."""
-        store = self.broker.controller.store
-        found = []
-        for offset in range(self.end(topic, queue_id)):
-            result = store.get_message(topic, queue_id, offset, 1)
-            found += records(b"".join(result.buffers))
-        return found
+        return stored_in(self.broker, topic, queue_id)
 
     def waiting(self) -> list[str]:
         """The tags of the records that wait as timer messages."""
