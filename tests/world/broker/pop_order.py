@@ -29,7 +29,7 @@ class OrderAsk:
       attempt: its attempt id; "": none.
       from_ms, until_ms: it popped between these, if it did.
       invisible_ms: how long it makes messages invisible.
-      lost: nobody hears an answer any more.
+      lost: no answer will arrive any more.
     """
 
     queue_id: int
@@ -100,7 +100,7 @@ class PopOrderGroup:
     def asked(
         self, queue_id: int, attempt: str, now_ms: int, poll_ms: int, invisible_ms: int
     ) -> OrderAsk:
-        """A member pops; it may be held for `poll_ms`. If its answer is not heard, it is `lost`."""
+        """A member pops; it may be held for `poll_ms`. If no answer arrives, it is `lost`."""
         ask = OrderAsk(queue_id, attempt, now_ms, now_ms + poll_ms, invisible_ms)
         self._asks.append(ask)
         return ask

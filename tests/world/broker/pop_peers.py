@@ -1,4 +1,4 @@
-"""Simulated consumers that pop, which tell the models what they ask and hear."""
+"""Simulated consumers that pop; they report requests and answers to the models."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _PopPeer(Peer):
         await super().hang_up()
 
     def give_up(self) -> None:
-        """Nobody hears the answers of the pops so far any more."""
+        """Take the pops so far as lost: their answers do not count any more."""
         for ask in self.asks:
             ask.lost = True
         self.asks.clear()
