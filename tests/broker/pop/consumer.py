@@ -10,7 +10,7 @@ import trio
 
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import MessageExt
-from trocket.remoting.message_codec import decode_record
+from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.remoting.receipt import (
     QueueKey,
     Receipt,
@@ -54,15 +54,6 @@ class Got(NamedTuple):
         return fields | more
 
 
-def records(body: bytes) -> list[MessageExt]:
-    found = []
-    at = 0
-    while at < len(body):
-        found.append(decode_record(body, at))
-        at += found[-1].store_size
-    return found
-
-
 def stored_in(broker: Broker, topic: str, queue_id: int = 0) -> list[MessageExt]:
     """All messages of a queue, as the store has them."""
     store, found = broker.controller.store, []
@@ -78,7 +69,7 @@ def messages_of(answer: RemotingCommand) -> list[Got]:
     starts = decode_start_offsets(fields["startOffsetInfo"])
     offsets = decode_offsets(fields["msgOffsetInfo"])
     found = []
-    for message in records(answer.body):
+    for message in decode_messages(answer.body):
         receipt = message.properties.get("POP_CK")
         if receipt is None:
             form = TopicForm.of(message.topic)
