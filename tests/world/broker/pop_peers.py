@@ -25,7 +25,7 @@ from .machine import Link, Machine
 from .oracle import Oracle, Place, number_of
 from .peers import TOPIC, Peer
 from .pop_groups import Ask, Delivery, PopGroup
-from .pop_order import Entry, OrderAsk, PopOrderGroup
+from .pop_order import Entry, PopOrderGroup
 
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 NO_MESSAGE = 208
@@ -107,7 +107,7 @@ class _PopPeer(Peer):
 
     def __init__(self, machine: Machine, oracle: Oracle, name: str) -> None:
         super().__init__(machine, oracle, name)
-        self.asks: dict[Ask | OrderAsk, Link | None] = {}
+        self.asks: dict[Ask, Link | None] = {}
 
     async def hang_up(self) -> None:
         self.give_up()
@@ -130,7 +130,7 @@ class _PopPeer(Peer):
 
     def pop(
         self,
-        ask: Ask | OrderAsk,
+        ask: Ask,
         fields: Mapping[str, object],
         on_answer: Callable[[RemotingCommand], None],
         *,
@@ -174,7 +174,7 @@ class _PopPeer(Peer):
         raise Broken("answer", f"{self.name}'s {place} {offset} got {answer.code}: {answer.remark}")
 
     def pop_fields(
-        self, group: str, ask: Ask | OrderAsk, count_max: int, poll_ms: int, tags: tuple[str, ...]
+        self, group: str, ask: Ask, count_max: int, poll_ms: int, tags: tuple[str, ...]
     ) -> dict[str, object]:
         """The fields of a pop."""
         return {
