@@ -21,10 +21,9 @@ from types import MappingProxyType
 from ..broker.consumer_offset_manager import parse_offsets
 from ..store.clock import SystemClock
 from .apache import ApacheCluster
-from .maven import JAVA_SMALL
 from .pop_wire import Popped, ack, pop
 from .process import PeerError
-from .store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL, SIZES
+from .store_round_trip import KEEP_ALL, SIZES, apache_on_store
 from .trocket_peer import TrocketBroker
 from .wire import Outgoing, WireClient
 
@@ -121,13 +120,7 @@ class PopRoundTrip:
             store=self._store,
             broker_keys={**sizes, **KEEP_ALL, **KEYS, **OUR_KEYS},
         )
-        paths = {"storePathRootDir": self._store, "storePathCommitLog": self._store / "commitlog"}
-        self.apaches = ApacheCluster(
-            version,
-            folder / "apaches",
-            broker_java=(*JAVA_SMALL, *FULL_DISKS),
-            broker_keys={**APACHE_KEYS, **paths, **sizes, **KEYS},
-        )
+        self.apaches = apache_on_store(version, folder / "apaches", self._store, {**sizes, **KEYS})
 
     def run(self) -> PopRoundTrip:
         """Make all steps and return itself. Raises: whatever failed on the way."""
