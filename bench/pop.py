@@ -39,15 +39,13 @@ from rich.progress import Progress
 from trocket.bench import kit
 from trocket.bench.pop_delay import measure_delays
 from trocket.bench.pop_load import BROKER, CASES, QUEUE_COUNT, TOPIC, Case, Groups, Load, fill
-from trocket.bench.wire import BROKER_HEAP, pin_to_cores
+from trocket.bench.wire import BROKER_HEAP, JVM_WARM_UP_S, pin_to_cores
 from trocket.interop.apache import ApacheCluster, broker_conf_text
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import FREE_METRICS_PORT, TrocketCluster
 from trocket.interop.usage import cpu_seconds
 from trocket.interop.wire import WireClient
 
-JVM_WARM_UP_S: Final = 15.0
-"""Load on a broker in a JVM in each way before it is measured."""
 WARM_UP_S: Final = 2.0
 AFTER_S: Final = 6.0
 """After the invisible time the last check points are through."""
@@ -297,11 +295,17 @@ RATIO_COLUMNS: kit.Columns[Ratio] = {
 """Medians of the rounds' ratios; CPU with what came due afterwards."""
 
 
-def ratios(outcomes: Sequence[Outcome], first: str) -> list[Ratio]:
-    """The first side by each other one, case by case."""
+def _rounds(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
+    """The outcomes of each case and side, in the order of the rounds."""
     by_key: dict[tuple[str, str], list[Outcome]] = {}
     for one in outcomes:
         by_key.setdefault((one.case, one.side), []).append(one)
+    return by_key
+
+
+def ratios(outcomes: Sequence[Outcome], first: str) -> list[Ratio]:
+    """The first side by each other one, case by case."""
+    by_key = _rounds(outcomes)
     found = []
     for (case, side), theirs in by_key.items():
         ours = by_key.get((case, first), [])
@@ -328,11 +332,8 @@ def ratios(outcomes: Sequence[Outcome], first: str) -> list[Ratio]:
 
 def medians(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """One outcome of each case and side, with the median of each figure."""
-    by_key: dict[tuple[str, str], list[Outcome]] = {}
-    for one in outcomes:
-        by_key.setdefault((one.case, one.side), []).append(one)
     found = []
-    for rounds in by_key.values():
+    for rounds in _rounds(outcomes).values():
         figures = {
             name: statistics.median(getattr(one, name) for one in rounds)
             for name, value in asdict(rounds[0]).items()

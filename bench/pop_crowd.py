@@ -183,26 +183,26 @@ async def measure(
     crowd = Crowd()
     phases: list[Phase] = []
 
-    async def phase(name: str, peers: list[Peer], hidden: int) -> None:
+    async def phase(name: str, hidden: int = 0, *, crowded: bool = False) -> None:
         cpu_s, begin_s = cpu_seconds(pid), time.perf_counter()
         times = await probe(address, seconds)
         share = 100 * (cpu_seconds(pid) - cpu_s) / (time.perf_counter() - begin_s)
-        count = await waiting_pops(admin) if peers else 0
+        count = await waiting_pops(admin) if crowded else 0
         phases.append(phase_of(name, times, count, hidden, resident_mb(pid), share))
 
     async with trio.open_nursery() as nursery:
         admin = await Peer.connect(address, nursery)
         for topic in (TOPIC, "Hidden", *(f"Crowd-{number}" for number in range(TOPICS))):
             await create_topic(admin, topic, QUEUES)
-        await phase("alone", [], 0)
+        await phase("alone")
         await store(admin, "Hidden", invisible)
         hidden = await pop_all(admin, "Hidden", invisible)
         await trio.sleep(settle_s)
-        await phase("invisible messages", [], hidden)
+        await phase("invisible messages", hidden)
         peers = [await Peer.connect(address, nursery) for _ in range(CONNECTIONS)]
         crowd.start(peers, waiting)
         await trio.sleep(2.0)
-        await phase("and waiting pops", peers, hidden)
+        await phase("and waiting pops", hidden, crowded=True)
         crowd.end()
         nursery.cancel_scope.cancel()
     return phases, crowd.answers

@@ -127,7 +127,7 @@ class Probe:
             raise RuntimeError(f"the probe's send was refused: {answer.remark}")
         with trio.fail_after(DEADLINE_S):
             await came.wait()
-        answer = popped[0] if isinstance(popped[0], RemotingCommand) else answer_of(popped[0])
+        answer = answer_of(popped[0])
         if answer.code:
             raise RuntimeError(f"the probe's pop was answered {answer.code}: {answer.remark}")
         ack_s = time.perf_counter()

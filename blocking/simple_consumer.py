@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final, Unpack
 
 from ..client.core.subscription import MessageSelector
-from ..client.errors import ClosedError, ExpiredReceiptError
+from ..client.errors import ClosedError
 from ..client.popped_message import PoppedMessage
 from ..client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from ..client.simple_options import INVISIBLE_S, RECEIVE_COUNT, SimpleConsumerOptions
 from .client import Client, TracedMember
 from .forwarded import forwarded
-
-logger = logging.getLogger(__name__)
 
 
 class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
@@ -90,19 +88,13 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
         """
-        try:
-            while True:
-                for message in self.receive(max_messages, invisible_s=invisible_s):
-                    if self._inner.client.now_s() >= message.deadline_s:
-                        continue
-                    yield message
-                    if auto_ack:
-                        self._ack(message)
-        except ClosedError:
-            return
+        messages = self._inner.messages(
+            max_messages=max_messages, invisible_s=invisible_s, auto_ack=auto_ack
+        )
+        with contextlib.suppress(ClosedError):
+            while (message := self._call(_next, messages)) is not None:
+                yield message
 
-    def _ack(self, message: PoppedMessage) -> None:
-        try:
-            self.ack(message)
-        except ExpiredReceiptError as error:
-            logger.warning("%s was not acknowledged in time: %s", message, error)
+
+async def _next(messages: AsyncIterator[PoppedMessage]) -> PoppedMessage | None:
+    return await anext(messages, None)

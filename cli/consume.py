@@ -33,12 +33,6 @@ PULL_COUNT: Final = 32
 """Messages per pull."""
 POLL_S: Final = 60.0
 """Longest wait for messages before the loop checks again whether it is done."""
-POP_S: Final = 15.0
-"""Longest wait of a pop at a broker. RocketMQ: brokerSuspendMaxTimeMillis 15,000."""
-INVISIBLE_S_MAX: Final = 3 * 24 * 3600
-"""Brokers keep invisible times as timer messages: timerMaxDelaySec."""
-POP_COUNT_MAX: Final = 32
-"""Messages of a pop at most."""
 
 Group = Annotated[
     str,
@@ -157,6 +151,8 @@ def _check_pops(group: str, start: str, invisible: float, *, is_popped: bool) ->
         usage("--pop needs --group: the broker pops messages for a group")
     if start not in ("", "begin", "end"):
         usage("--from TIME does not work with --pop: give begin or end")
+    from ..client.core.pop import INVISIBLE_S_MAX
+
     if not 0 < invisible <= INVISIBLE_S_MAX:
         usage(f"--invisible: {invisible:g} is not above 0 and at most {INVISIBLE_S_MAX} (3 days)")
 
@@ -181,10 +177,9 @@ class _Output:
         self._left -= self._left > 0
         self._print(message)
 
-    @property
-    def left(self) -> int:
-        """Number of messages that are still wanted."""
-        return self._left if self._left >= 0 else OFFSET_MAX
+    def wanted(self, most: int) -> int:
+        """Number of messages that are still wanted, at most `most`."""
+        return min(self._left, most) if self._left >= 0 else most
 
     @staticmethod
     def flush() -> None:
@@ -379,6 +374,8 @@ async def _by_pops(
     client: Client, topic: str, selector: MessageSelector, pops: _Pops, out: _Output
 ) -> None:
     from ..client import SimpleConsumer
+    from ..client.simple_options import WAIT_S
+    from ..remoting.receipt import POP_COUNT_MAX
 
     options = _first_offsets(pops.start, client.wall_ms())
     async with SimpleConsumer(
@@ -386,9 +383,9 @@ async def _by_pops(
     ) as consumer:
         while not out.is_done:
             messages = await consumer.receive(
-                min(out.left, POP_COUNT_MAX),
+                out.wanted(POP_COUNT_MAX),
                 invisible_s=pops.invisible_s,
-                wait_s=pops.idle_s or POP_S,
+                wait_s=pops.idle_s or WAIT_S,
             )
             if not messages and pops.idle_s:
                 return

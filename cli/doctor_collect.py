@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from ..client.admin.asking import ask_all
 from ..client.admin.groups import SYSTEM_GROUPS
-from ..client.errors import ClientError, ServerError, reading_answer
+from ..client.errors import ClientError, ServerError, is_not_supported, reading_answer
 from ..common.terminal import one_line
 from ..common.topic_names import BENCHMARK_TOPIC, RETRY_TOPIC_PREFIX, is_system_group
 from ..remoting import fastjson
@@ -147,7 +147,7 @@ async def _name_servers(client: Client, progress: Progress) -> tuple[NameServerF
 
 
 def _name_server_error(error: ClientError) -> str:
-    if isinstance(error, ServerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+    if is_not_supported(error):
         return "it answers, and is no name server. Is this a broker's port?"
     return one_line(error)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import say, show, time_text
-from .completion import group_names, topic_names
+from .completion import topic_names
 from .session import (
     DEFAULT_URL,
+    AnyGroup,
     AsJson,
     GroupName,
     TimeoutS,
@@ -37,12 +38,7 @@ ClientId = Annotated[
 
 
 def group_progress(
-    group: Annotated[
-        str,
-        typer.Argument(
-            metavar="[GROUP]", help="The group. Default: all.", autocompletion=group_names
-        ),
-    ] = "",
+    group: AnyGroup = "",
     topic: Annotated[
         str,
         typer.Option(

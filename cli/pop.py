@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import say, show, time_text
-from .completion import group_names, topic_names
+from .completion import topic_names
 from .session import (
     DEFAULT_URL,
+    AnyGroup,
     AsJson,
     GroupName,
     OnlyCluster,
@@ -143,12 +144,7 @@ def _show(pops: GroupPops, limit: int) -> None:
 
 @app.command("mode", epilog="Example: trocket pop mode billing Orders pop --share 3")
 def pop_mode(
-    group: Annotated[
-        str,
-        typer.Argument(
-            metavar="[GROUP]", help="The group. Default: all.", autocompletion=group_names
-        ),
-    ] = "",
+    group: AnyGroup = "",
     topic: Annotated[
         str,
         typer.Argument(
@@ -174,8 +170,8 @@ def pop_mode(
 ) -> None:
     """Show or set how a group gets the messages of a topic: by pull or by pop.
 
-    It counts for consumers that have the broker assign queues to them: with RocketMQ's Java client,
-    setClientRebalance(false).
+    It counts for consumers that have the broker assign queues to them: PushConsumer(mode="pop"),
+    and with RocketMQ's Java client setClientRebalance(false).
     """
     if mode:
         administer(

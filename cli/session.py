@@ -72,6 +72,10 @@ GroupName = Annotated[
     str,
     typer.Argument(metavar="GROUP", help="The group.", autocompletion=group_names),
 ]
+AnyGroup = Annotated[
+    str,
+    typer.Argument(metavar="[GROUP]", help="The group. Default: all.", autocompletion=group_names),
+]
 BrokerName = Annotated[
     str,
     typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),

@@ -263,10 +263,7 @@ def name_server_error(error: ServerError, code: int) -> ServerError:
 
     A broker is given instead so often that the text names this mistake.
     """
-    is_broker = (
-        code == RequestCode.GET_ROUTEINFO_BY_TOPIC
-        and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    )
+    is_broker = code == RequestCode.GET_ROUTEINFO_BY_TOPIC and is_not_supported(error)
     if not is_broker:
         return error
     remark = (
@@ -274,6 +271,11 @@ def name_server_error(error: ServerError, code: int) -> ServerError:
         " address of the name server, whose default port is 9876 (a broker's is 10911)"
     )
     return ServerError(error.code, remark, error.address, RequestCode(code).name)
+
+
+def is_not_supported(error: ClientError) -> bool:
+    """Whether a server does not know a request at all."""
+    return isinstance(error, ServerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 @contextlib.contextmanager

@@ -185,12 +185,6 @@ class PopMode:
         for queue in new:
             self._client.start_soon(self._pop_queue, queue)
 
-    def apply_pauses(self) -> None:
-        """Pop from queues that are not paused any more, and not from those that are."""
-        for queue, pop_queue in self.assigned.items():
-            pop_queue.is_paused = self._ready.is_paused(queue)
-            pop_queue.wake_if_room()
-
     def stop(self) -> None:
         """Stop popping.
 
@@ -296,10 +290,11 @@ class PopMode:
 
         Handlers may still be busy after `stop`.
         """
-        while not self._is_released:
+        while True:
             await anyio.sleep(self._config.pop_invisible_s / EXTENSIONS_PER_TIME)
-            if not self._is_released:
-                await self._extend_once()
+            if self._is_released:
+                return
+            await self._extend_once()
 
     async def _extend_once(self) -> None:
         soon_s = self._client.now_s() + self._config.pop_invisible_s / 2

@@ -30,6 +30,7 @@ from .errors import (
     ExpiredReceiptError,
     RequestTimeoutError,
     ServerError,
+    is_not_supported,
     reading_answer,
 )
 from .sql_check import sql_refusal
@@ -197,7 +198,7 @@ class Popping:
             try:
                 await self._ack_batch(broker_name, part)
             except ClientError as error:
-                if not _is_unknown_code(error):
+                if not is_not_supported(error):
                     failed += [(each, error) for each in part]
                     continue
                 self._without_batches.add(broker_name)
@@ -272,18 +273,13 @@ class Popping:
 
 def explain_refusal(error: ServerError, subscription: SubscriptionData) -> ClientError:
     """The refusal of a pop, with the way out where a setting or an old broker is the reason."""
-    if _is_unknown_code(error):
+    if is_not_supported(error):
         return ConfigurationError(
             f"the broker at {error.address} does not pop messages ({error.remark.strip()}). Brokers"
             " older than RocketMQ 5.0 do not: use PullConsumer, or PushConsumer with its default"
             " mode"
         )
     return sql_refusal(subscription, error) or error
-
-
-def _is_unknown_code(error: ClientError) -> bool:
-    unknown = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    return isinstance(error, ServerError) and error.code == unknown
 
 
 def _explained(error: ServerError, settled: Settled) -> ServerError:

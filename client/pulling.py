@@ -235,6 +235,17 @@ async def committed_offset(client: Client, queue: MessageQueue, group: str) -> i
     return await _ask(client, queue, reader_of(client, queue), request)
 
 
+async def offset_at_master(client: Client, queue: MessageQueue, group: str) -> int | None:
+    """The committed offset of a group, from the master only; None if none is.
+
+    The broker does not answer 0 for a group that it does not know.
+
+    Raises: as `Client.request`.
+    """
+    request = requests.committed_offset(queue, group, set_zero_if_not_found=False)
+    return await _ask(client, queue, broker_of(client, queue), request)
+
+
 async def commit_offset(client: Client, queue: MessageQueue, group: str, offset: int) -> None:
     """Commit an offset of a group.
 

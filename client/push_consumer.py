@@ -432,11 +432,9 @@ class PushConsumer(Participant):
         self._apply_pauses()
 
     def _apply_pauses(self) -> None:
-        for queue, assigned in self._rebalance.assigned.items():
-            assigned.is_paused = self._ready.is_paused(queue)
+        for assigned in (*self._rebalance.assigned.values(), *self._pop_queues.values()):
+            assigned.is_paused = self._ready.is_paused(assigned.queue)
             assigned.wake_if_room()
-        if self._pop_mode is not None:
-            self._pop_mode.apply_pauses()
 
     @property
     def paused(self) -> set[str | MessageQueue]:

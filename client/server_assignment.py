@@ -18,7 +18,6 @@ from ..remoting.bodies.pop import (
 )
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.request_codes import RequestCode
-from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .core.routes import subscribe_queues
 from .errors import (
@@ -27,6 +26,7 @@ from .errors import (
     ConnectError,
     RequestTimeoutError,
     ServerError,
+    is_not_supported,
     reading_answer,
 )
 
@@ -84,7 +84,7 @@ async def query_assignment(
             failure = error
             continue
         except ServerError as error:
-            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            if is_not_supported(error):
                 raise ConfigurationError(
                     f"the broker at {address} does not assign queues ({error.remark.strip()})."
                     ' Brokers older than RocketMQ 5.0 do not: use mode="pull", which is the default'
@@ -106,10 +106,8 @@ def _read(body: QueryAssignmentResponseBody, topic: str) -> ServerAssignment | N
             raise RemoteProtocolError(
                 f"the answer assigns {each.message_queue}, and {topic} was asked for"
             )
-    by_mode: dict[MessageRequestMode, list[MessageQueue]] = {
-        mode: [each.message_queue for each in assignments if each.mode is mode]
-        for mode in MessageRequestMode
-    }
-    return ServerAssignment(
-        sorted(set(by_mode[MessageRequestMode.POP])), sorted(set(by_mode[MessageRequestMode.PULL]))
+    popped, pulled = (
+        sorted({each.message_queue for each in assignments if each.mode is mode})
+        for mode in (MessageRequestMode.POP, MessageRequestMode.PULL)
     )
+    return ServerAssignment(popped, pulled)

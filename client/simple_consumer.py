@@ -233,7 +233,7 @@ class SimpleConsumer(Participant):
         self._client.check_open()
         if not 1 <= max_messages <= POP_COUNT_MAX:
             raise ConfigurationError(f"max_messages is {max_messages}: give 1 to {POP_COUNT_MAX}")
-        _check_seconds("invisible_s", invisible_s, is_zero_allowed=False)
+        _check_seconds("invisible_s", invisible_s, INVISIBLE_S_MIN)
         if not wait_s >= 0:
             raise ConfigurationError(f"wait_s is {wait_s}: give a number of seconds from 0 on")
         end_s = self._client.now_s() + wait_s
@@ -350,19 +350,19 @@ class SimpleConsumer(Participant):
     def _received(self, place: Place, answer: PopAnswer) -> list[PoppedMessage]:
         topic = self._client.without_namespace(place.topic)
         now_s = self._client.now_s()
-        others = [
-            Settled(place.topic, each.receipt) for each in answer.messages if not each.is_selected
-        ]
-        if others:
-            # Their tags have the hash codes of the wanted ones: the group has passed them.
-            self._client.start_soon(self._ack_others, others)
         received = []
+        others = []
         for ext, receipt, is_selected in answer.messages:
+            settled = Settled(place.topic, receipt)
             if is_selected:
-                settled = Settled(place.topic, receipt)
                 queue = queue_of(settled, self._group)
                 deadline_s = now_s + receipt.invisible_time / 1000
                 received.append(PoppedMessage(ext, topic, settled, queue, deadline_s))
+            else:
+                others.append(settled)
+        if others:
+            # Their tags have the hash codes of the wanted ones: the group has passed them.
+            self._client.start_soon(self._ack_others, others)
         if self._interceptors:
             for message in received:
                 call_before_consume(self._interceptors, message)
@@ -429,7 +429,7 @@ class SimpleConsumer(Participant):
         Raises: ConfigurationError: the time is out of range; and as `ack`.
         """
         self._client.check_open()
-        _check_seconds("seconds", seconds, is_zero_allowed=True)
+        _check_seconds("seconds", seconds, 0)
         receipt = await self._popping.change_invisible(message.settled, seconds)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
@@ -525,8 +525,7 @@ class _Messages:
             self._received = await consumer.receive(self._count, invisible_s=self._invisible_s)
 
 
-def _check_seconds(name: str, seconds: float, *, is_zero_allowed: bool) -> None:
-    least = 0 if is_zero_allowed else INVISIBLE_S_MIN
+def _check_seconds(name: str, seconds: float, least: float) -> None:
     if not least <= seconds <= INVISIBLE_S_MAX:
         raise ConfigurationError(
             f"{name} is {seconds}: give {least} to {INVISIBLE_S_MAX} seconds (3 days)"

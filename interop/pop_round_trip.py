@@ -21,10 +21,9 @@ from types import MappingProxyType
 from ..broker.consumer_offset_manager import parse_offsets
 from ..store.clock import SystemClock
 from .apache import ApacheCluster
-from .maven import JAVA_SMALL
 from .pop_wire import Popped, ack, pop
 from .process import PeerError
-from .store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL, SIZES
+from .store_round_trip import KEEP_ALL, SIZES, apache_on_store
 from .trocket_peer import TrocketBroker
 from .wire import Outgoing, WireClient
 
@@ -121,13 +120,7 @@ class PopRoundTrip:
             store=self._store,
             broker_keys={**sizes, **KEEP_ALL, **KEYS, **OUR_KEYS},
         )
-        paths = {"storePathRootDir": self._store, "storePathCommitLog": self._store / "commitlog"}
-        self.apaches = ApacheCluster(
-            version,
-            folder / "apaches",
-            broker_java=(*JAVA_SMALL, *FULL_DISKS),
-            broker_keys={**APACHE_KEYS, **paths, **sizes, **KEYS},
-        )
+        self.apaches = apache_on_store(version, folder / "apaches", self._store, {**sizes, **KEYS})
 
     def run(self) -> PopRoundTrip:
         """Make all steps and return itself. Raises: whatever failed on the way."""
@@ -214,11 +207,8 @@ class PopRoundTrip:
         path = self._store / "config" / "consumerOffset.json"
         try:
             table, _, _ = parse_offsets(path.read_bytes())
-        except (
-            FileNotFoundError,
-            ValueError,
-        ):  # not written yet, or half: Apache's writes in place
-            return 0
+        except (FileNotFoundError, ValueError):
+            return 0  # not written yet, or half: Apache's writes in place
         return sum(table.get(f"{TOPIC}@{GROUP}", {}).values())
 
     # ---- consuming -----------------------------------------------------------------------
@@ -277,30 +267,36 @@ def nothing_is_lost(record: Record, moment: str) -> list[str]:
 
 
 def nothing_acked_comes_again(record: Record, moment: str) -> list[str]:
-    """What was acknowledged does not come again.
-
-    Apache's broker delivers timer messages of our store again, from the first one on that still
-    waits (docs/quirks.md); so it revives messages again that ours revived.
-    """
-    twice = {each.popped.body for each in record.deliveries if each.popped.is_retry}
+    """What was acknowledged does not come again."""
     return [
         f"{each.popped} was acknowledged by {record.acked[each.popped.body].receipt}"
-        for each in record.deliveries
-        if each.moment == moment
-        and each.is_again
-        and not (MOMENTS[moment] == "apache" and each.popped.body in twice)
+        for each in _judged(record, moment)
+        if each.is_again
     ]
 
 
 def nothing_comes_early(record: Record, moment: str) -> list[str]:
-    """What is invisible stays so after the hand-over; see `nothing_acked_comes_again`."""
-    twice = {each.popped.body for each in record.deliveries if each.popped.is_retry}
+    """What is invisible stays so after the hand-over."""
     return [
         f"{each.popped} came while it was invisible"
+        for each in _judged(record, moment)
+        if each.is_early
+    ]
+
+
+def _judged(record: Record, moment: str) -> list[Delivery]:
+    """The deliveries of a visit without those that may be repeated.
+
+    Apache's broker delivers timer messages of our store again, from the first one on that still
+    waits (docs/quirks.md); so it revives messages again that ours revived.
+    """
+    revived: set[bytes] = set()
+    if MOMENTS[moment] == "apache":
+        revived = {each.popped.body for each in record.deliveries if each.popped.is_retry}
+    return [
+        each
         for each in record.deliveries
-        if each.moment == moment
-        and each.is_early
-        and not (MOMENTS[moment] == "apache" and each.popped.body in twice)
+        if each.moment == moment and each.popped.body not in revived
     ]
 
 

@@ -19,15 +19,13 @@ from types import MappingProxyType
 from ..remoting.message import MessageExt
 from .apache import ApacheCluster, version_numbers
 from .log_on_disk import Unit, read_messages, read_queues
-from .maven import JAVA_SMALL
 from .store_round_trip import (
-    APACHE_KEYS,
     BATCH_ENTRY,
-    FULL_DISKS,
     KEEP_ALL,
     SIZES,
     TOPICS,
     Load,
+    apache_on_store,
 )
 from .trocket_peer import TrocketBroker
 from .wire import Outgoing, WireClient
@@ -78,14 +76,7 @@ class StorePair:
         self._ours = TrocketBroker(
             folder / "ours", store=self._stores["ours"], broker_keys={**keys, **KEEP_ALL}
         )
-        store = self._stores["apaches"]
-        paths = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
-        self._apaches = ApacheCluster(
-            version,
-            folder / "apaches",
-            broker_java=(*JAVA_SMALL, *FULL_DISKS),
-            broker_keys={**APACHE_KEYS, **paths, **keys},
-        )
+        self._apaches = apache_on_store(version, folder / "apaches", self._stores["apaches"], keys)
         self.logs: dict[str, list[MessageExt]] = {}
         self.queues: dict[str, dict[tuple[str, int], list[Unit]]] = {}
 

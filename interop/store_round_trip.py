@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,6 +84,24 @@ COMPRESSED = 1
 """Bit of a message's sysFlag: the body is a zlib stream."""
 
 
+def apache_on_store(
+    version: str, folder: Path, store: Path, keys: Mapping[str, object]
+) -> ApacheCluster:
+    """Apache's broker alone, on a store that our broker may open, too.
+
+    Args:
+      folder: for all but the store.
+      keys: of broker.conf, over APACHE_KEYS.
+    """
+    paths = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
+    return ApacheCluster(
+        version,
+        folder,
+        broker_java=(*JAVA_SMALL, *FULL_DISKS),
+        broker_keys={**APACHE_KEYS, **paths, **keys},
+    )
+
+
 @dataclass
 class Visit:
     """What one broker served at one moment, and what it should have served.
@@ -143,13 +161,7 @@ class RoundTrip:
         self.ours = TrocketBroker(
             folder / "ours", store=self.store, broker_keys={**keys, **KEEP_ALL}
         )
-        paths = {"storePathRootDir": self.store, "storePathCommitLog": self.store / "commitlog"}
-        self.apaches = ApacheCluster(
-            version,
-            folder / "apaches",
-            broker_java=(*JAVA_SMALL, *FULL_DISKS),
-            broker_keys={**APACHE_KEYS, **paths, **keys},
-        )
+        self.apaches = apache_on_store(version, folder / "apaches", self.store, keys)
 
     def run(self) -> RoundTrip:
         """Make all steps and return itself. Raises: whatever failed on the way."""

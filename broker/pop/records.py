@@ -18,14 +18,11 @@ from ...common.message_properties import (
     properties_to_bytes,
 )
 from ...remoting.bodies import AckBody, BatchAckBody, CheckPointBody
+from ...remoting.bodies.pop import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...store.writing.inner_message import InnerMessage
 from .check_point import CheckPoint, CheckPointKey
-
-CHECK_POINT_TAG: Final = "ck"
-ACK_TAG: Final = "ack"
-BATCH_ACK_TAG: Final = "bAck"
 
 ACKS_MAX: Final = 1024
 """Offsets of one record at most. Ours have 32; Apache's broker stores what a client sent."""

@@ -14,10 +14,9 @@ import msgspec
 
 from ...remoting.bodies import BrokerData, ClusterInfo, MessageQueue, TopicRouteData
 from ...remoting.request_codes import RequestCode
-from ...remoting.response_codes import ResponseCode
 from ...remoting.route_queues import QUEUES_COUNT_MAX
 from ..client import Client, reading_answer
-from ..errors import BadAnswerError, ClientError, ConfigurationError, ConnectError, ServerError
+from ..errors import BadAnswerError, ClientError, ConfigurationError, ConnectError
 from .results import BrokerInfo
 
 REQUESTS_MAX: Final = 64
@@ -332,11 +331,6 @@ def queues_of(
             raise BadAnswerError("", f"a route with more than {QUEUES_COUNT_MAX} queues")
         queues.update(MessageQueue(topic, data.broker_name, queue_id) for queue_id in range(count))
     return sorted(queues)
-
-
-def is_not_supported(error: ClientError) -> bool:
-    """Whether a server does not know a request at all."""
-    return isinstance(error, ServerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def _broker_info(data: BrokerData) -> BrokerInfo:

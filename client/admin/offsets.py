@@ -21,17 +21,17 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
-from ..core import queue_requests
 from ..core.topics import check_group
 from ..errors import (
     AccessDeniedError,
     ClientError,
     ConfigurationError,
     RouteNotFoundError,
+    is_not_supported,
 )
 from ..producer import configured
-from ..pulling import broker_of, commit_offset, max_offset, min_offset, offset_table
-from .asking import Answers, Brokers, ask_all, brokers_of, is_not_supported, queues_of
+from ..pulling import commit_offset, max_offset, min_offset, offset_at_master, offset_table
+from .asking import Answers, Brokers, ask_all, brokers_of, queues_of
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs
 from .groups import GroupVerbs
@@ -131,12 +131,7 @@ class OffsetVerbs:
         return await _ask_queues(queues, ask)
 
     async def _committed(self, queue: MessageQueue, full: str) -> int | None:
-        request = queue_requests.committed_offset(queue, full, set_zero_if_not_found=False)
-        answer = await self._client.request(
-            broker_of(self._client, queue), request.code, request.header, ok=request.ok
-        )
-        with reading_answer(queue.broker_name):
-            offset = request.read(answer)
+        offset = await offset_at_master(self._client, queue, full)
         return None if offset is None or offset < 0 else offset
 
     async def _topics_of_group(self, full: str) -> set[str]:

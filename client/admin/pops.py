@@ -25,13 +25,12 @@ from ...remoting.bodies import (
 from ...remoting.headers import GetConsumeStatsRequestHeader
 from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
-from ..core import queue_requests
 from ..core.pop_records import PopRecords
 from ..core.topics import check_group, check_topic
-from ..errors import ConfigurationError, RouteNotFoundError
+from ..errors import ConfigurationError, RouteNotFoundError, is_not_supported
 from ..producer import configured
-from ..pulling import broker_of, max_offset, min_offset
-from .asking import Brokers, NotFoundError, brokers_of, is_not_supported, queues_of
+from ..pulling import max_offset, min_offset, offset_at_master
+from .asking import Brokers, NotFoundError, brokers_of, queues_of
 from .looking import PULL_COUNT, first_offset_at, look
 from .results import (
     BrokerInfo,
@@ -97,8 +96,8 @@ class PopVerbs:
     ) -> None:
         """Set how a group gets the messages of a topic, on all brokers of the topic.
 
-        It counts for consumers that have the broker assign queues to them: with RocketMQ's Java
-        client, setClientRebalance(false).
+        It counts for consumers that have the broker assign queues to them: PushConsumer with
+        mode="pop", and with RocketMQ's Java client setClientRebalance(false).
 
         Args:
           mode: "PULL" or "POP".
@@ -255,12 +254,7 @@ class PopVerbs:
         """The first record to be read: in the revive topic, the first that is not processed."""
         if queue.topic == TIMER_TOPIC:
             return await first_offset_at(self._client, queue, since_ms)
-        request = queue_requests.committed_offset(queue, REVIVE_GROUP, set_zero_if_not_found=False)
-        answer = await self._client.request(
-            broker_of(self._client, queue), request.code, request.header, ok=request.ok
-        )
-        with reading_answer(queue.broker_name):
-            processed = request.read(answer)
+        processed = await offset_at_master(self._client, queue, REVIVE_GROUP)
         # Its committed offset is that of the last record, not of the next one.
         begin = 0 if processed is None else processed + 1
         return max(begin, await min_offset(self._client, queue))

@@ -36,11 +36,17 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..client import reading_answer
 from ..core.topics import check_group, check_topic, dlq_topic
-from ..errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from ..errors import (
+    ClientError,
+    ConfigurationError,
+    RouteNotFoundError,
+    ServerError,
+    is_not_supported,
+)
 from ..message import ReceivedMessage
 from ..producer import configured
 from ..pulling import commit_offset
-from .asking import Answers, Brokers, brokers_of, is_not_supported
+from .asking import Answers, Brokers, brokers_of
 from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
 from .groups import GroupVerbs, is_own_group

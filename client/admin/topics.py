@@ -26,9 +26,9 @@ from ...remoting.headers import (
 from ...remoting.request_codes import RequestCode
 from ..client import reading_answer
 from ..core.topics import check_topic, is_dlq_topic, is_retry_topic
-from ..errors import ClientError, ConfigurationError, RouteNotFoundError
+from ..errors import ClientError, ConfigurationError, RouteNotFoundError, is_not_supported
 from ..producer import configured
-from .asking import Brokers, NotFoundError, ask_all, brokers_of, is_not_supported
+from .asking import Brokers, NotFoundError, ask_all, brokers_of
 from .results import NO_ATTRIBUTES, BrokerInfo, TopicInfo, TopicOnBroker
 
 QUEUES = 8

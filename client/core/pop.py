@@ -1,4 +1,4 @@
-"""Requests and answers of pop consumption: pops, acknowledgements, invisible times, assignments.
+"""Requests and answers of pop consumption: pops, acknowledgements and invisible times.
 
 The broker pops messages for a client: it gives them to no one else for a time, and knows by their
 receipts which delivery a client acknowledges.

@@ -9,20 +9,14 @@ Source: store/pop/PopCheckPoint.java, AckMsg.java, BatchAckMsg.java of RocketMQ 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from ...common import message_properties as names
 from ...remoting.bodies import AckBody, BatchAckBody, CheckPointBody
+from ...remoting.bodies.pop import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.receipt import Receipt, TopicForm
-
-REAL_TOPIC: Final = "REAL_TOPIC"
-REAL_QUEUE: Final = "REAL_QID"
-"""Properties of a waiting timer message: where it will be delivered."""
-
-CHECK_POINT_TAG: Final = "ck"
-ACK_TAG: Final = "ack"
-BATCH_ACK_TAG: Final = "bAck"
 
 _Key = tuple[str, str, int, int, int]
 
@@ -59,10 +53,11 @@ class PopRecords:
     def take(self, message: MessageExt, revive_topic: str) -> None:
         """Process a message of the revive topic or of rmq_sys_wheel_timer; others are ignored."""
         properties = message.properties
-        if properties.get(REAL_TOPIC, message.topic) != revive_topic:
+        # A waiting timer message says where it will be delivered.
+        if properties.get(names.PROPERTY_REAL_TOPIC, message.topic) != revive_topic:
             return
-        tag = properties.get("TAGS")
-        queue = properties.get(REAL_QUEUE, "")
+        tag = properties.get(names.PROPERTY_TAGS)
+        queue = properties.get(names.PROPERTY_REAL_QUEUE_ID, "")
         queue_id = int(queue) if queue.isdecimal() and len(queue) < 10 else message.queue_id
         try:
             if tag == CHECK_POINT_TAG:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from ...remoting.codec import RemotingCommand, SerializeType
+from ...remoting.codec import SerializeType
 from ...remoting.receipt import Receipt
 from ...remoting.request_codes import RequestCode as Code
 from .builders import BROKER_NAME, Names, bad, create_group, create_topic, json_body
@@ -19,8 +19,11 @@ from .pop_parts import (
     asking,
     changed_receipt,
     committed,
+    empty_pop,
     found_receipts,
+    is_found,
     malformed,
+    offset_is,
     pop,
     pop_fields,
     receipt,
@@ -33,13 +36,8 @@ from .request import ANY_CODE, Body, FieldValue, Played, Request, Script
 SOON_MS = 1_000
 """An invisible time that ends within the script."""
 
-_empty = partial(pop, normalisers=POP_ONLY, expect=210)
 _change = asking(Code.CHANGE_MESSAGE_INVISIBLETIME, normalisers=POP_ONLY)
 _batch = asking(Code.BATCH_ACK_MESSAGE)
-
-
-def _is_found(answer: RemotingCommand) -> bool:
-    return answer.code == 0
 
 
 def acks(header: SerializeType) -> Script:
@@ -106,16 +104,16 @@ def again(header: SerializeType) -> Script:
         pop(name="for a second", fields=fields(invisibleTime=SOON_MS)),
         ack("one of three in time", ack_fields(group, topic, receipt("for a second", 1), 1)),
         Request("two in the retry topic", Code.GET_MAX_OFFSET, {"topic": retry, "queueId": 0},
-                until=lambda answer: answer.ext_fields.get("offset") == "2"),
-        pop(name="again", fields=fields(maxMsgNums=1), until=_is_found),
-        pop(name="again, the other", fields=fields(invisibleTime=SOON_MS), until=_is_found),
+                until=offset_is(2)),
+        pop(name="again", fields=fields(maxMsgNums=1), until=is_found),
+        pop(name="again, the other", fields=fields(invisibleTime=SOON_MS), until=is_found),
         ack("too late", ack_fields(group, topic, receipt("for a second"), 0)),
         ack("of the retry topic", ack_fields(group, retry, stored_receipt("again"), 0)),
         ack("of the retry topic with a made receipt",
             ack_fields(group, retry, receipt("again"), 0)),
-        pop(name="once more", fields=fields(), until=_is_found),
+        pop(name="once more", fields=fields(), until=is_found),
         ack("of the third try", ack_fields(group, retry, more, 2)),
-        _empty(name="nothing comes again", fields=fields()),
+        empty_pop(name="nothing comes again", fields=fields()),
         committed(group, topic, "behind what came again", 3),
         committed(group, retry, "of the retry topic", 3),
         bad("behind the end of the retry topic", Code.ACK_MESSAGE,
@@ -218,7 +216,7 @@ def batches(header: SerializeType) -> Script:
         pop(name="two for a second", fields=fields(maxMsgNums=2, invisibleTime=SOON_MS)),
         _batch("with long names", body=_body(_long(other(_bits(0))))),
         pop(name="one from the retry topic", fields=fields(queueId=0, maxMsgNums=1),
-            until=lambda answer: answer.code == 0 and
+            until=lambda answer: is_found(answer) and
             answer.ext_fields["startOffsetInfo"].startswith("1")),
         _batch("of the retry topic",
                body=_body(_entry("one from the retry topic", group, topic, _bits(0)))),
@@ -255,10 +253,10 @@ def invisible_times(header: SerializeType) -> Script:
             ack_fields(group, topic, changed_receipt("to be changed", "longer, again", 0), 0)),
         _change("with an old receipt", timed(mine, 0)),
         _change("until soon", timed(receipt("to be changed", 1), 1, SOON_MS)),
-        pop(name="what was changed", fields=fields(), until=_is_found),
+        pop(name="what was changed", fields=fields(), until=is_found),
         _change("until soon, suspended",
                 timed(receipt("to be changed", 2), 2, SOON_MS, suspend=True)),
-        pop(name="what was suspended", fields=fields(), until=_is_found),
+        pop(name="what was suspended", fields=fields(), until=is_found),
         _change("of the retry topic",
                 {**timed(receipt("what was suspended"), 1), "topic": retry}),
         wrong("an unknown topic", {**whole, "topic": names("missing")}, expect=17),

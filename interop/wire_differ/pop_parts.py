@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -63,6 +64,7 @@ def asking(code: Code, **usual: Any) -> Callable[..., Request]:
 
 
 pop = asking(Code.POP_MESSAGE, body_kind=BodyKind.RECORDS, normalisers=POPPED)
+empty_pop = partial(pop, normalisers=POP_ONLY, expect=210)
 ack = asking(Code.ACK_MESSAGE)
 
 
@@ -120,6 +122,16 @@ def ack_fields(
         "bname": BROKER_NAME,
         **changed,
     }
+
+
+def is_found(answer: RemotingCommand) -> bool:
+    """Whether an answer is one of success, as that to a pop with messages; for `until`."""
+    return answer.code == 0
+
+
+def offset_is(offset: int) -> Callable[[RemotingCommand], bool]:
+    """For `until`: whether an answer has this offset."""
+    return lambda answer: answer.ext_fields.get("offset") == str(offset)
 
 
 def found_receipts(played: Played, request: str) -> list[Receipt]:
@@ -236,14 +248,14 @@ def sent(
         )
         for number in range(first, first + count)
     ]
-    end = str(first + count)
+    end = first + count
     return [
         *steps,
         Request(
             f"{end} messages of queue {queue_id}",
             Code.GET_MAX_OFFSET,
             {"topic": topic, "queueId": queue_id},
-            until=lambda answer: answer.ext_fields.get("offset") == end,
+            until=offset_is(end),
         ),
     ]
 
@@ -253,12 +265,8 @@ def committed(group: str, topic: str, name: str, offset: int, queue_id: int = 0)
 
     A broker moves the offset some moments after a pop or an acknowledgement.
     """
-
-    def is_there(answer: RemotingCommand) -> bool:
-        return answer.ext_fields.get("offset") == str(offset)
-
     fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id}
-    return Request(name, Code.QUERY_CONSUMER_OFFSET, fields, until=is_there)
+    return Request(name, Code.QUERY_CONSUMER_OFFSET, fields, until=offset_is(offset))
 
 
 def without(fields: dict[str, FieldValue], *names: str) -> dict[str, FieldValue]:

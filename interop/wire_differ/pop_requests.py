@@ -17,6 +17,8 @@ from .pop_parts import (
     ack_fields,
     asking,
     committed,
+    empty_pop,
+    is_found,
     malformed,
     pop,
     pop_fields,
@@ -28,7 +30,6 @@ from .request import ANY_CODE, Played, Script
 
 _CLOCK = SystemClock()
 _wrong = partial(pop, erroneous=True, normalisers=POP_ONLY)
-_empty = partial(pop, normalisers=POP_ONLY, expect=210)
 
 
 def _now_ms(_: Played) -> object:
@@ -46,13 +47,13 @@ def pops(header: SerializeType) -> Script:
     steps = (
         create_topic(topic),
         create_group(group),
-        _empty(name="an empty queue", fields=fields()),
+        empty_pop(name="an empty queue", fields=fields()),
         *sent(names, topic, 4),
         pop(name="two of them", fields=fields(maxMsgNums=2)),
         pop(name="the next", fields=fields()),
-        _empty(name="nothing more", fields=fields()),
+        empty_pop(name="nothing more", fields=fields()),
         *sent(names, topic, 1, queue_id=1),
-        _empty(name="another queue's", fields=fields()),
+        empty_pop(name="another queue's", fields=fields()),
         pop(name="of all queues", fields=fields(queueId=-1)),
         pop(name="of any negative queue", fields=of(names("negative"), queueId=-7)),
         pop(name="one of all queues", fields=of(names("one"), queueId=-1, maxMsgNums=1),
@@ -66,9 +67,9 @@ def pops(header: SerializeType) -> Script:
             fields=without(of(names("plain")), "exp", "expType", "order", "bname")),
         pop(name="an empty expression", fields=of(names("empty"), exp="")),
         pop(name="by tag", fields=of(names("tag"), exp="A")),
-        _empty(name="by tag again", fields=of(names("tag"), exp="A")),
+        empty_pop(name="by tag again", fields=of(names("tag"), exp="A")),
         pop(name="by two tags", fields=of(names("tags"), exp="A || B")),
-        _empty(name="by a tag that none has", fields=of(names("none"), exp="C")),
+        empty_pop(name="by a tag that none has", fields=of(names("none"), exp="C")),
         committed(names("none"), topic, "behind what does not match", 4),
         pop(name="by an expression", fields=of(names("sql"), exp="n >= 2", **sql)),
         pop(name="by a tag without a type",
@@ -155,31 +156,31 @@ def in_order(header: SerializeType) -> Script:
         *sent(names, topic, 5),
         pop(name="two in order", fields=fields(maxMsgNums=2, attemptId="one")),
         committed(group, topic, "at the first of two", 0),
-        _empty(name="while two are open", fields=fields(attemptId="two")),
-        _empty(name="while two are open, without attempt", fields=fields()),
+        empty_pop(name="while two are open", fields=fields(attemptId="two")),
+        empty_pop(name="while two are open, without attempt", fields=fields()),
         pop(name="the same attempt", fields=fields(maxMsgNums=2, attemptId="one")),
         ack("in order, of the attempt before", acked(first, 0)),
         ack("in order, not popped", acked(receipt("the same attempt"), 4), erroneous=True,
             expect=13),
         ack("the second in order", acked(receipt("the same attempt", 1), 1)),
         committed(group, topic, "still at the first of two", 0),
-        _empty(name="while one is open", fields=fields(attemptId="three")),
+        empty_pop(name="while one is open", fields=fields(attemptId="three")),
         change("in order, longer", acked(receipt("the same attempt"), 0, invisibleTime=500)),
         pop(name="the first again", fields=fields(attemptId="four", maxMsgNums=1),
-            until=lambda answer: answer.code == 0),
+            until=is_found),
         ack("the first in order", acked(receipt("the first again"), 0)),
         committed(group, topic, "behind the first", 1),
         ack("in order, twice", acked(receipt("the first again"), 0)),
         pop(name="the rest", fields=fields(attemptId="five", invisibleTime=500)),
         pop(name="the rest again, by time", fields=fields(attemptId="six"),
-            until=lambda answer: answer.code == 0),
+            until=is_found),
         change("in order, behind the group",
                acked(receipt("the same attempt"), 0, invisibleTime=500), erroneous=True),
         *(ack(f"in order, message {number}",
               acked(receipt("the rest again, by time", number - 1), number))
           for number in (1, 2, 3, 4)),
         committed(group, topic, "behind all", 5),
-        _empty(name="nothing more, in order", fields=fields(attemptId="seven")),
+        empty_pop(name="nothing more, in order", fields=fields(attemptId="seven")),
     )  # fmt: skip
     return Script("pops in order", header, steps)
 

@@ -24,6 +24,12 @@ from .queue import MessageQueue
 BATCH_ACKS_MAX: Final = 1024
 """Check points of one BATCH_ACK_MESSAGE: a proxy sends those of 32 messages, or a few more."""
 
+CHECK_POINT_TAG: Final = "ck"
+ACK_TAG: Final = "ack"
+BATCH_ACK_TAG: Final = "bAck"
+"""The tags of the messages whose bodies are CheckPointBody, AckBody and BatchAckBody. Source:
+PopAckConstants."""
+
 
 class CheckPointBody(Body):
     """The record of a pop: the messages that are invisible until they are acknowledged.

@@ -90,14 +90,6 @@ class Left:
     half: dict[str, object] = field(default_factory=dict)
 
 
-def copy_of(disk: MemoryDisk) -> MemoryDisk:
-    """The same files, without the lock."""
-    copy = MemoryDisk()
-    copy.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-    copy.folders = set(disk.folders)
-    return copy
-
-
 async def left_behind(random: Random, *, clean: bool) -> Left:
     """Run a broker with messages of all kinds, and stop or kill it."""
     left = Left(MemoryDisk())
@@ -139,7 +131,7 @@ async def left_behind(random: Random, *, clean: bool) -> Left:
             "transactionId": "A" * 32,
         }
         await trio.sleep(11)  # offsets are saved, and the checkpoint vouches for all
-        killed = copy_of(left.disk)
+        killed = left.disk.copy()
     if not clean:
         left.disk = killed
     left.disk.process_death()
@@ -261,7 +253,7 @@ async def start(disk: MemoryDisk, left: Left, *, clean: bool, first: bool) -> Ou
             async with embedded_broker(disk=disk, **OPTIONS) as broker:
                 outcome.lines = list(said.lines)  # what the start itself says
                 await _use(broker.controller, await broker.connect(), left, outcome, first=first)
-                killed = copy_of(disk)
+                killed = disk.copy()
         except Exception as error:  # noqa: BLE001 - whatever ends a start is judged
             errors = store_errors(error)
             if not errors:

@@ -62,9 +62,7 @@ async def filled(disk: MemoryDisk, *, clean: bool = True) -> MemoryDisk:
         assert (await client.ask(SEND_BACK, fields)).code == 0
         commit = pull_fields("T", sysFlag=1 | 4, commitOffset=1)
         assert (await client.ask(PULL, commit)).code == 0
-        killed = TightDisk()
-        killed.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-        killed.folders = set(disk.folders)
+        killed = disk.copy()
     return disk if clean else killed
 
 
@@ -167,6 +165,7 @@ async def test_the_loss_of_another_table_is_reported_with_what_it_means(
         assert word in line
 
 
+@pytest.mark.usefixtures("slow_turns_unlogged")
 async def test_a_new_broker_and_one_that_only_takes_messages_report_nothing(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,9 +189,7 @@ async def test_a_deleted_topic_does_not_come_back(
         for topic in ("T", "Again"):
             assert (await client.ask(215, {"topic": topic})).code == 0
         assert (await client.ask(SEND, send_fields("Again"), b"new")).code == 0
-        killed = TightDisk()
-        killed.contents = {path: bytearray(data) for path, data in disk.contents.items()}
-        killed.folders = set(disk.folders)
+        killed = disk.copy()
     for damaged in (disk, killed):
         removed(damaged, CONFIG)
         caplog.clear()

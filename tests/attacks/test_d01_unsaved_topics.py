@@ -54,13 +54,6 @@ class TightDisk(MemoryDisk):
             return OSError(errno.ENOSPC, "no space left on device")
         return None
 
-    def as_killed(self) -> TightDisk:
-        """What a broker finds that starts after this one was killed now."""
-        copy = TightDisk()
-        copy.contents = {path: bytearray(data) for path, data in self.contents.items()}
-        copy.folders = set(self.folders)
-        return copy
-
 
 async def bodies(client: Client, topic: str, queue_id: int = 0) -> list[bytes]:
     answer = await client.ask(PULL, pull_fields(topic, queue_id, sysFlag=4))
@@ -69,7 +62,7 @@ async def bodies(client: Client, topic: str, queue_id: int = 0) -> list[bytes]:
 
 async def after_kill(disk: TightDisk, topic: str) -> list[bytes]:
     """What can be read of a topic by the broker that comes after a kill."""
-    async with embedded_broker(disk.as_killed(), flush_disk_type=FLUSHES[0]) as broker:
+    async with embedded_broker(disk.copy(), flush_disk_type=FLUSHES[0]) as broker:
         return await bodies(await broker.connect(), topic)
 
 
@@ -185,7 +178,7 @@ async def test_a_heartbeat_whose_group_cannot_be_saved_is_refused(
             assert "No space left" in (answer.remark or "")
         disk.without_room = frozenset()
         assert (await client.ask(HEARTBEAT, {}, data.to_body())).code == 0
-        contents = disk.as_killed().contents
+        contents = disk.copy().contents
     assert b"%RETRY%G" in contents[f"/store/config/{TOPICS}"]
     assert b'"G"' in contents[f"/store/config/{GROUPS}"]
 

@@ -121,15 +121,6 @@ async def prepare(client: Client, topic: str = "victim", **properties: str) -> d
     }  # fmt: skip
 
 
-def survivor_of(disk: MemoryDisk) -> MemoryDisk:
-    """The disk as a kill leaves it."""
-    survivor = MemoryDisk()
-    for path, data in disk.contents.items():
-        survivor.make_folder(path.rpartition("/")[0])
-        survivor.contents[path] = bytearray(data)
-    return survivor
-
-
 @asynccontextmanager
 async def attacked(**options: object) -> AsyncIterator[tuple[Broker, Client]]:
     """A broker that keeps a half message, a delayed and a timer message of a victim.
@@ -149,7 +140,7 @@ async def attacked(**options: object) -> AsyncIterator[tuple[Broker, Client]]:
             assert (await client.ask(SEND, fields, body)).code == 0
         yield broker, client
         await trio.sleep(3)  # what the attack delays is delivered
-        killed = survivor_of(disk)
+        killed = disk.copy()
     async with embedded_broker(killed, clock=clock, **options) as broker:
         assert broker.controller.sends_refused == ""
         client = await broker.connect()

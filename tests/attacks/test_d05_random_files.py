@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from .garbage import copy_of, judge, left_behind, replace, start
+from .garbage import judge, left_behind, replace, start
 
 SEED = int(os.environ.get("TROCKET_SIM_SEED", "1"))
 CASES = int(os.environ.get("TROCKET_GARBAGE_CASES", "160"))
@@ -29,10 +29,10 @@ async def test_garbage_in_any_file_is_right_told_or_refused_and_heals(part, auto
             folder = Random(f"{SEED}:{part}:{number}")
             left = await left_behind(folder, clean=number // PARTS // CASES_OF_A_FOLDER % 2 == 0)
         random = Random(f"{SEED}:{number}")
-        disk = copy_of(left.disk)
+        disk = left.disk.copy()
         done = replace(disk, random)
         clean = random.random() < 0.5
-        refused = copy_of(disk)
+        refused = disk.copy()
         first = await start(disk, left, clean=clean, first=True)
         second = await start(first.disk or refused, left, clean=True, first=False)
         outcomes[

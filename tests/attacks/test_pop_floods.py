@@ -1,4 +1,4 @@
-"""Floods of pops, acknowledgements and changes: bounded memory, bounded work, nothing believed."""
+"""Floods of pops, acknowledgements, changes and forged receipts: memory and work are bounded."""
 
 from __future__ import annotations
 

@@ -37,11 +37,6 @@ def _close(stream: Pipe) -> None:
     stream.receive_stream.close()
 
 
-def copy_of(disk: MemoryDisk) -> MemoryDisk:
-    """What a kill -9 would leave now."""
-    return disk.copy()
-
-
 class Node:
     """One broker; it may die and come back.
 
@@ -126,7 +121,7 @@ class Node:
 
     async def kill(self) -> None:
         """As kill -9: the disk keeps its content, and peers notice the closed connections only."""
-        left = copy_of(self.disk)
+        left = self.disk.copy()
         self.is_ending = True
         self._group.cut(self)
         self._scope.cancel()

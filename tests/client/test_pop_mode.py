@@ -34,7 +34,7 @@ from trocket.remoting.receipt import Receipt
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
-from .core.pop_answers import TIME_MS, found, record
+from .core.pop_answers import TIME_MS, found, of_queue, record
 from .scripted_broker import URL, ScriptedBrokers, refusal, scripted
 
 POP = RequestCode.POP_MESSAGE
@@ -68,9 +68,7 @@ class Pops:
         offsets = range(self._next, self._next + count)
         self._next += count
         self.left -= count
-        records = [record("T", 0, offset, tries=self.tries) for offset in offsets]
-        texts = ",".join(map(str, offsets))
-        return found(records, f"0 0 {offsets[0]}", f"0 0 {texts}")
+        return of_queue(offsets, tries=self.tries)
 
 
 def change(request: RemotingCommand) -> RemotingCommand:

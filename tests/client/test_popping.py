@@ -210,6 +210,17 @@ def test_threads_have_both(broker: Broker, topic: str, group: str) -> None:
                 break
         assert seen == ["a", "b"]
         assert consumer.subscriptions == {topic: "*"}
+    with blocking.SimpleConsumer(
+        broker.url, group=f"{group}_all", subscriptions={topic: "*"}, **FIRST
+    ) as consumer:
+        received = []
+        for message in consumer:
+            received.append(message)
+            if message.text == "d":
+                consumer.close()
+        assert [each.text for each in received] == list("abcd")
+        # Each was acknowledged when the next one was requested.
+        assert [each.is_settled for each in received] == [True, True, True, False]
     with blocking.PushConsumer(
         broker.url,
         group=f"{group}_push",
@@ -259,6 +270,21 @@ async def test_a_crash_of_the_broker_loses_no_message(
                 seen |= {each.text for each in found}
                 await consumer.ack_all(found)
         assert {"4", "5", "6", "7"} <= seen
+
+
+async def test_a_simple_consumer_makes_no_dead_letters(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with (
+        opened() as (broker, producer),
+        SimpleConsumer(
+            broker.url, group="g", subscriptions={"T": "*"}, dial=broker.dial, **FIRST
+        ) as consumer,
+    ):
+        await producer.send(Message("T", "again"))
+        for attempt in range(1, 20):  # retryMaxTimes of a group is 16
+            (message,) = await consumer.receive(invisible_s=1.0, wait_s=60.0)
+            assert (message.text, message.delivery_attempt) == ("again", attempt)
 
 
 async def test_a_long_handler_keeps_its_message_when_it_is_extended(

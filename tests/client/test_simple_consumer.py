@@ -30,7 +30,7 @@ from trocket.remoting.receipt import Receipt
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
-from .core.pop_answers import TIME_MS, found, record
+from .core.pop_answers import TIME_MS, found, of_queue, record
 from .scripted_broker import URL, ScriptedBrokers, refusal, scripted
 
 POP = RequestCode.POP_MESSAGE
@@ -45,10 +45,7 @@ NOTHING = refusal(ResponseCode.POLLING_TIMEOUT)
 
 def messages(*offsets: int, queue: int = 0, tags: str = "") -> RemotingCommand:
     """An answer with messages of one queue."""
-    properties = {"TAGS": tags} if tags else None
-    records = [record("T", queue, offset, properties) for offset in offsets]
-    texts = ",".join(map(str, offsets))
-    return found(records, f"0 {queue} {offsets[0]}", f"0 {queue} {texts}")
+    return of_queue(offsets, queue, {"TAGS": tags} if tags else None)
 
 
 @asynccontextmanager

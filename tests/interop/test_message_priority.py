@@ -11,8 +11,8 @@ import pytest
 
 from trocket.common.message_properties import PROPERTY_PRIORITY
 from trocket.interop.apache import ApacheCluster
-from trocket.interop.maven import JAVA_SMALL, fetch_jars
-from trocket.interop.store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL
+from trocket.interop.maven import fetch_jars
+from trocket.interop.store_round_trip import KEEP_ALL, apache_on_store
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import UPDATE_AND_CREATE_TOPIC, Answer, Outgoing, WireClient
 from trocket.remoting.message_codec import decode_messages
@@ -102,14 +102,12 @@ def seen_on(broker: TrocketBroker | ApacheCluster) -> list[object]:
 @pytest.mark.usefixtures("java")
 def test_both_brokers_place_and_pop_by_priority_alike(tmp_path: Path) -> None:
     fetch_jars("5.5.0", "server")
-    apache_store = tmp_path / "apache-store"
-    paths = {"storePathRootDir": apache_store, "storePathCommitLog": apache_store / "commitlog"}
     ours = TrocketBroker(tmp_path / "ours", store=tmp_path / "store", broker_keys=KEEP_ALL)
-    apaches = ApacheCluster(
+    apaches = apache_on_store(
         "5.5.0",
         tmp_path / "apaches",
-        broker_java=(*JAVA_SMALL, *FULL_DISKS),
-        broker_keys={**APACHE_KEYS, **paths, "mappedFileSizeCommitLog": 1 << 20},
+        tmp_path / "apache-store",
+        {"mappedFileSizeCommitLog": 1 << 20},
     )
     try:
         found = seen_on(ours)

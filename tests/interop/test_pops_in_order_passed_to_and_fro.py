@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from trocket.interop.apache import ApacheCluster
-from trocket.interop.maven import JAVA_SMALL, fetch_jars
-from trocket.interop.store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL
+from trocket.interop.maven import fetch_jars
+from trocket.interop.store_round_trip import KEEP_ALL, apache_on_store
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Answer, Outgoing, WireClient
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE
@@ -158,14 +158,8 @@ def test_a_block_its_attempt_and_its_counts_pass_to_the_other_broker(
 ) -> None:
     fetch_jars("5.5.0", "server")
     store = tmp_path / "store"
-    paths = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
     ours = TrocketBroker(tmp_path / "ours", store=store, broker_keys={**SIZES, **KEEP_ALL})
-    apaches = ApacheCluster(
-        "5.5.0",
-        tmp_path / "apaches",
-        broker_java=(*JAVA_SMALL, *FULL_DISKS),
-        broker_keys={**APACHE_KEYS, **paths, **SIZES},
-    )
+    apaches = apache_on_store("5.5.0", tmp_path / "apaches", store, SIZES)
     brokers: Sequence[TrocketBroker | ApacheCluster] = (ours, apaches)
     first, second = brokers if order == "ours first" else reversed(brokers)
     try:

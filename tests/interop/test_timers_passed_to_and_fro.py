@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trocket.interop.apache import ApacheCluster
-from trocket.interop.maven import JAVA_SMALL, fetch_jars
-from trocket.interop.store_round_trip import APACHE_KEYS, FULL_DISKS, KEEP_ALL
+from trocket.interop.maven import fetch_jars
+from trocket.interop.store_round_trip import KEEP_ALL, apache_on_store
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.remoting.message_codec import decode_record
@@ -44,14 +43,8 @@ def wait_for(client: WireClient, names: Iterable[str]) -> list[str]:
 def test_each_broker_delivers_what_the_other_left_waiting(tmp_path: Path) -> None:
     fetch_jars("5.5.0", "server")
     store = tmp_path / "store"
-    paths = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
     ours = TrocketBroker(tmp_path / "ours", store=store, broker_keys={**SIZES, **KEEP_ALL})
-    apaches = ApacheCluster(
-        "5.5.0",
-        tmp_path / "apaches",
-        broker_java=(*JAVA_SMALL, *FULL_DISKS),
-        broker_keys={**APACHE_KEYS, **paths, **SIZES},
-    )
+    apaches = apache_on_store("5.5.0", tmp_path / "apaches", store, SIZES)
     try:
         ours.start_broker()
         with WireClient(ours.broker_address) as client:

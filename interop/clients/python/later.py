@@ -28,21 +28,26 @@ async def retry(stage: Stage) -> None:
 
     await stage.run(stage.consumer(max_reconsume_times=2), fail)
     letter = await dead(stage)
-    stage.facts["tries"] = [
-        [
-            m.reconsume_times,
-            m.topic == stage.topic,
-            m.tags,
-            " ".join(m.keys),
-            m.message_id == result.message_id,
-        ]
-        for m in tries.items
-    ]
+    stage.facts["tries"] = tries_of(stage, tries.items, result)
     stage.facts["dead"] = [
         letter.text,
         letter.reconsume_times,
         letter.properties["RETRY_TOPIC"] == stage.topic,
         letter.properties["ORIGIN_MESSAGE_ID"] == result.offset_message_id,
+    ]
+
+
+def tries_of(stage: Stage, came: list[Any], sent: Any) -> list[list[Any]]:
+    """How a message came each time: its tries, and whether it is still what was sent."""
+    return [
+        [
+            m.reconsume_times,
+            m.topic == stage.topic,
+            m.tags,
+            " ".join(m.keys),
+            m.message_id == sent.message_id,
+        ]
+        for m in came
     ]
 
 

@@ -15,7 +15,8 @@ from trocket import RetryLater
 
 from ...wire import Keys, WireClient
 from .door import settled
-from .push import QUEUE_COUNT, send_numbers
+from .later import tries_of
+from .push import QUEUE_COUNT, TAGS_WANTED, before_and_after, send_numbers, tagged
 from .stage import FIRST, Inbox, Play, Stage
 
 GET_ROUTE = 105
@@ -27,7 +28,6 @@ CHANGING_S = 10.0
 up may still get messages: they are not consumed, and come again after this time."""
 FIRST_DELAY_S = 10.0
 SETTLE_S = 50.0
-TAGS = ("A", "B", "C", None, "AaAa", "BBBB", "B")
 
 
 async def set_mode(stage: Stage, mode: str, share: int = 0) -> None:
@@ -78,26 +78,14 @@ def queue_of(message: Any) -> int | None:
 async def concurrent(stage: Stage) -> None:
     """Messages from before the start and from after it, from all queues."""
     await set_mode(stage, "POP")
-    await send_numbers(stage, 0, 20)
-    inbox = await stage.listen(popping(stage))
-    await inbox.wait(20)
-    await send_numbers(stage, 20, 40)
-    got = await inbox.wait(40)
-    stage.facts |= {
-        "count": len(got),
-        "received": sorted(int(m.text) for m in got),
-        "queues": len({m.queue_id for m in got}),
-        "times": sorted({m.reconsume_times for m in got}),
-        "popped": all(is_popped(m) for m in got),
-    }
+    got = await before_and_after(stage, popping(stage))
+    stage.facts["popped"] = all(is_popped(m) for m in got)
 
 
 async def tags(stage: Stage) -> None:
     """AaAa and BBBB have one hash code, and a consume queue stores only the hash code."""
     await set_mode(stage, "POP")
-    for number, tag in enumerate(TAGS):
-        await stage.producer.send(stage.message(str(number), tag))
-    got = await (await stage.listen(popping(stage, expression="A || B || AaAa"))).wait(4)
+    got = await tagged(stage, popping(stage, expression=TAGS_WANTED))
     stage.facts["received"] = sorted(m.text for m in got)
 
 
@@ -114,16 +102,7 @@ async def later(stage: Stage) -> None:
 
     await stage.run(popping(stage), take)
     (first_s, _), (second_s, _), *_ = came = await tries.wait(2)
-    stage.facts["tries"] = [
-        [
-            m.reconsume_times,
-            m.topic == stage.topic,
-            m.tags,
-            " ".join(m.keys),
-            m.message_id == result.message_id,
-        ]
-        for _, m in came
-    ]
+    stage.facts["tries"] = tries_of(stage, [m for _, m in came], result)
     stage.facts["early"] = second_s - first_s < FIRST_DELAY_S
 
 

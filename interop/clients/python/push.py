@@ -9,6 +9,7 @@ from trocket import Message, MessageModel, RetryLater, Sql
 from .stage import Inbox, Play, Stage
 
 QUEUE_COUNT = 4
+TAGS_WANTED = "A || B || AaAa"
 
 
 async def send_numbers(stage: Stage, first: int, end: int) -> None:
@@ -18,8 +19,13 @@ async def send_numbers(stage: Stage, first: int, end: int) -> None:
 
 async def concurrent(stage: Stage) -> None:
     """Messages from before the start and from after it, from all queues."""
+    await before_and_after(stage, stage.consumer())
+
+
+async def before_and_after(stage: Stage, consumer: Any) -> list[Any]:
+    """Send before a consumer's start and after it, and note what it got; return that."""
     await send_numbers(stage, 0, 20)
-    inbox = await stage.inbox()
+    inbox = await stage.listen(consumer)
     await inbox.wait(20)
     await send_numbers(stage, 20, 40)
     got = await inbox.wait(40)
@@ -29,6 +35,7 @@ async def concurrent(stage: Stage) -> None:
         "queues": len({m.queue_id for m in got}),
         "times": sorted({m.reconsume_times for m in got}),
     }
+    return got
 
 
 async def orderly(stage: Stage) -> None:
@@ -65,10 +72,15 @@ async def broadcasting(stage: Stage) -> None:
 
 async def tags(stage: Stage) -> None:
     """AaAa and BBBB have one hash code, and a consume queue stores only the hash code."""
+    got = await tagged(stage, stage.consumer(expression=TAGS_WANTED))
+    stage.facts["received"] = [m.text for m in got]
+
+
+async def tagged(stage: Stage, consumer: Any) -> list[Any]:
+    """Send messages with tags, and return those that a consumer of TAGS_WANTED got."""
     for number, tag in enumerate(["A", "B", "C", None, "AaAa", "BBBB", "B"]):
         await stage.producer.send(stage.message(str(number), tag))
-    got = await (await stage.inbox("A || B || AaAa")).wait(4)
-    stage.facts["received"] = [m.text for m in got]
+    return await (await stage.listen(consumer)).wait(4)
 
 
 async def two_topics(stage: Stage) -> None:

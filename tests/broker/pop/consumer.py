@@ -10,7 +10,7 @@ import trio
 
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import MessageExt
-from trocket.remoting.message_codec import decode_record
+from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.remoting.receipt import (
     QueueKey,
     Receipt,
@@ -54,12 +54,12 @@ class Got(NamedTuple):
         return fields | more
 
 
-def records(body: bytes) -> list[MessageExt]:
-    found = []
-    at = 0
-    while at < len(body):
-        found.append(decode_record(body, at))
-        at += found[-1].store_size
+def stored_in(broker: Broker, topic: str, queue_id: int = 0) -> list[MessageExt]:
+    """All messages of a queue, as the store has them."""
+    store, found = broker.controller.store, []
+    for offset in range(store.max_offset(topic, queue_id)):
+        result = store.get_message(topic, queue_id, offset, 1)
+        found.append(decode_record(b"".join(result.buffers)))
     return found
 
 
@@ -69,7 +69,7 @@ def messages_of(answer: RemotingCommand) -> list[Got]:
     starts = decode_start_offsets(fields["startOffsetInfo"])
     offsets = decode_offsets(fields["msgOffsetInfo"])
     found = []
-    for message in records(answer.body):
+    for message in decode_messages(answer.body):
         receipt = message.properties.get("POP_CK")
         if receipt is None:
             form = TopicForm.of(message.topic)
@@ -136,12 +136,7 @@ class Consumer:
 
     def stored(self, topic: str, queue_id: int = 0) -> list[MessageExt]:
         """All messages of a queue."""
-        store = self.broker.controller.store
-        found = []
-        for offset in range(self.end(topic, queue_id)):
-            result = store.get_message(topic, queue_id, offset, 1)
-            found += records(b"".join(result.buffers))
-        return found
+        return stored_in(self.broker, topic, queue_id)
 
     def waiting(self) -> list[str]:
         """The tags of the records that wait as timer messages."""

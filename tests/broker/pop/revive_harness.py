@@ -9,9 +9,9 @@ import trio
 from trocket.broker.pop.check_point import CheckPoint, CheckPointKey
 from trocket.broker.pop.records import Ack
 from trocket.remoting.message import MessageExt
-from trocket.remoting.message_codec import decode_record
 
 from ..embedded import START_MS, Broker, put_record
+from .consumer import stored_in
 
 RETRY = "%RETRY%G_T"
 REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_DefaultCluster"
@@ -69,11 +69,7 @@ def store_ack(
 
 def revived(broker: Broker, topic: str = RETRY, queue_id: int = 0) -> list[MessageExt]:
     """The messages of a retry topic."""
-    store, found = broker.controller.store, []
-    for offset in range(store.max_offset(topic, queue_id)):
-        result = store.get_message(topic, queue_id, offset, 1)
-        found.append(decode_record(b"".join(result.buffers)))
-    return found
+    return stored_in(broker, topic, queue_id)
 
 
 def bodies(broker: Broker, topic: str = RETRY) -> list[bytes]:

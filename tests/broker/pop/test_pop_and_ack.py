@@ -127,7 +127,7 @@ async def test_without_the_buffer_everything_is_stored_at_once(autojump_clock) -
         assert group.committed() == 3
 
 
-async def test_a_stop_stores_what_is_not_acknowledged(autojump_clock, tmp_path) -> None:
+async def test_a_stop_stores_what_is_not_acknowledged(autojump_clock) -> None:
     async with embedded_broker() as broker:
         group = await consumer(broker)
         await group.send(3)

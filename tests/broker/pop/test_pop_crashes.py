@@ -5,7 +5,6 @@ A message that was not acknowledged must be popped again, or have a check point 
 
 from __future__ import annotations
 
-import copy
 import errno
 import json
 
@@ -31,12 +30,7 @@ def disk_of(broker: Broker) -> MemoryDisk:
 
 def killed(broker: Broker) -> MemoryDisk:
     """The disk as a kill leaves it, with all that was written."""
-    disk = disk_of(broker)
-    survivor = MemoryDisk(journalled=disk.journal is not None)
-    survivor.contents = copy.deepcopy(disk.contents)
-    survivor.folders = set(disk.folders)
-    survivor.journal = copy.copy(disk.journal)
-    return survivor
+    return disk_of(broker).copy()
 
 
 async def popped_or_stored(group: Consumer) -> set[int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
 
 from ..embedded import START_MS, embedded_broker, put_record
-from .consumer import PEEK, Consumer, consumer, pop_fields, records, seconds
+from .consumer import PEEK, Consumer, consumer, pop_fields, seconds
 
 V1, V2 = "%RETRY%G_T", "%RETRY%G+T"
 
@@ -55,7 +56,7 @@ async def test_a_pop_reads_the_retry_topic_and_names_the_topic_that_was_asked(
         fields = answer.ext_fields
         assert sorted(fields["startOffsetInfo"].split(";")) == ["0 0 0", "1 0 0"]
         assert sorted(fields["msgOffsetInfo"].split(";")) == ["0 0 0", "1 0 0"]
-        messages = {message.body: message for message in records(answer.body)}
+        messages = {message.body: message for message in decode_messages(answer.body)}
         assert {message.topic for message in messages.values()} == {"T"}
         assert "POP_CK" not in messages[b"0"].properties
         receipt = Receipt.from_text(messages[b"again"].properties["POP_CK"])
@@ -92,7 +93,7 @@ async def test_a_message_without_room_for_a_receipt_is_given_without(autojump_cl
         await group.pop()
         retried(group, LONG="x" * 32_700)
         answer = await group.ask_pop()
-        (message,) = records(answer.body)
+        (message,) = decode_messages(answer.body)
         assert "POP_CK" not in message.properties
         assert (message.topic, message.body) == ("T", b"again")
 
@@ -120,7 +121,7 @@ async def test_both_forms_of_the_retry_topic_are_read_in_turn(autojump_clock) ->
             answer = await group.ask_pop()
             if answer.code == 0:
                 (entry,) = answer.ext_fields["startOffsetInfo"].split(";")
-                found[records(answer.body)[0].body] = entry
+                found[decode_messages(answer.body)[0].body] = entry
         assert found == {b"old": "1 0 0", b"new": "2 0 0"}
 
 
@@ -261,7 +262,7 @@ async def test_a_peek_pops_nothing(autojump_clock) -> None:
         for _ in range(2):
             answer = await group.client.ask(PEEK, pop_fields(maxMsgNums=2))
             assert (answer.code, answer.remark) == (0, "FOUND")
-            assert len(records(answer.body)) == 2
+            assert len(decode_messages(answer.body)) == 2
             assert group.committed() == -1
         await group.pop()
         answer = await group.client.ask(PEEK, pop_fields())

@@ -17,6 +17,9 @@ from .consumer import POP, REVIVE, TIMER, Consumer, Got, consumer, messages_of, 
 
 RESET_OFFSET, NOTIFICATION, CREATE_TOPIC, CREATE_GROUP = 222, 200054, 17, 200
 INVISIBLE_S = 60
+RESET_TO_1 = {
+    "topic": "T", "group": "G", "queueId": 0, "offset": 1, "timestamp": -1, "isForce": "true",
+}  # fmt: skip
 
 
 class Ordered(Consumer):
@@ -315,11 +318,7 @@ async def test_a_reset_clears_the_block_and_begins_there(autojump_clock):
         await group.send(6)
         await group.ack_all(await group.pop(maxMsgNums=4))
         got = await group.pop(maxMsgNums=1)
-        fields = {
-            "topic": "T", "group": "G", "queueId": 0, "offset": 1, "timestamp": -1,
-            "isForce": "true",
-        }  # fmt: skip
-        answer = await group.client.ask(RESET_OFFSET, fields)
+        answer = await group.client.ask(RESET_OFFSET, RESET_TO_1)
         assert answer.code == 0, answer.remark
         assert (await group.ack(got[0])).code == 0
         assert group.committed() == 1
@@ -338,11 +337,7 @@ async def test_a_reset_wakes_a_waiting_pop(autojump_clock):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
             await trio.sleep(1)
-            fields = {
-                "topic": "T", "group": "G", "queueId": 0, "offset": 1, "timestamp": -1,
-                "isForce": "true",
-            }  # fmt: skip
-            assert (await group.client.ask(RESET_OFFSET, fields)).code == 0
+            assert (await group.client.ask(RESET_OFFSET, RESET_TO_1)).code == 0
             await trio.sleep(0.1)
             (answer,) = answers
         assert [each.message.queue_offset for each in messages_of(answer)] == [1]

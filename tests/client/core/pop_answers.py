@@ -39,6 +39,19 @@ def record(
     )
 
 
+def of_queue(
+    offsets: Sequence[int],
+    queue_id: int = 0,
+    properties: Mapping[str, str] | None = None,
+    *,
+    tries: int = 0,
+) -> RemotingCommand:
+    """An answer with messages of one queue of the topic T."""
+    records = [record("T", queue_id, offset, properties, tries=tries) for offset in offsets]
+    texts = ",".join(map(str, offsets))
+    return found(records, f"0 {queue_id} {offsets[0]}", f"0 {queue_id} {texts}")
+
+
 def found(
     records: Sequence[bytes],
     starts: str | None,

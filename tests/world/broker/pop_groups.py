@@ -1,8 +1,8 @@
 """Deliveries to groups that pop, and their acknowledgements: P1, P2 and P4. Pure.
 
 The model knows the protocol and the promises of docs/testing.md, and nothing of how a broker keeps
-them. What a client is not told (a pop without an answer, an acknowledgement without one) may or may
-not have happened. `pop_order.py` is the model of groups that pop in order.
+them. A pop or an acknowledgement without an answer may or may not have happened. `pop_order.py` is
+the model of groups that pop in order.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Ask:
       queue_id: ANY_QUEUE: all queues.
       from_ms: what it pops becomes visible no earlier than `invisible_ms` after this.
       until_ms: and no later than `invisible_ms` after this.
-      lost: nobody hears an answer any more.
+      lost: no answer will arrive any more.
     """
 
     queue_id: int
@@ -84,24 +84,24 @@ class Ask:
 
     @property
     def visible_until_ms(self) -> int:
-        """When what it popped must come again, if nobody acknowledges it."""
+        """When what it popped must come again, if it is not acknowledged."""
         return self.until_ms + self.invisible_ms
 
     def could_have(self, message: MessageExt) -> bool:
-        """Whether it may have popped a message, and nobody knows."""
+        """Whether it may have popped a message, though no answer arrived."""
         return self.lost and message.store_timestamp_ms <= self.until_ms
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A message that was popped once, and the receipt that says so.
+    """One delivery of a message.
 
     Attributes:
       place, offset: where it was.
       number, times: which message, and its tries before this one.
-      popped_ms, visible_ms: between these nobody else gets it.
+      popped_ms, visible_ms: between these no other member gets it.
       may_return: it is not acknowledged for certain.
-      owed: nobody tried to acknowledge it.
+      owed: no member tried to acknowledge it.
       settled_ms: when the acknowledgement, or a new invisible time, was answered; -1: never.
       suspended: its return is no further try.
     """
@@ -168,7 +168,7 @@ class PopGroup:
     # ---- pops ----------------------------------------------------------------------------
 
     def asked(self, queue_id: int, now_ms: int, poll_ms: int, invisible_ms: int) -> Ask:
-        """A member pops; it may be held for `poll_ms`. If its answer is not heard, it is `lost`."""
+        """A member pops; it may be held for `poll_ms`. If no answer arrives, it is `lost`."""
         ask = Ask(queue_id, now_ms, now_ms + poll_ms, invisible_ms)
         self._asks.append(ask)
         return ask
@@ -353,7 +353,7 @@ class PopGroup:
             raise Broken("P1", f"{self.name} never had {message.body!r}: {known}")
 
     def _not_done(self) -> Iterator[MessageExt]:
-        """Messages that nobody tried to acknowledge."""
+        """Messages that no member tried to acknowledge."""
         for _, log in self._logs():
             for message in filter(self.wants, log.values()):
                 if number_of(message) not in self._done:

@@ -223,7 +223,7 @@ def returned_and_never_read(patch: Patch) -> None:
 
 
 def held_pops_forgotten(patch: Patch) -> None:
-    """Messages wake nobody."""
+    """A new message wakes no held pop."""
     patch.setattr(PopHold, "arrived", nothing)
 
 
@@ -249,7 +249,7 @@ def in_order_never_blocked(patch: Patch) -> None:
 
 
 def attempts_not_known(patch: Patch) -> None:
-    """Who lost an answer waits like all others."""
+    """A member that lost an answer waits like all others."""
     blocks = OrderInfo.blocks
 
     def broken(self: OrderInfo, attempt_id: str | None, invisible_time: int, now_ms: int) -> bool:
@@ -259,7 +259,7 @@ def attempts_not_known(patch: Patch) -> None:
 
 
 def in_order_not_saved(patch: Patch) -> None:
-    """A clean stop forgets who has which queue."""
+    """A clean stop does not save which messages in order are popped."""
 
     def unsaved(self: ConsumerOrderInfoManager) -> Steps[bytes]:
         yield

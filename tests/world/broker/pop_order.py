@@ -16,28 +16,18 @@ from trocket.remoting.message import MessageExt
 from ..broken import Broken
 from .groups import SAVED_MS
 from .oracle import LATE_MS, WINDOW_MS, Oracle, Place
-
-ANY_QUEUE = -1
+from .pop_groups import ANY_QUEUE, Ask
 
 
 @dataclass(slots=True, eq=False)
-class OrderAsk:
+class OrderAsk(Ask):
     """A pop in order that is not answered.
 
     Attributes:
-      queue_id: ANY_QUEUE: all queues.
       attempt: its attempt id; "": none.
-      from_ms, until_ms: it popped between these, if it did.
-      invisible_ms: how long it makes messages invisible.
-      lost: nobody hears an answer any more.
     """
 
-    queue_id: int
-    attempt: str
-    from_ms: int
-    until_ms: int
-    invisible_ms: int
-    lost: bool = False
+    attempt: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,8 +90,8 @@ class PopOrderGroup:
     def asked(
         self, queue_id: int, attempt: str, now_ms: int, poll_ms: int, invisible_ms: int
     ) -> OrderAsk:
-        """A member pops; it may be held for `poll_ms`. If its answer is not heard, it is `lost`."""
-        ask = OrderAsk(queue_id, attempt, now_ms, now_ms + poll_ms, invisible_ms)
+        """A member pops; it may be held for `poll_ms`. If no answer arrives, it is `lost`."""
+        ask = OrderAsk(queue_id, now_ms, now_ms + poll_ms, invisible_ms, attempt=attempt)
         self._asks.append(ask)
         return ask
 
@@ -211,7 +201,7 @@ class PopOrderGroup:
             for each in self._asks
             if each.lost
             and each.queue_id in (ANY_QUEUE, place[1])
-            and now_ms < each.until_ms + each.invisible_ms
+            and now_ms < each.visible_until_ms
             and not (ask.attempt and each.attempt == ask.attempt)
         ]
         if hides or now_ms < queue.unsure_until_ms:
@@ -269,7 +259,7 @@ class PopOrderGroup:
 
     def next_moment(self, now_ms: int) -> int | None:
         """The next time at which a queue may be popped again."""
-        ends = [ask.until_ms + ask.invisible_ms for ask in self._asks if ask.lost]
+        ends = [ask.visible_until_ms for ask in self._asks if ask.lost]
         for queue in self._queues.values():
             if queue.entry is not None:
                 entry = queue.entry.visible_ms

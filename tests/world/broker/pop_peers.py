@@ -1,4 +1,4 @@
-"""Simulated consumers that pop, which tell the models what they ask and hear."""
+"""Simulated consumers that pop; they report requests and answers to the models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .machine import Link, Machine
 from .oracle import Oracle, Place, number_of
 from .peers import TOPIC, Peer
 from .pop_groups import Ask, Delivery, PopGroup
-from .pop_order import Entry, OrderAsk, PopOrderGroup
+from .pop_order import Entry, PopOrderGroup
 
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 NO_MESSAGE = 208
@@ -107,14 +107,14 @@ class _PopPeer(Peer):
 
     def __init__(self, machine: Machine, oracle: Oracle, name: str) -> None:
         super().__init__(machine, oracle, name)
-        self.asks: dict[Ask | OrderAsk, Link | None] = {}
+        self.asks: dict[Ask, Link | None] = {}
 
     async def hang_up(self) -> None:
         self.give_up()
         await super().hang_up()
 
     def give_up(self) -> None:
-        """Nobody hears the answers of the pops so far any more."""
+        """Take the pops so far as lost: their answers do not count any more."""
         for ask in self.asks:
             ask.lost = True
         self.asks.clear()
@@ -130,7 +130,7 @@ class _PopPeer(Peer):
 
     def pop(
         self,
-        ask: Ask | OrderAsk,
+        ask: Ask,
         fields: Mapping[str, object],
         on_answer: Callable[[RemotingCommand], None],
         *,
@@ -157,6 +157,14 @@ class _PopPeer(Peer):
         self.write(self.command(POP, fields, b"", answered))
         self.machine.exchange()
 
+    def read(self, answer: RemotingCommand, group: str) -> PopAnswer | None:
+        """The messages of an answer to a pop; None: it has none. Raises: Broken."""
+        if answer.code in NO_MESSAGE_CODES:
+            return None
+        if answer.code != 0:
+            raise Broken("answer", f"a pop of {self.name} got {answer.code}: {answer.remark}")
+        return read_answer(answer, group)
+
     def was_lost(self, answer: RemotingCommand, place: Place, offset: int) -> bool:
         """Whether a request was refused because a power cut took its message. Raises: Broken."""
         if answer.code == 0:
@@ -166,7 +174,7 @@ class _PopPeer(Peer):
         raise Broken("answer", f"{self.name}'s {place} {offset} got {answer.code}: {answer.remark}")
 
     def pop_fields(
-        self, group: str, ask: Ask | OrderAsk, count_max: int, poll_ms: int, tags: tuple[str, ...]
+        self, group: str, ask: Ask, count_max: int, poll_ms: int, tags: tuple[str, ...]
     ) -> dict[str, object]:
         """The fields of a pop."""
         return {
@@ -207,12 +215,10 @@ class PopConsumer(_PopPeer):
         ask = group.asked(queue_id, self.machine.now_ms, poll_ms, invisible_ms)
 
         def on_answer(answer: RemotingCommand) -> None:
-            if answer.code in NO_MESSAGE_CODES:
+            read = self.read(answer, group.name)
+            if read is None:
                 group.found_nothing(ask, self.machine.now_ms)
                 return
-            if answer.code != 0:
-                raise Broken("answer", f"a pop of {self.name} got {answer.code}: {answer.remark}")
-            read = read_answer(answer, group.name)
             if len(read.popped) > count_max:
                 raise Broken("answer", f"{len(read.popped)} messages, {count_max} were asked for")
             logged = [self._in_log(each) for each in read.popped]
@@ -374,12 +380,10 @@ class PopOrderConsumer(_PopPeer):
         ask = group.asked(queue_id, attempt, self.machine.now_ms, poll_ms, invisible_ms)
 
         def on_answer(answer: RemotingCommand) -> None:
-            if answer.code in NO_MESSAGE_CODES:
+            read = self.read(answer, group.name)
+            if read is None:
                 group.found_nothing(ask, self.machine.now_ms)
                 return
-            if answer.code != 0:
-                raise Broken("answer", f"a pop of {self.name} got {answer.code}: {answer.remark}")
-            read = read_answer(answer, group.name)
             for popped in read.popped:
                 self.oracle.saw(popped.message, self.machine.now_ms)
             messages = [popped.message for popped in read.popped]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 
 class Pop(NamedTuple):
-    """A consumer pops, from one queue or all (-1), and may be held; `lost`: nobody hears it."""
+    """A consumer pops, from one queue or all (-1), and may be held; `lost`: without its answer."""
 
     member: int
     queue: int
