@@ -203,7 +203,8 @@ class BrokerController:
         """Serve until cancelled.
 
         It reports "started" once the sockets are bound, the data is loaded, and the broker is
-        registered with the name servers that answer.
+        registered with the name servers that answer. It serves before that: clients that know its
+        address wait for no name server.
 
         Raises:
           OSError: an address is in use or not of this machine; the text names it.
@@ -321,7 +322,6 @@ class BrokerController:
             await nursery.start(server.serve, listeners)
             await nursery.start(self.replication.run, ha_listeners)
             services = Supervisor(nursery, logger)
-            await services.start("the registration", self.registrar.run)
             services.start_soon("the refreshing of routes", self.parts.routes.run)
             services.start_soon("the supervision of filter servers", self.parts.keeper.run)
             if self.parts.plain_acl is not None:
@@ -354,6 +354,8 @@ class BrokerController:
                     "the broker is slower than it could be: %(implementation)s",
                     {"implementation": choice.description},
                 )
+            # Last, because it waits for other machines: all of the above is served meanwhile.
+            await services.start("the registration", self.registrar.run)
             task_status.started()
             await trio.sleep_forever()
 

@@ -8,9 +8,12 @@ import logging
 import pytest
 import trio
 
-from ..broker.embedded import embedded_broker
+from trocket.store.disk.memory_disk import MemoryDisk
+
+from ..broker.embedded import embedded_broker, pull_fields, send_fields
 from .name_servers import NameServers
 
+SEND, PULL, COMMIT = 310, 11, 15
 CREATE_TOPIC, HEART_BEAT, REGISTER, UNREGISTER = 17, 34, 103, 104
 CLIENT_TIMEOUT_S = 3
 """How long the official clients wait for the answer to a heartbeat."""
@@ -82,6 +85,44 @@ async def test_the_only_name_server_hangs_and_clients_are_served(autojump_clock)
             with trio.fail_after(CLIENT_TIMEOUT_S):
                 assert (await client.ask(CREATE_TOPIC, topic_fields("T"))).code == 0
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_broker_serves_all_that_needs_no_name_server_while_the_only_one_hangs(
+    autojump_clock, flush_disk_type
+):
+    """Sends, new topics and groups, deliveries, and offsets that a kill does not take back."""
+    disk = MemoryDisk()
+    async with trio.open_nursery() as nursery:
+        servers = NameServers(nursery)
+        await servers.start(BAD)
+        servers.hung.add(BAD)
+        began_s = trio.current_time()
+        async with embedded_broker(
+            disk,
+            client=servers.client(),
+            namesrv_addr=f"{BAD}:9876",
+            flush_consumer_offset_interval=1000,
+            flush_disk_type=flush_disk_type,
+            is_registered=False,
+        ) as broker:
+            client = await broker.connect()
+            assert trio.current_time() == began_s
+            with trio.fail_after(CLIENT_TIMEOUT_S):
+                beaten = await client.ask(HEART_BEAT, {}, heartbeat("CG"))
+                delayed = send_fields(i="DELAY\x011\x02UNIQ_KEY\x01A\x02")
+                sent = await client.ask(SEND, delayed, b"late")
+            assert beaten.code == sent.code == 0
+            pulled = await client.ask(PULL, pull_fields(suspendTimeoutMillis=3000))
+            assert (pulled.code, trio.current_time() - began_s < 5) == (0, True)
+            committed = {"consumerGroup": "CG", "topic": "T", "queueId": 0, "commitOffset": 1}
+            assert (await client.ask(COMMIT, committed)).code == 0
+            await trio.sleep(1.5)
+            assert trio.current_time() - began_s < 10
+            killed = disk.copy()
+        nursery.cancel_scope.cancel()
+    async with embedded_broker(killed) as broker:
+        assert broker.controller.offsets.query_offset("CG", "T", 0) == 1
 
 
 async def test_a_start_waits_for_the_only_name_server(autojump_clock):

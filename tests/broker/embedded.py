@@ -104,6 +104,7 @@ async def embedded_broker(
     random: Random | None = None,
     native: Extension | None = extension,
     config_path: str = "",
+    is_registered: bool = True,
     **options: Any,
 ) -> AsyncIterator[Broker]:
     """Run a broker until the block ends.
@@ -115,6 +116,7 @@ async def embedded_broker(
       random: of the broker.
       native: the C extension; None: pure Python.
       config_path: the file of the broker's configuration; "": none.
+      is_registered: begin the block when it is registered; False: when it serves.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
     store_options = {
@@ -140,7 +142,11 @@ async def embedded_broker(
         config_path=config_path,
     )
     async with trio.open_nursery() as nursery:
-        await nursery.start(controller.run)
+        if is_registered:
+            await nursery.start(controller.run)
+        else:
+            nursery.start_soon(controller.run)
+            await trio.testing.wait_all_tasks_blocked()
         async with trio.open_nursery() as connections:
             yield Broker(controller, connections)
             connections.cancel_scope.cancel()
