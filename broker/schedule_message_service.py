@@ -195,7 +195,7 @@ class ScheduleMessageService:
         """
         now_ms = self._clock.wall_ms()
         reached: dict[int, int] = {}
-        count = failed = 0
+        count = failed = gone = 0
         self._store.begin_burst()
         try:
             while self._due and self._due[0][0] <= now_ms and count < SLICE_COUNT:
@@ -205,6 +205,9 @@ class ScheduleMessageService:
                 offset = reached.get(level)
                 if offset is None:
                     offset = self._offset(level)
+                    if not self._is_due(level, offset, now_ms):
+                        gone += 1
+                        continue
                 try:
                     done = self._deliver(level, offset, now_ms)
                 except StoreError:
@@ -220,11 +223,7 @@ class ScheduleMessageService:
                 count += done
                 reached[level] = offset + done
                 heappop(self._due)
-                due_ms = self._due_ms(level, offset + done)
-                if due_ms is None:
-                    self._idle.add((SCHEDULE_TOPIC, level - 1))
-                else:
-                    heappush(self._due, (due_ms, level))
+                self._note_next(level, offset + done)
             arrivals = self._store.commit()
         # The heap is ahead of the store now: it is built again from the committed offsets.
         except Exception:
@@ -236,8 +235,29 @@ class ScheduleMessageService:
         self.delivered += count
         if arrivals:
             self._on_messages(arrivals)
-        if not count and not failed:
+        if not (count or failed or gone):
             raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store accepts no messages")
+
+    def _is_due(self, level: int, offset: int, now_ms: int) -> bool:
+        """Whether the first message of a level, for which the heap says so, is due.
+
+        The message of which the heap has the time may be gone with its log file. The next one, if
+        there is one, is due later; it is noted then.
+        """
+        due_ms = self._due_ms(level, offset)
+        if due_ms is not None and due_ms <= now_ms:
+            return True
+        heappop(self._due)
+        self._note_next(level, offset)
+        return False
+
+    def _note_next(self, level: int, offset: int) -> None:
+        """Note when a level's next message is due; without one, the level is idle."""
+        due_ms = self._due_ms(level, offset)
+        if due_ms is None:
+            self._idle.add((SCHEDULE_TOPIC, level - 1))
+        else:
+            heappush(self._due, (due_ms, level))
 
     def _reset(self) -> None:
         """Drop the known due times; the next scan starts at the saved offsets."""
@@ -263,8 +283,8 @@ class ScheduleMessageService:
         except CorruptRecordError as error:
             _log_skipped(level, queue_offset, error)
             return 1
-        if not result.buffers:
-            return 1  # its log file was deleted
+        if not result.buffers:  # its log file was deleted, and perhaps those after it
+            return max(result.next_begin_offset - queue_offset, 1)
         data, position, done = b"".join(result.buffers), 0, 0
         while done < result.count:
             run = self._runs and self._runs.deliver(data, position, self._deliverable)

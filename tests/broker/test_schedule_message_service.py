@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.topic_names import SCHEDULE_TOPIC
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
@@ -17,7 +18,7 @@ from trocket.store.status import PutMessageStatus, PutRefusal
 
 from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
 
-SEND, PULL = 310, 11
+SEND, PULL, DELETE_LOG = 310, 11, 329
 LEVELS_S = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
 OFFSETS = "/store/config/delayOffset.json"
 
@@ -132,6 +133,36 @@ async def test_a_message_that_cannot_be_delivered_does_not_keep_the_others(autoj
         messages = await stored(client)
     assert [message.body for message in messages] == [b"fine"]
     assert len([each for each in caplog.records if "is skipped" in each.message]) == 3
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["running", "killed afterwards"])
+async def test_a_message_whose_log_file_was_deleted_takes_no_later_one_with_it(
+    autojump_clock, is_killed
+):
+    disk, clock = MemoryDisk(), TrioClock()
+    options = {"file_reserved_time": 1, "delete_when": "00"}
+    async with embedded_broker(disk, clock=clock, **options) as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(i=delay(18)), b"lost")
+        for _ in range(3):  # the log goes on in another file
+            await client.ask(SEND, send_fields("Other", i="UNIQ_KEY\1B\2"), bytes(100_000))
+        await trio.sleep(5400)
+        client = await broker.connect()
+        await client.ask(DELETE_LOG, {})
+        await trio.sleep(60)
+        assert broker.controller.store.min_offset(SCHEDULE_TOPIC, 17) == 1
+        await trio.sleep(1800)  # it would have been due
+        client = await broker.connect()
+        await client.ask(SEND, send_fields(i=delay(18)), b"next")
+        await trio.sleep(20)  # the offsets are saved
+        survivor = disk.copy()
+        if not is_killed:
+            await trio.sleep(7200)
+            assert [each.body for each in await stored(await broker.connect())] == [b"next"]
+    if is_killed:
+        async with embedded_broker(survivor, clock=clock, **options) as broker:
+            await trio.sleep(7200)
+            assert [each.body for each in await stored(await broker.connect())] == [b"next"]
 
 
 async def test_under_sync_flush_it_is_delivered_when_it_is_on_the_device(autojump_clock):
