@@ -1,11 +1,14 @@
 """SlaveSynchronize: copies a master's topics, groups, offsets and accounts to a slave.
 
+Tables are copied only while the slave follows the master's log. A master whose log this slave
+refuses may have lost its disk: its tables are empty then, and this slave would forget the topics
+and groups of the log that it has. And an offset of another log may refer to another message.
+
 Topics and groups are copied at once. Offsets of consumers, delay levels, timers and transactions
 refer to messages in the log before its end at that moment. So a table of them is copied only when
 the log here has reached the end that the master's log had after the answer. Otherwise a slave that
 becomes master would regard messages as delivered that it never received; if its log lags an hour,
-so do its offsets. And it is copied only while the slave follows the master's log: if the master
-refuses the slave, or the logs have not been compared yet, an offset may refer to another message.
+so do its offsets.
 
 Copying starts when the master is known, and repeats every `slaveSyncInterval`. When the log brings
 messages of an unknown topic, topics are requested at once. (Apache's slave serves such a topic only
@@ -29,6 +32,7 @@ from ..auth.accounts import Accounts
 from ..auth.accounts_copy import AccountsCopy
 from ..common.supervision import FailureLog
 from ..remoting.client import RemotingClient
+from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemotingError, RequestRefused
 from ..store.errors import StoreError
 from ..store.ha.slave import HaSlave
@@ -144,9 +148,10 @@ class SlaveSynchronize:
         wanted: Callable[[], Awaitable[None]],
         master: MasterApi,
     ) -> None:
-        """Copy now, and again when `wanted` returns or the interval is over."""
+        """Copy while the log is followed: now, when `wanted` returns, and at each interval."""
         failing = ""
         while True:
+            await self._ha.wait_following()
             try:
                 await copy(master)
                 failing = ""
@@ -168,7 +173,10 @@ class SlaveSynchronize:
 
     async def _copy_settings(self, master: MasterApi) -> None:
         self._wanted = trio.Event()
-        master_topics = await master.topics()
+        master_topics, groups = await master.topics(), await master.groups()
+        modes = await master.request_modes()
+        if not self._ha.is_following:
+            return
         before = set(self._topics.topic_config_table)
         if self._topics.take_over(master_topics):
             self._unknown.clear()
@@ -178,13 +186,18 @@ class SlaveSynchronize:
         self._mappings.take_over(
             master_topics.topic_queue_mapping_detail_map, master_topics.mapping_data_version
         )
-        self._groups.take_over(await master.groups())
-        modes = await master.request_modes()
+        self._groups.take_over(groups)
         if modes is not None:
             self._request_modes.take_over(modes)
 
     async def _copy_accounts(self, copy: AccountsCopy, master: MasterApi) -> None:
-        has_accounts = await copy.update(master.ask)
+        async def ask(request: RemotingCommand) -> RemotingCommand:
+            answer = await master.ask(request)
+            if not self._ha.is_following:
+                raise RemotingError("the master's log is not followed any more")
+            return answer
+
+        has_accounts = await copy.update(ask)
         if not has_accounts and self._says_no_accounts:
             logger.warning(
                 "the master has no users and access control lists, so this slave keeps its "
@@ -193,7 +206,6 @@ class SlaveSynchronize:
         self._says_no_accounts = has_accounts
 
     async def _copy_offsets(self, master: MasterApi) -> None:
-        await self._ha.wait_following()
         offsets = await master.consumer_offsets()
         delay_offsets = await master.delay_offsets()
         timers = None

@@ -226,6 +226,32 @@ async def test_offsets_of_a_master_that_has_another_log_do_not_count(autojump_cl
         assert slave.running.offsets.query_offset("CG", "T", 0) == -1
 
 
+async def test_a_master_that_lost_its_disk_takes_no_topics_and_groups_from_its_slave(
+    autojump_clock,
+):
+    async with group() as made:
+        master, slave = await pair(made)
+        client = await master.connect()
+        assert (await client.ask(SEND, send_fields(), b"a")).code == 0
+        assert (await client.ask(CREATE_TOPIC, topic_fields("Kept"))).code == 0
+        assert (await client.ask(UPDATE_GROUP, {}, b'{"groupName":"KG"}')).code == 0
+        mode = b'{"topic":"T","consumerGroup":"KG","mode":"POP","popShareQueueNum":0}'
+        assert (await client.ask(SET_MODE, {}, mode)).code == 0
+        await settled(made, master, slave)
+        await trio.sleep(ROUND_S)
+        await master.kill()
+        master.disk = MemoryDisk()
+        await master.start()
+        await trio.sleep(3 * ROUND_S)
+        here = slave.running
+        assert not here.replication.has_master
+        assert {"T", "Kept"} <= here.topics.topic_config_table.keys()
+        assert "KG" in here.groups.subscription_group_table
+        client = await slave.connect()
+        assert b"KG" in (await client.ask(ALL_MODES, {})).body
+        assert not {"T", "Kept"} & set(here.store.deleted_topics.names)
+
+
 async def test_what_clients_commit_at_the_slave_outlasts_the_masters_older_table(autojump_clock):
     async with group() as made:
         master, slave = await pair(made, slave_read_enable=True)
