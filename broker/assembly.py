@@ -362,7 +362,7 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
         ConsumerFilterManager(
             clock=clock,
             save=files.save,
-            newest_ms=lambda: store.now_ms,
+            newest_ms=lambda: store.store_time_ms,
             bloom=BloomFilter.create(
                 config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
             ),

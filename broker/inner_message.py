@@ -25,6 +25,7 @@ from ..common.message_properties import (
 )
 from ..common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
+from ..store.clock import WallTimeMs
 from ..store.config import MessageStoreConfig
 from ..store.message_store import MessageStore
 from ..store.queues.projection import delay_levels_ms
@@ -80,6 +81,10 @@ class DelayLevels:
         """The delay of a level; a level above the highest counts as the highest."""
         return self._delays_ms[min(level, self.level_max) - 1]
 
+    def due_ms(self, level: int, now_ms: WallTimeMs) -> WallTimeMs:
+        """The time of day at which a message of a level is due that is sent now."""
+        return WallTimeMs(now_ms + self.delay_ms(level))
+
 
 def delay_level(properties: bytes) -> int:
     """A message's delay level; 0 or less: it is not delayed.
@@ -128,7 +133,7 @@ class WaitingRefused(Exception):
         self.status = status
 
 
-def timed(message: InnerMessage, now_ms: int, config: MessageStoreConfig) -> InnerMessage:
+def timed(message: InnerMessage, now_ms: WallTimeMs, config: MessageStoreConfig) -> InnerMessage:
     """The message in the form that waits in rmq_sys_wheel_timer; unchanged if it is due now.
 
     Raises: WaitingRefused: timers are off, its time is not a number or too far in the future, or it
@@ -202,7 +207,7 @@ class InnerPuts:
             return waiting
         if b"TIMER_DEL" in message.properties:
             self._store.read_clock()
-            waiting = timed(message, self._store.now_ms, self._store.config)
+            waiting = timed(message, self._store.wall_time_ms, self._store.config)
             if waiting is not message:
                 size = len(waiting.properties) + _DELIVERY_ROOM
                 self._refuse_too_large(waiting, message.topic, size)
@@ -234,7 +239,7 @@ class InnerPuts:
     def put(self, message: InnerMessage) -> PutResult:
         """Append one message to its topic and queue; returns as `MessageStore.put`."""
         if message.topic == SCHEDULE_TOPIC:
-            code = self._store.now_ms + self._levels.delay_ms(message.queue_id + 1)
+            code: int = self._levels.due_ms(message.queue_id + 1, self._store.wall_time_ms)
         else:
             tags = find_property(message.properties, b"TAGS")
             code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))

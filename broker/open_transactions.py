@@ -111,7 +111,7 @@ class OpenTransactions:
 
         Args:
           offset: in the half queue.
-          due_ms: time of its first check.
+          due_ms: time of its first check, by the clock of the caller.
           op_mark: end of the op queue when it was stored; earlier entries there do not concern it.
         """
         blocks = self._blocks

@@ -17,7 +17,7 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from functools import partial
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
 from typing import Final
 
 import trio
@@ -27,7 +27,7 @@ from ..common.topic_names import SCHEDULE_TOPIC
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
-from ..store.clock import Clock
+from ..store.clock import Clock, WallTimeMs
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from .admission import TOPICS_CACHED_MAX, NotDeliverableError
@@ -42,6 +42,9 @@ SLICE_COUNT: Final = 64
 
 READ_COUNT: Final = 32
 """Messages of one level that are read at once; the store reads no more for a get by default."""
+
+SCAN_COUNT: Final = 1_000
+"""Due times that are read at once in the search for the first message that waits."""
 
 PUT_OFF_MS: Final = 1_000
 """The pause before a level is retried whose next message failed with an unexpected error. The
@@ -87,6 +90,9 @@ class ScheduleMessageService:
         self._on_messages = on_messages
         self._due: list[tuple[int, int]] = []  # (ms, level), a heap: each level once
         self._idle: set[tuple[str, int]] = set()  # queues without a known waiting message
+        # By level, by how much the due times of messages are ahead that were sent before the clock
+        # was set back.
+        self._ahead_ms: dict[int, int] = {}
         self._failures = FailureLog(logger)
         self._task = DueTask(self._work, failing="delayed messages are delivered later")
         self._reset()
@@ -115,20 +121,21 @@ class ScheduleMessageService:
     def _first_waiting(self, queue: tuple[str, int]) -> int:
         """The offset of a level's first message that became due after this broker last worked.
 
-        A binary search: messages of one level are due in the order of their offsets.
+        All messages are looked at: after a jump of the clock they are not due in their order.
         """
-        low, high = self._store.min_offset(*queue), self._store.max_offset(*queue)
-        delivered_ms = self._store.opened.newest_ms - DELIVERY_LAG_MS
+        offset, end = self._store.min_offset(*queue), self._store.max_offset(*queue)
+        # The log's newest time is ahead of the time of day if the clock was set back.
+        newest_ms = min(self._store.opened.newest_ms, self._clock.wall_ms())
+        delivered_ms = newest_ms - DELIVERY_LAG_MS
         try:
-            while low < high:
-                middle = (low + high) // 2
-                if self._store.tags_codes(*queue, middle)[0] <= delivered_ms:
-                    low = middle + 1
-                else:
-                    high = middle
+            while offset < end:
+                for due_ms in self._store.tags_codes(*queue, offset, SCAN_COUNT):
+                    if due_ms > delivered_ms:
+                        return offset
+                    offset += 1
         except CorruptRecordError:
             return self._store.min_offset(*queue)
-        return low
+        return offset
 
     def _work(self) -> float:
         """Deliver one slice of the due messages; return the seconds until the next is due."""
@@ -155,15 +162,12 @@ class ScheduleMessageService:
                 heappush(self._due, (due_ms, level))
 
     def _follow_clock(self) -> None:
-        """Correct due times if the clock was set back since `_due_ms` read it."""
-        now_ms = self._clock.wall_ms()
-        latest_ms = self._levels.delay_ms
-        if any(due_ms > now_ms + latest_ms(level) for due_ms, level in self._due):
-            self._due = [
-                (due_ms if due_ms <= now_ms + latest_ms(level) else now_ms, level)
-                for due_ms, level in self._due
-            ]
-            heapify(self._due)
+        """Find the due times anew if the clock was set back since `_due_ms` read it."""
+        now_ms, latest_ms = self._clock.wall_ms(), self._levels.due_ms
+        if any(due_ms > latest_ms(level, now_ms) for due_ms, level in self._due):
+            self._idle.update((SCHEDULE_TOPIC, level - 1) for _, level in self._due)
+            self._due.clear()
+            self._scan_idle()
 
     def _offset(self, level: int) -> int:
         known = self._offsets.offset_table.get(level, 0)
@@ -173,7 +177,9 @@ class ScheduleMessageService:
         """The due time of a level's message; None: there is no message at the offset.
 
         A due time that is further away than the level's delay means that the clock was set back
-        since: the message is due now. Source: correctDeliverTimestamp.
+        since the message was sent: then its delay counts from now, and the due times of the
+        messages behind it move by as much. (RocketMQ delivers them at once, see
+        correctDeliverTimestamp: too early by any clock.)
         """
         if queue_offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
             return None
@@ -182,7 +188,14 @@ class ScheduleMessageService:
             (due_ms,) = self._store.tags_codes(SCHEDULE_TOPIC, level - 1, queue_offset)
         except CorruptRecordError:
             return now_ms  # due now, so that the delivery skips it
-        return due_ms if due_ms <= now_ms + self._levels.delay_ms(level) else now_ms
+        latest_ms = self._levels.due_ms(level, now_ms)
+        if due_ms <= latest_ms:
+            self._ahead_ms.pop(level, None)
+            return due_ms
+        ahead_ms = self._ahead_ms.get(level, 0)
+        if due_ms - ahead_ms > latest_ms:
+            ahead_ms = self._ahead_ms[level] = due_ms - latest_ms
+        return due_ms - ahead_ms
 
     def _deliver_slice(self) -> None:
         """Deliver SLICE_COUNT due messages or a few more, and commit them.
@@ -238,7 +251,7 @@ class ScheduleMessageService:
         if not (count or failed or gone):
             raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store accepts no messages")
 
-    def _is_due(self, level: int, offset: int, now_ms: int) -> bool:
+    def _is_due(self, level: int, offset: int, now_ms: WallTimeMs) -> bool:
         """Whether the first message of a level, for which the heap says so, is due.
 
         The message of which the heap has the time may be gone with its log file. The next one, if
@@ -264,7 +277,7 @@ class ScheduleMessageService:
         self._due.clear()
         self._idle = {(SCHEDULE_TOPIC, number) for number in range(self._levels.level_max)}
 
-    def _deliver(self, level: int, queue_offset: int, now_ms: int) -> int:
+    def _deliver(self, level: int, queue_offset: int, now_ms: WallTimeMs) -> int:
         """Append the due messages of a level to their queues, READ_COUNT at most.
 
         Args:
@@ -311,12 +324,13 @@ class ScheduleMessageService:
             done += 1
         return done
 
-    def _due_count(self, level: int, queue_offset: int, now_ms: int) -> int:
+    def _due_count(self, level: int, queue_offset: int, now_ms: WallTimeMs) -> int:
         """The number of due messages from the first one on, which is due; READ_COUNT at most."""
-        latest_ms = now_ms + self._levels.delay_ms(level)
+        latest_ms = self._levels.due_ms(level, now_ms)
+        ahead_ms = self._ahead_ms.get(level, 0)
         count = 0
         for due_ms in self._store.tags_codes(SCHEDULE_TOPIC, level - 1, queue_offset, READ_COUNT):
-            if count and now_ms < due_ms <= latest_ms:
+            if count and now_ms < (due_ms - ahead_ms if due_ms > latest_ms else due_ms):
                 break
             count += 1
         return count

@@ -155,11 +155,11 @@ class TransactionService:
 
     def put_half(self, queue_offset: int, properties: bytes) -> None:
         """Record an appended half message, which is open once the turn is committed."""
-        self._new.append((queue_offset, self._store.now_ms + self._wait_ms(properties)))
+        self._new.append((queue_offset, self._now_ms() + self._wait_ms(properties)))
 
     def put_usual_half(self, half: CachedHalf) -> None:
         """`put_half` for a half message without an immunity time, which is then cached."""
-        due_ms = self._store.now_ms + self._config.transaction_time_out
+        due_ms = self._now_ms() + self._config.transaction_time_out
         self._new.append((half.queue_offset, due_ms))
         self._new_usual.append(half)
 
@@ -173,8 +173,12 @@ class TransactionService:
         self._ending[queue_offset] = None
 
     def age_ms(self, half: MessageExt) -> int:
-        """The age of a half message, by this broker's clock."""
-        return self._clock.wall_ms() - half.store_timestamp_ms
+        """The age of a half message by this broker's wall clock; 0 if that was set back since."""
+        return max(self._clock.wall_ms() - half.store_timestamp_ms, 0)
+
+    def _now_ms(self) -> int:
+        """The time by which checks are due: it follows no jump of the wall clock."""
+        return int(self._clock.elapsed_s() * 1000)
 
     def before_commit(self) -> None:
         """Append the turn's op message."""
@@ -184,7 +188,7 @@ class TransactionService:
                 0,
                 op_body(self._ending),
                 OP_PROPERTIES,
-                born_timestamp_ms=self._store.now_ms,
+                born_timestamp_ms=self._store.wall_time_ms,
                 born_host=self._address.store_host,
                 store_host=self._address.store_host,
                 tags_code=OP_TAGS_CODE,
@@ -253,8 +257,8 @@ class TransactionService:
                     {"queue_offset": half.queue_offset, "error": error},
                 )
                 continue
-            due_ms = half.store_timestamp_ms + self._wait_ms(half.properties_bytes)
-            self.open.open(half.queue_offset, due_ms, op_start)
+            left_ms = self._wait_ms(half.properties_bytes) - self.age_ms(half)
+            self.open.open(half.queue_offset, self._now_ms() + left_ms, op_start)
         if len(self.open):
             logger.info("%(count)d transactions are open", {"count": len(self.open)})
 
@@ -311,14 +315,14 @@ class TransactionService:
     def _left_s(self) -> float:
         due_ms = self.open.next_due_ms()
         self._sleeps_until_ms = math.inf if due_ms is None else due_ms
-        return math.inf if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
+        return math.inf if due_ms is None else (due_ms - self._now_ms()) / 1000
 
     def _check_slice(self) -> None:
         """Write due half messages again and ask their producers.
 
         Raises: StoreError: nothing was written; they are due again a little later.
         """
-        now_ms = self._clock.wall_ms()
+        now_ms = self._now_ms()
         taken: list[int] = []
         try:
             self._check_due(now_ms, taken)
@@ -352,7 +356,7 @@ class TransactionService:
                     parked.append(offset)
                     continue
                 times = check_times(half)
-                if times >= self._config.transaction_check_max or self._is_old(half, now_ms):
+                if times >= self._config.transaction_check_max or self._is_old(half):
                     self._put(parked_half(half))
                     parked.append(offset)
                     logger.error(
@@ -382,7 +386,7 @@ class TransactionService:
         try:
             ended = [*parked, *(check.old for check in checks)]
             if ended:
-                self._put(op_message(ended, self._address.store_host, now_ms))
+                self._put(op_message(ended, self._address.store_host, self._store.wall_time_ms))
         except _Refused as error:
             refused = error
         arrivals = self._store.commit()
@@ -413,8 +417,8 @@ class TransactionService:
         """The age at which a message's log file may soon be deleted: half of fileReservedTime."""
         return self._store.config.file_reserved_time * HOUR_MS // 2
 
-    def _is_old(self, half: MessageExt, now_ms: int) -> bool:
-        return now_ms - half.store_timestamp_ms > self._old_ms
+    def _is_old(self, half: MessageExt) -> bool:
+        return self.age_ms(half) > self._old_ms
 
     def _put(self, message: InnerMessage) -> tuple[PhysicalOffset, QueueOffset]:
         refusal, physical_offset, queue_offset = self._puts.put(message)

@@ -139,6 +139,7 @@ class Extension(Protocol):
         frame_size_max: int,
         born_host: bytes,
         store_ms: int,
+        wall_ms: int,
         physical_offset: int,
         file_end: int,
         touched: list[Any],
@@ -151,7 +152,8 @@ class Extension(Protocol):
 
         Args:
           rules: see `run_appender.SendRules`.
-          store_ms: now; delayed messages are due a delay after it.
+          store_ms: the store timestamp of the records.
+          wall_ms: the time of day; delayed messages are due a delay after it.
 
         Returns: the bytes of the run's frames, the number of sends, the records, the answers, and
           the entries for `index_put`; None: the first frame is not for me.

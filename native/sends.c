@@ -24,6 +24,7 @@ typedef struct {
     Rules rules;
     Span born_host;
     Unescaped unescaped;
+    int64_t wall_ms; /* the time of day, from which delays count */
 } Sends;
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
@@ -108,7 +109,7 @@ find_waiting_place(const Sends *sends, const SendHeader *header, Put *put)
         return found;
     if (change_properties(header, (uint32_t)level, put) < 0)
         return -1;
-    put->tags_code = run->store_ms + delay_ms;
+    put->tags_code = sends->wall_ms + delay_ms;
     /* The record of its delivery may be longer, and must fit into a file, too. */
     int64_t room = run->file_end - run->physical_offset - 8;
     return (int64_t)(record_size(&put->record) + header->topic.size) <= room;
@@ -316,7 +317,7 @@ pack_run(Sends *sends, Span data, FrameLimits limits, PyObject *touched)
 }
 
 /* pack_sends(rules, header_size_max, data, position, frame_size_max, born_host, store_ms,
-              physical_offset, file_end, touched) -> None: not for me, or what `write_run` returns */
+              wall_ms, physical_offset, file_end, touched) -> None: not for me, or what `write_run` returns */
 PyObject *
 pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -326,11 +327,11 @@ pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     Span data;
     int64_t header_size_max, frame_size_max, position;
     PyObject *touched;
-    if (argument_count("pack_sends", count, 10) < 0 || read_rules(arguments[0], &sends) < 0 ||
+    if (argument_count("pack_sends", count, 11) < 0 || read_rules(arguments[0], &sends) < 0 ||
         bytes_argument(arguments[2], &data) < 0 ||
         bytes_argument(arguments[5], &sends.born_host) < 0)
         return NULL;
-    touched = arguments[9];
+    touched = arguments[10];
     if (!PyList_CheckExact(touched)) {
         PyErr_SetString(PyExc_TypeError, "pack_sends() appends to a list");
         return NULL;
@@ -339,8 +340,9 @@ pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         !number_of(arguments[3], 0, (int64_t)data.size, &position) ||
         !number_of(arguments[4], 0, INT32_MAX, &frame_size_max) ||
         !number_of(arguments[6], 0, INT64_MAX / 2, &run->store_ms) ||
-        !number_of(arguments[7], 0, INT64_MAX / 2, &run->physical_offset) ||
-        !number_of(arguments[8], -1, INT64_MAX / 2, &run->file_end) ||
+        !number_of(arguments[7], 0, INT64_MAX / 2, &sends.wall_ms) ||
+        !number_of(arguments[8], 0, INT64_MAX / 2, &run->physical_offset) ||
+        !number_of(arguments[9], -1, INT64_MAX / 2, &run->file_end) ||
         sends.born_host.size != HOST_SIZE || rules->store_host.size != HOST_SIZE ||
         rules->id_prefix.size > ID_PREFIX_MAX || needs_pure_record(rules->added) ||
         find_bytes(rules->added, TEXT("UNIQ_KEY\1")) || find_bytes(rules->added, TEXT("KEYS\1")) ||

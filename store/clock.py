@@ -1,5 +1,9 @@
 """Clocks: the store's only source of time, so that tests can replace it.
 
+Two times have the same unit and must not be mixed: `WallTimeMs`, the time of day, by which users
+reckon delays, and `StoreTimeMs`, the store timestamps of the log, which never fall. They differ
+after the wall clock was set back.
+
 `SystemClock` is the machine's; `ManualClock` moves only when `advance` or `jump` is called, for
 tests and for brokers embedded in tests.
 """
@@ -7,7 +11,16 @@ tests and for brokers embedded in tests.
 from __future__ import annotations
 
 import time
-from typing import Final, Protocol
+from typing import Final, NewType, Protocol
+
+WallTimeMs = NewType("WallTimeMs", int)
+"""The time of day, ms since 1970 UTC; it may jump either way. What is due at a time of day, or
+after a delay from now, is reckoned from it."""
+
+StoreTimeMs = NewType("StoreTimeMs", int)
+"""The store timestamp of records, ms since 1970 UTC. It never falls, so that messages can be
+searched by time: after the wall clock was set back, it stands still until that has caught up. It is
+no time of day: what is reckoned from it is wrong by as much as the clock was set back."""
 
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux's CLOCK_MONOTONIC, which `time.monotonic` reads, stands still while the machine sleeps.
@@ -22,7 +35,7 @@ every time zone, and with a delay added it still fits the 8 bytes that records h
 class Clock(Protocol):
     """A source of time."""
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC; may jump either way."""
 
     def monotonic_s(self) -> float:
@@ -41,9 +54,9 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock."""
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC."""
-        return time.time_ns() // 1_000_000
+        return WallTimeMs(time.time_ns() // 1_000_000)
 
     def monotonic_s(self) -> float:
         """Seconds since some fixed moment."""
@@ -70,9 +83,9 @@ class ManualClock:
         self.now_ms = start_ms
         self.jumped_ms = 0
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC."""
-        return self.now_ms
+        return WallTimeMs(self.now_ms)
 
     def monotonic_s(self) -> float:
         """Seconds since 1970 UTC; `jump` leaves it where it is."""

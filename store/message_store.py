@@ -32,7 +32,7 @@ from typing import NamedTuple
 from ..native import Extension, extension
 from ..remoting.steps import at_once
 from .checkpoint_writer import CheckpointWriter
-from .clock import Clock, SystemClock
+from .clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
 from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
 from .disk.os_disk import Disk, OsDisk, total_memory_bytes
@@ -249,7 +249,7 @@ class MessageStore:
         )
         found = recovery.scan()
         self.opened = Opened(found.end, found.newest_ms)
-        self.begin_burst(found.newest_ms)
+        self.writer.reach(StoreTimeMs(found.newest_ms))
         doubt = read_doubt(disk, root, self.log.end_of_files)
         if not found.refusal:
             # Noted before the log is changed: a crash from here on leaves pages in the cache that
@@ -282,7 +282,7 @@ class MessageStore:
                 file.sync()
         self.queue_store.write()
         self.queue_store.sync(self.queue_store.take_unsynced())
-        self.checkpoints.write(end, self.now_ms, self.checkpoints.index_state())
+        self.checkpoints.write(end, self.store_time_ms, self.checkpoints.index_state())
         clear_doubt(self.disk, self.config.store_path_root_dir)
 
     def _fail(self, error: StoreIOError) -> None:
@@ -293,7 +293,7 @@ class MessageStore:
 
     def _load_index(self, *, clean: bool, end: int, read_only: bool) -> None:
         if self.config.message_index_enable:
-            latest_ms = max(self.now_ms, self.clock.wall_ms())
+            latest_ms = max(self.store_time_ms, self.clock.wall_ms())
             log = LogSpan(self.log.min_offset, end, self._visible_log.is_record, latest_ms)
             self.index.load(self.checkpoints.current, log, clean=clean, read_only=read_only)
         # It described the files before loading; the next checkpoint describes them anew.
@@ -316,7 +316,7 @@ class MessageStore:
                 self.index.finish()
                 index = self.checkpoints.index_state()
                 self.checkpoints.sync_queues(self.queue_store.take_unsynced())
-                self.checkpoints.write(self.dispatched_offset, self.now_ms, index)
+                self.checkpoints.write(self.dispatched_offset, self.store_time_ms, index)
                 self.log.remove_from(self.writer.used_files_end)
                 self.disk.unlink(f"{root}/abort")
                 self.disk.sync_folder(root)
@@ -374,9 +374,14 @@ class MessageStore:
         self.dispatcher.on_visible = callback
 
     @property
-    def now_ms(self) -> int:
-        """The store timestamp of the next puts; see `begin_burst`."""
-        return self.writer.burst.now_ms
+    def store_time_ms(self) -> StoreTimeMs:
+        """The store timestamp of the next puts, which never falls; see `begin_burst`."""
+        return self.writer.burst.store_time_ms
+
+    @property
+    def wall_time_ms(self) -> WallTimeMs:
+        """The time of day for the next puts, as of the last `begin_burst` or `read_clock`."""
+        return self.writer.burst.wall_time_ms
 
     @property
     def max_physical_offset(self) -> int:

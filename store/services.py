@@ -121,7 +121,7 @@ async def _checkpoint(store: MessageStore) -> None:
 async def checkpoint_now(store: MessageStore) -> None:
     """One round of the checkpoint service."""
     checkpoints = store.checkpoints
-    target, timestamp_ms = store.dispatched_offset, store.now_ms
+    target, timestamp_ms = store.dispatched_offset, store.store_time_ms
     ends = checkpoints.queue_ends()
     if store.read_only or checkpoints.queues_failed:
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..store.clock import Clock, SystemClock
+from ..store.clock import Clock, SystemClock, WallTimeMs
 
 _system = SystemClock()
 
@@ -35,9 +35,9 @@ class TravelClock:
         """Advance the wall clock by a number >= 0."""
         self._added_ms += milliseconds
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC, including the advanced time."""
-        return self._base.wall_ms() + self._added_ms
+        return WallTimeMs(self._base.wall_ms() + self._added_ms)
 
     def monotonic_s(self) -> float:
         """Seconds of the base's monotonic clock, without the advanced time."""
@@ -65,9 +65,9 @@ class LoopClock:
         self._start_s = now_s()
         self._start_ms = _system.wall_ms() if start_ms is None else start_ms
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC."""
-        return self._start_ms + int((self._now_s() - self._start_s) * 1000)
+        return WallTimeMs(self._start_ms + int((self._now_s() - self._start_s) * 1000))
 
     def monotonic_s(self) -> float:
         """The loop's seconds."""

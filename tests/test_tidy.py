@@ -89,7 +89,7 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "native/extension.py:decode_frames": (9, IN_C),
     "native/extension.py:pack_batch": (14, IN_C),
     "native/extension.py:pack_deliveries": (9, IN_C),
-    "native/extension.py:pack_sends": (10, IN_C),
+    "native/extension.py:pack_sends": (11, IN_C),
     "native/extension.py:take_pulls": (8, IN_C),
 }
 """Functions that may have more, as `path:name`: how many now, and the reason."""

@@ -61,7 +61,7 @@ class RevivePuts:
           revive_queue_id: of the revive topic.
         """
         place = RecordPlace(self.topic, self._host())
-        now_ms = self._store.now_ms
+        now_ms = self._store.wall_time_ms
         refusal = self._put(lambda: check_point_record(check_point, revive_queue_id, place, now_ms))
         self._count(check_point.group, check_point.topic, RecordKind.CK, refusal)
         return refusal
@@ -74,7 +74,7 @@ class RevivePuts:
           revive_queue_id: as of `put_check_point`.
         """
         place = RecordPlace(self.topic, self._host())
-        now_ms = self._store.now_ms
+        now_ms = self._store.wall_time_ms
         refusal = self._put(lambda: ack_record(ack, revive_time, revive_queue_id, place, now_ms))
         self._count(ack.key.group, ack.key.topic, RecordKind.ACK, refusal)
         return refusal

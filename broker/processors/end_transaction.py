@@ -110,7 +110,7 @@ class EndTransactionProcessor:
                     ResponseCode.SYSTEM_ERROR, f"the half message is damaged: {error!r}"
                 ) from error
             self._puts.put_and_answer(request, channel, message)
-            latency_ms = self._store.now_ms - message.born_timestamp_ms
+            latency_ms = self._store.wall_time_ms - message.born_timestamp_ms
             self._transactions.ends.commit(message.topic, latency_ms)
         else:
             self._puts.answer_with_turn(request, channel, NOT_SET)
@@ -167,7 +167,7 @@ class EndTransactionProcessor:
             )
             if refusal is not None:
                 raise turn.refusal(refusal)
-            latency_ms = store.now_ms - final.born_timestamp_ms
+            latency_ms = store.wall_time_ms - final.born_timestamp_ms
             self._transactions.ends.commit(final.topic, latency_ms)
         else:
             self._transactions.ends.roll_back(final.topic)

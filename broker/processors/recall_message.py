@@ -72,7 +72,7 @@ class RecallMessageProcessor:
                 f"recall failed, topic[{header.topic}] holds the broker's own records",
             )
         handle = self._read(header)
-        now_ms = self._store.now_ms
+        now_ms = self._store.wall_time_ms
         # A recall is a timer message with the same due time. It deletes the waiting one when both
         # are read from the wheel.
         properties = {
@@ -113,7 +113,7 @@ class RecallMessageProcessor:
                 ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available"
             )
         try:
-            left_ms = int(handle.deliver_ms) - self._store.now_ms
+            left_ms = int(handle.deliver_ms) - self._store.wall_time_ms
         except ValueError:
             left_ms = -1
         if not 0 < left_ms < self._store.config.timer_max_delay_sec * 1000:

@@ -130,7 +130,7 @@ class ReplyMessageProcessor:
         requester = self._producers.find_channel(client_id)
         if requester is None:
             return f"push reply message fail, channel of <{client_id}> not found."
-        now_ms = self._store.now_ms
+        now_ms = self._store.wall_time_ms
         properties |= self._turn.answer_constants
         properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
         fields = asdict(header) | {

@@ -175,7 +175,7 @@ class SendMessageProcessor:
             # 4.9 sends no separator after the last property.
             properties += self._added_first if properties[-1] == 2 else self._added_after
         else:
-            properties = self._added.merge_into(properties, self._store.now_ms)
+            properties = self._added.merge_into(properties, self._store.wall_time_ms)
         body = request.body
         if len(body) > self._message_size_max or len(properties) > PROPERTIES_SIZE_MAX:
             raise self._turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
@@ -222,7 +222,7 @@ class SendMessageProcessor:
             return
         queue_id = message.queue_id
         message.properties = admitted(message.properties)
-        message.properties = self._added.merge_into(message.properties, self._store.now_ms)
+        message.properties = self._added.merge_into(message.properties, self._store.wall_time_ms)
         if find_property(message.properties, b"TRAN_MSG") == b"true" and not (
             message.reconsume_times > 0 and _has_delay_level(message.properties)
         ):

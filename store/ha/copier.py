@@ -24,6 +24,7 @@ from ...remoting.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from ..clock import StoreTimeMs
 from ..errors import CopyError, StoreIOError
 from ..format import Key
 from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
@@ -180,8 +181,8 @@ class LogCopier:
                 physical_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp_ms,
                 properties,
             ) = record  # fmt: skip
-            if timestamp_ms > burst.now_ms:
-                store.begin_burst(timestamp_ms)
+            if timestamp_ms > burst.store_time_ms:
+                burst.store_time_ms = StoreTimeMs(timestamp_ms)
             queue = queues.get((topic, queue_id))
             if (
                 queue is None or not queue.is_plain or queue_offset != queue.next_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..clock import StoreTimeMs, WallTimeMs
 from ..index.index_backlog import Indexed
 from ..queues.consume_queue import ConsumeQueue
 
@@ -23,7 +24,8 @@ class Burst:
     Attributes:
       body_size_max: bytes of a message's body, at most: the largest maxMessageSize since the start.
         Here, because each put reads it.
-      now_ms: store timestamp of the next puts.
+      wall_time_ms: the time of day when the burst began, or when the clock was read since.
+      store_time_ms: store timestamp of the next puts.
       append_offset: physical offset of the next record.
       file_end: physical offset at which the current file ends, or `NO_PUTS`.
       pending: pieces of the current file's bytes, in order; they begin at `pending_start`.
@@ -37,16 +39,18 @@ class Burst:
         "body_size_max",
         "file_end",
         "index_items",
-        "now_ms",
         "pending",
         "pending_start",
         "segments",
+        "store_time_ms",
         "touched",
+        "wall_time_ms",
     )
 
     def __init__(self, body_size_max: int) -> None:
         self.body_size_max = body_size_max
-        self.now_ms = 0
+        self.wall_time_ms = WallTimeMs(0)
+        self.store_time_ms = StoreTimeMs(0)
         self.append_offset = 0
         self.file_end = NO_PUTS
         self.pending: list[bytes | memoryview] = []

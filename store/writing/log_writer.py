@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from ..clock import Clock
+from ..clock import Clock, StoreTimeMs
 from ..config import FlushDiskType, MessageStoreConfig
 from ..errors import StoreIOError
 from ..format import Key
@@ -102,21 +102,22 @@ class LogWriter:
                 logger.warning("sends are taken again")
         self._set_file_end()
 
-    def begin_burst(self, now_ms: int | None = None) -> None:
-        """Begin a burst: set the store timestamp of its puts, which never decreases.
-
-        Args:
-          now_ms: wall clock, ms since 1970; None: read the clock.
-        """
+    def begin_burst(self) -> None:
+        """Begin a burst: read the clock for the times of its puts."""
         self._burst_error = None
-        if now_ms is None:
-            now_ms = self._clock.wall_ms()
-        if now_ms > self.burst.now_ms:
-            self.burst.now_ms = now_ms
+        self.read_clock()
 
     def read_clock(self) -> None:
-        """Set the store timestamp of the next puts to now, within a burst."""
-        self.burst.now_ms = max(self.burst.now_ms, self._clock.wall_ms())
+        """Set the times of the next puts to now, within a burst; see `clock.py` for the two."""
+        burst = self.burst
+        now_ms = burst.wall_time_ms = self._clock.wall_ms()
+        if now_ms > burst.store_time_ms:
+            burst.store_time_ms = StoreTimeMs(now_ms)
+
+    def reach(self, store_time_ms: StoreTimeMs) -> None:
+        """Let the store timestamps of the next puts be at least that of a record of the log."""
+        if store_time_ms > self.burst.store_time_ms:
+            self.burst.store_time_ms = store_time_ms
 
     def commit(self) -> Collection[Key]:
         """Write all puts since the last commit: one pwrite per commit log file.

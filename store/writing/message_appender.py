@@ -150,7 +150,7 @@ class MessageAppender:
                 return (refusal, _NOWHERE, _NO_PLACE)
             physical_offset = burst.append_offset
         queue_offset = queue.next_offset
-        now_ms = burst.now_ms
+        now_ms = burst.store_time_ms
         head = _pack_head(
             size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset,
             physical_offset, sys_flag & _NOT_V6, born_timestamp_ms, born_host, now_ms, store_host,
@@ -301,7 +301,7 @@ class MessageAppender:
             batch.body, batch.properties
         )
         physical_offset, queue_offset = burst.append_offset, queue.next_offset
-        overhead, now_ms, queue_id = queue.record_overhead, burst.now_ms, queue.key[1]
+        overhead, now_ms, queue_id = queue.record_overhead, burst.store_time_ms, queue.key[1]
         topic_field, topic_hash = queue.topic_field, queue.topic_hash
         born_timestamp_ms, born_host, store_host = (
             batch.born_timestamp_ms, batch.born_host, batch.store_host,
@@ -344,7 +344,7 @@ class MessageAppender:
         packed = self._native.pack_batch(
             batch.body, batch.properties, queue.key[1], queue.next_offset, burst.append_offset,
             burst.file_end, queue.topic_field, queue.topic_hash, batch.sys_flag & _NOT_V6,
-            batch.born_timestamp_ms, batch.born_host, burst.now_ms, batch.store_host,
+            batch.born_timestamp_ms, batch.born_host, burst.store_time_ms, batch.store_host,
             batch.reconsume_times,
         )  # fmt: skip
         if packed is None:
@@ -416,7 +416,7 @@ class MessageAppender:
         """
         burst, properties, sys_flag = self._burst, message.properties, message.sys_flag
         in_queue = not sys_flag & TRANSACTION_PREPARED_TYPE
-        physical_offset, now_ms = burst.append_offset, burst.now_ms
+        physical_offset, now_ms = burst.append_offset, burst.store_time_ms
         has_crc = self._append_crc or b"\0" in properties
         record = encode_record(
             queue.key[0],

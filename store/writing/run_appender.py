@@ -133,8 +133,8 @@ class RunAppender:
         burst = self._burst
         first = burst.append_offset
         packed = self._pack_sends(
-            rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host, burst.now_ms,
-            first, burst.file_end, burst.touched,
+            rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host,
+            burst.store_time_ms, burst.wall_time_ms, first, burst.file_end, burst.touched,
         )  # fmt: skip
         if packed is None:
             return None
@@ -155,7 +155,7 @@ class RunAppender:
         """
         burst = self._burst
         packed = self._pack_deliveries(
-            self._queues, topics, burst.body_size_max, data, position, burst.now_ms,
+            self._queues, topics, burst.body_size_max, data, position, burst.store_time_ms,
             burst.append_offset, burst.file_end, burst.touched,
         )  # fmt: skip
         if packed is None:

@@ -203,7 +203,7 @@ class NothingIsHidden(RuleBasedStateMachine):
         self.filters = ConsumerFilterManager(
             clock=self.clock,
             save=nowhere,
-            newest_ms=lambda: self.store.now_ms,
+            newest_ms=lambda: self.store.store_time_ms,
             kept_dead_ms=50_000,
             characters_max=20,
         )
@@ -251,7 +251,7 @@ class NothingIsHidden(RuleBasedStateMachine):
         store.queue_store.write()
         store.checkpoints.sync_queues(store.queue_store.take_unsynced())
         target, index = store.dispatched_offset, store.checkpoints.index_state()
-        store.checkpoints.write(target, store.now_ms, index, store.checkpoints.queue_ends())
+        store.checkpoints.write(target, store.store_time_ms, index, store.checkpoints.queue_ends())
 
     @rule()
     def stop_and_start(self) -> None:

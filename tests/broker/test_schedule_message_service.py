@@ -125,7 +125,7 @@ async def test_a_message_that_cannot_be_delivered_does_not_keep_the_others(autoj
         for properties in (b"DELAY\0011\2", no_number, half):
             store.put_message(
                 "SCHEDULE_TOPIC_XXXX", 0, b"lost", properties, born_timestamp_ms=1,
-                born_host=bytes(8), store_host=bytes(8), tags_code=store.now_ms + 1000,
+                born_host=bytes(8), store_host=bytes(8), tags_code=store.store_time_ms + 1000,
             )  # fmt: skip
         store.commit()
         await client.ask(SEND, send_fields(i=delay(1)), b"fine")

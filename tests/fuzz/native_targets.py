@@ -294,12 +294,12 @@ def deliveries(random: Random, material: Material, extension: Extension) -> None
         data = mutated(random, data)
     ours, pure = material.stores()
     for store in (ours, pure):  # a run has no first messages of a queue
-        store.begin_burst(1)
+        store.begin_burst()
         for queue_id in range(3):
             if store.max_offset("T", queue_id) == 0:
                 put(store, queue_id=queue_id)
         store.on_visible(store.commit())
-        store.begin_burst(1)
+        store.begin_burst()
     runs = RunAppender(extension, ours.config, ours.queue_store, ours.writer)
     run = runs.deliver(data, 0, {"T", "U"})
     position, puts = 0, InnerPuts(pure, DelayLevels("1s"))

@@ -61,7 +61,7 @@ def pack(data: bytes) -> tuple[int, int, bytes, bytes, bytes] | None:
         TEMPLATE.json_parts, 1 << 20, (),
     )  # fmt: skip
     return native.extension.pack_sends(
-        rules, HEADER_SIZE_MAX, data, 0, 1 << 20, HOST, 1, 0, 1 << 30, []
+        rules, HEADER_SIZE_MAX, data, 0, 1 << 20, HOST, 1, 1, 0, 1 << 30, []
     )
 
 

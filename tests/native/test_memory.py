@@ -141,7 +141,7 @@ def pack_sends(queue: Queue) -> None:
     )  # fmt: skip
     for data, is_run in ((_frames[0], True), (_frames[1], False)):
         packed = native.extension.pack_sends(
-            rules, HEADER_SIZE_MAX, b"--" + data, 2, 1 << 20, HOST, 1, 0, 1 << 20, []
+            rules, HEADER_SIZE_MAX, b"--" + data, 2, 1 << 20, HOST, 1, 1, 0, 1 << 20, []
         )
         assert (packed is not None) == is_run
 
@@ -283,7 +283,7 @@ WRONG: Final[dict[str, tuple[object, ...]]] = {
     "take_pulls": ((), (), None, b"", 0, 0, [], []),
     "wake_pulls": (({},) * 12, [], 0),
     "pack_deliveries": ({}, (), 1, b"", 0, 1, 0, 1, []),
-    "pack_sends": ((1,) * 10, 1, b"", 0, 1, HOST, 1, 0, 1, []),
+    "pack_sends": ((1,) * 10, 1, b"", 0, 1, HOST, 1, 1, 0, 1, []),
 }
 
 

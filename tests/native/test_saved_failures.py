@@ -32,7 +32,7 @@ async def test_an_incomplete_send_begins_no_turn(mock_clock: trio.testing.MockCl
             ):
                 await client.write(piece)
                 await trio.testing.wait_all_tasks_blocked()
-                times.append(broker.controller.store.now_ms)
+                times.append(broker.controller.store.store_time_ms)
                 mock_clock.jump(0.005)
     assert times[1] == times[2]
     assert times[4] == times[5]

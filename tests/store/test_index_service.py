@@ -127,7 +127,7 @@ def test_messages_sent_while_the_log_is_read_are_found_too():
 
 def test_a_query_minds_store_times():
     store = open_store()
-    begin = store.now_ms
+    begin = store.store_time_ms
     for _ in range(3):
         send(store, properties=b"KEYS\x01k\x02")
         store.clock.advance(10_000)

@@ -41,7 +41,7 @@ def test_the_record_is_byte_for_byte_what_the_codec_encodes():
         properties,
         born_timestamp_ms=1,
         born_host=HOST,
-        store_timestamp_ms=store.now_ms,
+        store_timestamp_ms=store.store_time_ms,
         store_host=HOST,
         flag=7,
     )
@@ -106,12 +106,15 @@ def test_a_number_beyond_its_field_raises_and_stores_nothing():
 
 
 def test_store_timestamps_never_go_back():
-    store = open_store(clock=ManualClock(1_000))
-    store.begin_burst(2_000_000_000_000)
-    store.begin_burst(1_000)
+    clock = ManualClock(2_000_000_000_000)
+    store = open_store(clock=clock)
+    store.begin_burst()
+    clock.jump(-1_000_000)
+    store.begin_burst()
     store.read_clock()
     send(store)
     assert store.earliest_store_time("T", 0) == 2_000_000_000_000
+    assert (store.store_time_ms, store.wall_time_ms) == (2_000_000_000_000, 1_999_999_000_000)
 
 
 def test_a_clock_read_within_a_burst_counts_for_the_puts_after_it():
@@ -242,7 +245,7 @@ def test_a_failed_write_rolls_everything_since_the_last_commit_back():
 
 def test_rolling_back_leaves_the_index_nothing_of_a_record_that_has_no_bytes_yet():
     store = open_store()
-    store.copies.append_index_item(7, b"KEYS\x01k\x02", 0, store.now_ms)
+    store.copies.append_index_item(7, b"KEYS\x01k\x02", 0, store.store_time_ms)
     store.roll_back()
     assert store.writer.burst.index_items == []
     assert send(store) == 0
@@ -301,10 +304,12 @@ def test_a_callback_expires_when_fsync_takes_too_long():
 
 
 def test_offsets_by_time_are_the_first_at_or_after_and_the_last_at_or_before():
-    store = open_store()
-    start = store.now_ms
-    for later in (0, 10, 10, 20):
-        store.begin_burst(start + later)
+    clock = ManualClock()
+    store = open_store(clock=clock)
+    start = store.store_time_ms
+    for pause_ms in (0, 10, 0, 10):
+        clock.advance(pause_ms)
+        store.begin_burst()
         send(store)
     lower = [store.offset_by_time("T", 0, start + at) for at in (-1, 0, 5, 10, 20, 21)]
     assert lower == [0, 0, 1, 1, 3, 4]

@@ -109,7 +109,7 @@ class StoreModel(RuleBasedStateMachine):
         self.flush()
         self.store.queue_store.write()
         self.store.queue_store.sync(self.store.queue_store.take_unsynced())
-        self.store.checkpoints.write(self.store.dispatched_offset, self.store.now_ms)
+        self.store.checkpoints.write(self.store.dispatched_offset, self.store.store_time_ms)
 
     @rule()
     def build_index(self):

@@ -154,7 +154,7 @@ def test_delayed_messages_get_their_delivery_time_back_as_tags_code():
     disk.process_death()
     again = open_store(disk)
     unit = again.queue_store.queues[("SCHEDULE_TOPIC_XXXX", 2)].unit_at(0)
-    assert unit[2] == store.now_ms + 10_000
+    assert unit[2] == store.store_time_ms + 10_000
 
 
 def test_delay_levels_are_read_as_durations():
@@ -184,7 +184,7 @@ def test_holes_and_garbage_in_queue_files_behind_the_checkpoint_are_made_again()
         if number == 9:
             store.flusher.flush()
             store.queue_store.write()
-            store.checkpoints.write(store.dispatched_offset, store.now_ms)
+            store.checkpoints.write(store.dispatched_offset, store.store_time_ms)
     store.queue_store.write()
     disk.process_death()
     units = disk.contents[f"{ROOT}/consumequeue/T/0/{0:020d}"]
@@ -318,8 +318,8 @@ def test_a_crash_while_a_queue_of_an_old_part_of_the_log_is_built_again_does_no_
             if number == 60 and whose != "apache's":
                 store.flusher.flush()
                 store.queue_store.write()
-                store.checkpoints.write(store.dispatched_offset, store.now_ms)
-        newest_ms = store.now_ms
+                store.checkpoints.write(store.dispatched_offset, store.store_time_ms)
+        newest_ms = store.store_time_ms
         if whose == "apache's":
             store.close()
             write_checkpoint(

@@ -373,7 +373,7 @@ async def test_a_slave_becomes_the_master_and_the_master_its_slave(autojump_cloc
         await master.start()
         await caught_up(slave.store, master.store)
         assert_same(slave.store, master.store)
-        assert slave.store.now_ms >= slave.store.earliest_store_time("New", 0)
+        assert slave.store.store_time_ms >= slave.store.earliest_store_time("New", 0)
         assert network.master is slave.ha
 
 

@@ -86,7 +86,7 @@ def test_stale_units_behind_a_gap_in_a_queue_file_never_come_back():
         send(store, b"%d" % number)
     store.flusher.flush()
     store.queue_store.write()
-    store.checkpoints.write(store.dispatched_offset, store.now_ms)
+    store.checkpoints.write(store.dispatched_offset, store.store_time_ms)
     end = store.max_physical_offset
     for number in range(10, 40):
         send(store, b"%d" % number)

@@ -32,7 +32,7 @@ def work(store, start, stop):
         body = b"%d" % number
         send(store, body, queue_id=number % 3, properties=properties, tags_code=tags_code(tag))
         put(store, b"half", sys_flag=4)
-        due_ms = store.now_ms + 10_000
+        due_ms = store.store_time_ms + 10_000
         put(store, topic=SCHEDULE_TOPIC, queue_id=2, properties=b"DELAY\x013", tags_code=due_ms)
         put(store, b"long" * 300, topic="U" * 200)
         store.commit()

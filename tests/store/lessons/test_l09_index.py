@@ -208,7 +208,9 @@ async def test_a_kill_while_slots_are_made_again_begins_anew():
     store = open_store(disk, max_index_num=many, mapped_file_size_commit_log=8 << 20)
     send_keys(store, 0, 50)
     catch_up(store)
-    filler = [(7, store.index.files[0].end_physical_offset, store.now_ms)] * (2 * REBUILD_COUNT)
+    filler = [(7, store.index.files[0].end_physical_offset, store.store_time_ms)] * (
+        2 * REBUILD_COUNT
+    )
     store.index._put_many(filler)
     await checkpoint_now(store)
     for _ in range(2):

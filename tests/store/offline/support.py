@@ -44,7 +44,7 @@ def fill(store, clock, count=COUNT):
             assert put(store, b"other", topic="U", queue_id=1)[0] is None
         if number % 25 == 0:
             delayed = b"DELAY\x012\x02REAL_TOPIC\x01U\x02REAL_QID\x010\x02"
-            deliver_ms = store.now_ms + 5000
+            deliver_ms = store.store_time_ms + 5000
             assert (
                 put(
                     store, b"later", topic="SCHEDULE_TOPIC_XXXX", queue_id=1,

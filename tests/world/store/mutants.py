@@ -109,7 +109,7 @@ def checkpoint_before_fsync(patch: Patch) -> None:
 
     async def broken(store: MessageStore) -> None:
         store.checkpoints.write(
-            store.dispatched_offset, store.now_ms, store.checkpoints.index_state()
+            store.dispatched_offset, store.store_time_ms, store.checkpoints.index_state()
         )
 
     patch.setattr(services, "checkpoint_now", broken)

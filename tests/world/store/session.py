@@ -220,14 +220,14 @@ class Session:
         store.begin_burst()
         code = tags_code(tag) if tag else 0
         if topic == SCHEDULE_TOPIC and level:
-            code = store.now_ms + DELAYS_MS[level - 1]
+            code = store.store_time_ms + DELAYS_MS[level - 1]
         asked: dict[str, Any] = {
             "topic": topic, "queue_id": queue_id, "flag": number & 0xFFFF,
             "body": b"%06d:" % number + self.random.randbytes(size),
             "properties_bytes": b"".join(
                 b"%s\1%s\2" % (name, value) for name, value in properties.items() if value
             ),
-            "born_timestamp_ms": self.clock.wall_ms() - 3, "store_timestamp_ms": store.now_ms,
+            "born_timestamp_ms": self.clock.wall_ms() - 3, "store_timestamp_ms": store.store_time_ms,
             "prepared_transaction_offset": 77 if sys_flag in (COMMIT, ROLLBACK) else 0,
         }  # fmt: skip
         before = self.moment
@@ -282,7 +282,7 @@ class Session:
             asked = {
                 "topic": topic, "queue_id": queue_id, "body": bytes(each_body),
                 "queue_offset": first + position, "physical_offset": at,
-                "store_timestamp_ms": store.now_ms,
+                "store_timestamp_ms": store.store_time_ms,
                 "properties_bytes": b"UNIQ_KEY\1U%07d\2WAIT\1true" % number,
             }  # fmt: skip
             self._add(number, asked, 0, (f"U{number:07d}",), before)
