@@ -227,7 +227,8 @@ class Session:
             "properties_bytes": b"".join(
                 b"%s\1%s\2" % (name, value) for name, value in properties.items() if value
             ),
-            "born_timestamp_ms": self.clock.wall_ms() - 3, "store_timestamp_ms": store.store_time_ms,
+            "born_timestamp_ms": self.clock.wall_ms() - 3,
+            "store_timestamp_ms": store.store_time_ms,
             "prepared_transaction_offset": 77 if sys_flag in (COMMIT, ROLLBACK) else 0,
         }  # fmt: skip
         before = self.moment
