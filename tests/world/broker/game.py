@@ -27,6 +27,7 @@ from .programs import (
     Send,
     SendLater,
     SendTimer,
+    SetClock,
     Unlock,
     Wait,
 )
@@ -144,6 +145,7 @@ class Game:
     async def _Restart(self, step: Restart) -> None:
         await self.machine.stop()
         if not self.machine.is_dead:  # it may be killed while it stops
+            self._set_clock(step.clock_by_ms)
             await self._start(lossy=False)
 
     async def _Die(self, step: Die) -> None:
@@ -275,6 +277,19 @@ class Game:
     async def _Wait(self, step: Wait) -> None:
         await self._wait_until(self.machine.now_ms + step.milliseconds)
 
+    async def _SetClock(self, step: SetClock) -> None:
+        self._set_clock(step.by_ms)
+        self._see_clock()
+
+    def _see_clock(self) -> None:
+        """Let the broker see the new time now: time moves here by more than the hundredth of a
+        wait after which its services look at the clock."""
+        self.machine.controller.wall_clock_set()
+
+    def _set_clock(self, by_ms: int) -> None:
+        self.machine.clock.wrong_ms += by_ms
+        self.oracle.clock_set(by_ms)
+
     async def _wait_until(self, end_ms: int) -> None:
         machine = self.machine
         slow_until_ms = machine.now_ms + (CHAINS_MS if self.pops.has_groups else 0)
@@ -301,6 +316,8 @@ class Game:
     async def _finish(self) -> None:
         """Nothing fails any more: everything comes to its end, and nothing may be missing."""
         self.machine.live_on()
+        self._set_clock(-self.machine.clock.wrong_ms)
+        self._see_clock()
         for consumer in self.consumers:
             await consumer.hang_up()
         await self.pops.hang_up()

@@ -42,7 +42,11 @@ class Key(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """One copy that must come: when that was promised, and by when it is due."""
+    """One copy that must come: when that was promised, and by when it is due.
+
+    Attributes:
+      due_ms: without what the clock was set back since; all of `Oracle.back_ms` is taken off.
+    """
 
     made_ms: int
     due_ms: int
@@ -56,7 +60,8 @@ class Coming:
       queue_id: where they belong.
       asked_for: requests that may each lead to one copy, answered or not.
       since_ms: the first of them.
-      not_before_ms: no copy may be visible before.
+      not_before_ms: no copy may be visible before, less what the clock was set forward since; all
+        of `Oracle.forward_ms` is added.
       once: a crash repeats nothing, as with plain sends.
       promises: those that were answered with success.
       seen: queue offsets of the copies that are there.
@@ -85,6 +90,9 @@ class Oracle:
       crashes: when the broker was killed or lost power, ms.
       up_since_ms: when it became healthy again.
       cuts: power cuts under ASYNC_FLUSH.
+      forward_ms, back_ms: by how much the wall clock was set forward, and back, all jumps together.
+        Delays count by that clock: what waits meanwhile may come earlier, or later, by as much.
+      forward_at_start_ms: `forward_ms` at the last start.
       judges: for topics whose messages no client asks for: checks a message that is new there.
     """
 
@@ -96,6 +104,7 @@ class Oracle:
         self.cuts: list[int] = []
         self.judges: dict[str, Callable[[MessageExt], None]] = {}
         self.up_since_ms = now_ms
+        self.forward_ms = self.back_ms = self.forward_at_start_ms = 0
         self._coming: dict[Key, Coming] = {}
         self._open: dict[Key, Coming] = {}  # with a promise that is not seen kept yet
         self._acked: defaultdict[Place, dict[int, tuple[int, int]]] = defaultdict(dict)
@@ -115,14 +124,16 @@ class Oracle:
         """Somebody asks for a copy; whether it comes is open until an answer."""
         coming = self._coming.get(key)
         if coming is None:
-            coming = self._coming[key] = Coming(queue_id, now_ms, not_before_ms, once)
+            coming = self._coming[key] = Coming(
+                queue_id, now_ms, not_before_ms + self.forward_ms, once
+            )
         coming.asked_for += 1
-        coming.not_before_ms = min(coming.not_before_ms, not_before_ms)
+        coming.not_before_ms = min(coming.not_before_ms, not_before_ms + self.forward_ms)
 
     def promise(self, key: Key, *, now_ms: int, due_ms: int) -> None:
         """The answer says that the copy is stored."""
         coming = self._coming[key]
-        coming.promises.append(Promise(now_ms, due_ms))
+        coming.promises.append(Promise(now_ms, due_ms - self.back_ms))
         self._open[key] = coming
 
     def promise_place(self, key: Key, sender: str, offset: int, *, now_ms: int) -> None:
@@ -189,8 +200,8 @@ class Oracle:
             raise Broken(
                 "N1", f"m{acked[0]} was promised {place} {message.queue_offset}, not {key}"
             )
-        if now_ms < coming.not_before_ms:
-            early_ms = coming.not_before_ms - now_ms
+        early_ms = coming.not_before_ms - self.forward_ms - now_ms
+        if early_ms > 0:
             raise Broken("N9", f"{key} is visible {early_ms} ms too early")
         if coming.taken_back_ms >= 0:
             raise Broken("N9", f"{key} was taken back, and is there")
@@ -218,7 +229,10 @@ class Oracle:
     def check(self, now_ms: int) -> None:
         """What is overdue, now that everything visible was read. N1, N9."""
         for key, coming in list(self._open.items()):
-            owed = sum(max(p.due_ms, self.up_since_ms) + LATE_MS <= now_ms for p in coming.promises)
+            owed = sum(
+                max(p.due_ms + self.back_ms, self.up_since_ms) + LATE_MS <= now_ms
+                for p in coming.promises
+            )
             if len(coming.seen) < owed:
                 raise Broken("N1/N9", f"{key} is overdue: {coming}, now {now_ms}")
             if len(coming.seen) >= len(coming.promises):
@@ -240,10 +254,19 @@ class Oracle:
             moment
             for coming in self._open.values()
             for promise in coming.promises
-            for moment in (promise.due_ms - 1, promise.due_ms, promise.due_ms + LATE_MS)
+            for due_ms in (promise.due_ms + self.back_ms,)
+            for early_ms in (coming.not_before_ms - self.forward_ms - 1,)
+            for moment in (early_ms, due_ms - 1, due_ms, due_ms + LATE_MS)
             if moment > now_ms
         ]
         return min(moments, default=None)
+
+    def clock_set(self, by_ms: int) -> None:
+        """The broker's wall clock was set."""
+        if by_ms > 0:
+            self.forward_ms += by_ms
+        else:
+            self.back_ms -= by_ms
 
     # ---- crashes -------------------------------------------------------------------------
 
@@ -254,6 +277,7 @@ class Oracle:
     def restarted(self, now_ms: int) -> None:
         """The broker is healthy again."""
         self.up_since_ms = now_ms
+        self.forward_at_start_ms = self.forward_ms
 
     def power_was_cut(self, cut_ms: int) -> None:
         """Under ASYNC_FLUSH: promises of the last ten seconds are forgotten."""

@@ -210,7 +210,7 @@ class Producer(Peer):
         if name == "TIMER_DELAY_SEC":
             number //= 1000
         elif name == "TIMER_DELIVER_MS":
-            number += self.machine.now_ms
+            number += self.machine.clock.wall_ms()
         self._send_waiting(queue_id, tag, f"{name}\1{number}\2", delay_ms)
 
     def _send_waiting(self, queue_id: int, tag: str, when: str, delay_ms: int) -> None:

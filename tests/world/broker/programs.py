@@ -113,8 +113,16 @@ class Wait(NamedTuple):
     milliseconds: int
 
 
+class SetClock(NamedTuple):
+    """The broker's wall clock is set forward, or back, while it runs."""
+
+    by_ms: int
+
+
 class Restart(NamedTuple):
-    """A clean stop and a start."""
+    """A clean stop and a start; the wall clock is set meanwhile."""
+
+    clock_by_ms: int = 0
 
 
 class Die(NamedTuple):
@@ -142,6 +150,9 @@ class Program(NamedTuple):
     merges: bool = True
     retry_v2: bool = False
 
+
+DAY_MS = 24 * 3_600_000
+YEAR_MS = 365 * DAY_MS
 
 _producer = st.integers(0, 1)
 _queue = st.integers(0, 1)
@@ -182,8 +193,18 @@ _hang_up = st.builds(HangUp, _producer)
 _wait = st.builds(Wait, _milliseconds)
 _pop_wait = st.builds(Wait, pops.pop_wait_ms)
 _restart = st.just(Restart())
+_jump_ms = st.sampled_from(
+    [sign * size for size in (1, 900, 3_000, 61_000, 3_600_000, 7_300_000, 100 * DAY_MS)
+     for sign in (-1, -1, 1)]
+)  # fmt: skip
+_years_ms = st.sampled_from([-3_600_000, -20 * YEAR_MS, 20 * YEAR_MS])
+_set_clock = st.builds(SetClock, _jump_ms)
+_set_years = st.builds(SetClock, _years_ms)
+_restart_later = st.builds(Restart, _jump_ms)
 _kept_writes = st.sampled_from([None, 0, 0, 1, 3, 10])
 _die = st.builds(Die, st.sampled_from([0, 0, 3, 8]), _kept_writes)
+# The age of what a power cut may take is reckoned by the store timestamps, and so by the clock.
+_kill = st.builds(Die, st.sampled_from([0, 0, 3, 8]), st.none())
 _die_soon = st.builds(Die, st.integers(0, 6), _kept_writes)
 
 PROFILES = {
@@ -194,6 +215,17 @@ PROFILES = {
     "plain": [_send, _send, _poll, _poll, _consume, _wait, _restart, _leave],
     "delay": [
         _send_later, _send_later, _send_timer, _send_timer, _recall, _wait, _wait, _wait, _restart,
+    ],
+    "delay by clocks that jump": [
+        _send_later, _send_later, _send_later, _send_timer, _recall, _wait, _wait, _wait,
+        _set_clock, _set_clock, _restart, _restart_later,
+    ],
+    "delay by clocks that jump by years": [
+        _send_later, _send_later, _wait, _wait, _set_years, _restart,
+    ],
+    "everything by clocks that jump": [
+        _send, _send_later, _send_timer, _recall, _prepare, _prepare, _end, _answer_checks, _poll,
+        _poll, _consume, _consume, _wait, _wait, _set_clock, _set_clock, _restart_later, _kill,
     ],
     "transactions": [
         _prepare, _prepare, _end, _answer_checks, _wait, _wait, _hang_up, _restart,
@@ -222,7 +254,8 @@ def programs(draw: st.DrawFn) -> Program:
     profile = draw(st.sampled_from(list(PROFILES)))
     step = st.one_of(PROFILES[profile])
     # Nothing, to which every step shrinks; and a step that the broker may not live through.
-    some = st.one_of(st.just(()), *[st.tuples(step)] * 8, st.tuples(_die_soon, step))
+    dies = _kill if "jump" in profile else _die_soon
+    some = st.one_of(st.just(()), *[st.tuples(step)] * 8, st.tuples(dies, step))
     steps = [each for few in draw(st.lists(some, min_size=10, max_size=40)) for each in few]
     if profile == "locks":
         steps = [_in_order(step) for step in steps]

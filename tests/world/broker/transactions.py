@@ -40,6 +40,7 @@ class Transaction:
       in_flight: ends that are not answered yet.
       times: checks, as the last one said.
       asked_ms: when that came; -1: none.
+      forward_ms: `Oracle.forward_ms` when it was stored, or when the last check came.
       lost_checks: checks that crashes may have lost since: each crash at most one.
     """
 
@@ -54,6 +55,7 @@ class Transaction:
     in_flight: int = 0
     times: int = 0
     asked_ms: int = -1
+    forward_ms: int = 0
     lost_checks: int = 0
 
 
@@ -86,6 +88,7 @@ class Transactions:
         """The half message is stored."""
         self.all[number].half = half
         self.all[number].stored_ms = now_ms
+        self.all[number].forward_ms = self._oracle.forward_ms
 
     def ending(self, number: int, decision: Decision, now_ms: int) -> None:
         """The producer says what becomes of it."""
@@ -128,9 +131,11 @@ class Transactions:
         last_ms = transaction.asked_ms
         if 0 <= transaction.ended_ms < now_ms:
             raise Broken("N8", f"a check of {transaction}, which is through")
-        if transaction.stored_ms >= 0 and now_ms < transaction.stored_ms + IMMUNE_MS:
+        # A start reckons the age of half messages by the wall clock, which nothing else follows.
+        older_ms = max(self._oracle.forward_at_start_ms - transaction.forward_ms, 0)
+        if transaction.stored_ms >= 0 and now_ms < transaction.stored_ms + IMMUNE_MS - older_ms:
             raise Broken("N8", f"a check of {transaction} comes too early, now {now_ms}")
-        if last_ms >= 0 and now_ms < last_ms + IMMUNE_MS:
+        if last_ms >= 0 and now_ms < last_ms + IMMUNE_MS - older_ms:
             raise Broken("N8", f"a check of {transaction} comes too soon again, now {now_ms}")
         if times > self._check_max:
             raise Broken("N8", f"a check of {transaction} for the {times}. time")
@@ -138,6 +143,7 @@ class Transactions:
         if (times != transaction.times + 1) if counted else (times <= transaction.times):
             raise Broken("N8", f"check {times} of {transaction}")
         transaction.times, transaction.asked_ms, transaction.lost_checks = times, now_ms, 0
+        transaction.forward_ms = self._oracle.forward_ms
         if times == self._check_max:
             key = Key(PARKED, number)
             self._oracle.ask(key, 0, now_ms=now_ms, not_before_ms=now_ms + IMMUNE_MS)
@@ -171,7 +177,7 @@ class Transactions:
                     continue
                 # Without a producer a check is put off by an interval.
                 due_ms = max(due_ms, self._connected_since_ms + INTERVAL_MS)
-            if self._oracle.crashes:  # a start plans anew
+            if self._oracle.crashes or self._oracle.back_ms:  # a start plans anew
                 due_ms = max(due_ms, self._oracle.up_since_ms + INTERVAL_MS)
             if due_ms + LATE_MS < now_ms:
                 raise Broken("N8", f"{transaction} is not asked about or parked, now {now_ms}")
