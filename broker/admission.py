@@ -20,6 +20,7 @@ from ..common.message_properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_POP_CK,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
@@ -127,6 +128,9 @@ STRIPPED_NAMES: Final = (
     "TRAN_PREPARED_QUEUE_OFFSET",
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    # The receipt of a pop: a message that is popped, and sent on, would be acknowledged by the
+    # receipt of its first broker. Source: SendMessageProcessor.clearReservedProperties.
+    PROPERTY_POP_CK,
 )
 """Properties that only a broker sets. A client that forwards a received message may send them, too,
 so the message is stored without them rather than refused."""
@@ -150,7 +154,7 @@ _WAITING_NAMES: Final = (
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
 _TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _WAITING_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in _WAITING_NAMES)
-_BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_")
+_BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_", b"POP_CK")
 """Each name of the batch's rules but DELAY contains one of these."""
 
 
@@ -173,6 +177,7 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
         or b"R_" in properties
         or b"L_" in properties
         or b"Y_" in properties  # a priority
+        or b"P_CK" in properties  # a receipt
     )
 
 
@@ -212,12 +217,9 @@ def refused_in_batch(properties: bytes) -> str | None:
     """The name of a property for which a batch is refused; None: the properties are allowed.
 
     Args:
-      properties: encoded, of one message or of the batch. A delay of 0 counts as none, and TRAN_MSG
-        only when it is "true".
+      properties: encoded and `admitted`, of one message or of the batch. A delay of 0 counts as
+        none, and TRAN_MSG only when it is "true".
     """
-    for name, token in _STRIPPED_TOKENS:
-        if token in properties and find_property(properties, token[:-1]) is not None:
-            return name
     for name, token in _WAITING_TOKENS:
         value = find_property(properties, token[:-1]) if token in properties else None
         usual = b"true" if name == PROPERTY_TRANSACTION_PREPARED else value

@@ -179,7 +179,8 @@ needs_no_rule(Span properties, SendHeader *send)
         return underscores == 1 && find_delay(properties, send);
     return underscores == 1 ||
            !(find_bytes(properties, TEXT("TRAN")) || find_bytes(properties, TEXT("R_")) ||
-             find_bytes(properties, TEXT("L_")) || find_bytes(properties, TEXT("Y_")));
+             find_bytes(properties, TEXT("L_")) || find_bytes(properties, TEXT("Y_")) ||
+             find_bytes(properties, TEXT("P_CK")));
 }
 
 static int

@@ -15,12 +15,12 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import decode_send_message_v2
-from ...remoting.message_batch import iter_batch, refuse_long_batch
+from ...remoting.message_batch import encode_entry, iter_batch, refuse_long_batch
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
-from ..admission import may_break_batch_rules, refused_in_batch
+from ..admission import admitted, may_break_batch_rules, refused_in_batch
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from .added_properties import AddedProperties
 from .send_numbers import LETTER_NAMES, refuse_hidden
@@ -89,6 +89,7 @@ class SendBatchProcessor:
         added, unique_key = self._added.first, None
         if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             # The batch is one record, an inner batch, if the producer gave it a unique key.
+            properties = admitted(properties)
             _refuse_in_batch(properties)
             unique_key = find_property(properties, b"UNIQ_KEY")
             if unique_key is not None:
@@ -97,13 +98,13 @@ class SendBatchProcessor:
             too_long = refuse_long_batch(request.body)
             if too_long is not None:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
-            if may_break_batch_rules(request.body):
-                for _, _, own in iter_batch(request.body):
-                    _refuse_in_batch(own)
+            body = request.body
+            if may_break_batch_rules(body):
+                body = _admitted_batch(body)
             refusal, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
-                request.body,
+                body,
                 added,
                 born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_host,
@@ -138,8 +139,24 @@ def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
     return ",".join([f"{host}{offset:016X}" for offset in offsets])
 
 
+def _admitted_batch(body: bytes) -> bytes:
+    """A batch's body without the properties that only a broker sets.
+
+    Raises: RemoteProtocolError: the batch is malformed. RequestRefused: as `_refuse_in_batch`.
+    """
+    entries, is_changed = [], False
+    for flag, own_body, own in iter_batch(body):
+        kept = admitted(own)
+        _refuse_in_batch(kept)
+        is_changed |= kept is not own
+        entries.append((flag, own_body, kept))
+    if not is_changed:
+        return body
+    return b"".join(encode_entry(*entry) for entry in entries)
+
+
 def _refuse_in_batch(properties: bytes) -> None:
-    """Refuse properties that a batch cannot honour, or that only a broker sets.
+    """Refuse properties that a batch cannot honour.
 
     Raises: RequestRefused: REQUEST_CODE_NOT_SUPPORTED, see `admission.refused_in_batch`.
     """
