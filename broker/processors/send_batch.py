@@ -1,4 +1,4 @@
-"""Sends of several messages at once: SEND_BATCH_MESSAGE 320.
+"""Sends of several messages at once: SEND_BATCH_MESSAGE 320, and others that say they are a batch.
 
 Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of 5.3.3.
 """
@@ -14,7 +14,7 @@ from ...native import extension
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
-from ...remoting.headers import decode_send_message_v2
+from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
 from ...remoting.message_batch import encode_entry, iter_batch, refuse_long_batch
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
@@ -23,7 +23,7 @@ from ...store.status import PutMessageStatus, PutRefusal
 from ..admission import admitted, may_break_batch_rules, refused_in_batch
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from .added_properties import AddedProperties
-from .send_numbers import LETTER_NAMES, refuse_hidden
+from .send_numbers import LETTER_NAMES, WORD_NAMES, refuse_hidden
 from .send_topics import SendTopics
 from .send_turn import WAIT_OFF, SendTurn
 from .static_topic import StaticTopicProcessor, is_physical
@@ -60,18 +60,23 @@ class SendBatchProcessor:
         }
 
     def send_batch_message(self, request: RemotingCommand, channel: Channel) -> None:
-        """Serve a send of several messages for one topic and queue.
+        """Serve a send of several messages for one topic and queue, whatever its code.
 
         Raises: RequestRefused: the batch, or one of its messages, is not allowed or was not stored.
         Source: SendMessageProcessor.sendBatchMessage.
         """
         turn = self._turn
         turn.begin(channel)
-        header = decode_send_message_v2(request.ext_fields)
+        has_words = request.code == RequestCode.SEND_MESSAGE
+        names = WORD_NAMES if has_words else LETTER_NAMES
+        if has_words:
+            header = decode(SendMessageRequestHeader, request.ext_fields)
+        else:
+            header = decode_send_message_v2(request.ext_fields)
         topic = header.topic
         if topic in self._static.topics and not is_physical(request.ext_fields):
             send = partial(self.send_batch_message, channel=channel)
-            self._static.send(request, topic, LETTER_NAMES.queue_id, turn, send)
+            self._static.send(request, topic, names.queue_id, turn, send)
             return
         refuse_hidden(header.sys_flag, b"")
         if topic.startswith(RETRY_TOPIC_PREFIX):

@@ -38,12 +38,22 @@ class SendNames(NamedTuple):
     flag: str
     properties: str
     reconsume_times: str
+    batch: str
 
 
 WORD_NAMES: Final = SendNames(
-    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes"
+    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch"
 )
-LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j")
+LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j", "m")
+
+
+def is_batch(text: str) -> bool:
+    """Whether the field `batch` says that the body has several messages, as Java reads it.
+
+    Source: SendMessageProcessor.processRequest, which goes by this field and not by the code; the
+    C++ client sends batches with code 10.
+    """
+    return text.lower() == "true"
 
 
 class SendNumbers(NamedTuple):
