@@ -12,6 +12,7 @@ from typing import Final
 
 from ..common.java_hash import tags_code
 from ..common.message_properties import (
+    PROPERTY_REAL_DUE_MS,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
@@ -100,17 +101,24 @@ def delay_level(properties: bytes) -> int:
     return level
 
 
-def delayed(message: InnerMessage, level: int, levels: DelayLevels) -> InnerMessage:
+def delayed(
+    message: InnerMessage,
+    level: int,
+    levels: DelayLevels,
+    due_ms: WallTimeMs | None = None,
+) -> InnerMessage:
     """The message in the form that waits in SCHEDULE_TOPIC_XXXX.
 
+    Args:
+      due_ms: kept as a property; None: the store timestamp and the level tell when it is due.
     Source: HookUtils.transformDelayLevelMessage.
     """
     level = min(level, levels.level_max)
     waiting = message.moved(SCHEDULE_TOPIC, level - 1)
-    waiting.change_properties(
-        {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)},
-        *TIMER_NAMES,  # the level takes precedence
-    )
+    added = {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
+    if due_ms is not None:
+        added[PROPERTY_REAL_DUE_MS] = str(due_ms)
+    waiting.change_properties(added, *TIMER_NAMES)  # the level takes precedence
     return waiting
 
 
@@ -202,7 +210,7 @@ class InnerPuts:
         if level > 0:
             # The message may be newer than the turn's time, by which it would be delivered early.
             self._store.read_clock()
-            waiting = delayed(message, level, self._levels)
+            waiting = delayed(message, level, self._levels, self._kept_due_ms(level))
             self._refuse_too_large(waiting, message.topic, len(waiting.properties))
             return waiting
         if b"TIMER_DEL" in message.properties:
@@ -213,6 +221,16 @@ class InnerPuts:
                 self._refuse_too_large(waiting, message.topic, size)
             return waiting
         return message
+
+    def _kept_due_ms(self, level: int) -> WallTimeMs | None:
+        """When a message is due whose store timestamp does not tell it; None: that tells it.
+
+        A queue that is built again from the log reckons from the store timestamps. They are ahead
+        of the time of day while the clock, which was set back, has not caught up.
+        """
+        if int(self._store.wall_time_ms) == int(self._store.store_time_ms):
+            return None
+        return self._levels.due_ms(level, self._store.wall_time_ms)
 
     def refuse_half_too_large(self, half: InnerMessage, topic: str) -> None:
         """Refuse a half message that could not be written again or committed later.

@@ -101,7 +101,8 @@ find_waiting_place(const Sends *sends, const SendHeader *header, Put *put)
     int64_t delay_ms;
     if (level > level_max)
         level = level_max;
-    if (level == 0 || sends->rules.added.size == 0 ||
+    /* While the clock is behind the log, the due time is a property; `inner_message.delayed`. */
+    if (level == 0 || sends->rules.added.size == 0 || sends->wall_ms < run->store_ms ||
         !number_of(PyTuple_GET_ITEM(delays_ms, level - 1), 0, INT64_MAX / 4, &delay_ms))
         return 0;
     int found = find_queue(run, run->state->schedule_topic, (uint32_t)level - 1, put);

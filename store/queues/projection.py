@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...common.java_hash import tags_code
-from ...common.message_properties import find_property
+from ...common.message_properties import PROPERTY_REAL_DUE_MS, find_property
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..format import Key
 from ..log.log_reader import ScannedRecord
@@ -25,6 +25,8 @@ TAGS_MAX = 65_536
 LIGHT_PREFIX = "%LMQ%"
 """Prefix of light queues (LMQ): a message is put into them in addition to its own queue."""
 
+_REAL_DUE_MS = PROPERTY_REAL_DUE_MS.encode()
+_DUE_DIGITS_MAX = 15  # beyond the end of `LATEST_MS`
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -56,7 +58,8 @@ class Places:
         if topic == SCHEDULE_TOPIC:
             level = find_property(properties, b"DELAY")
             if level is not None and level.isdigit() and len(level) < 10 and int(level) > 0:
-                return timestamp_ms + self._delays_ms[min(int(level), len(self._delays_ms)) - 1]
+                delay_ms = self._delays_ms[min(int(level), len(self._delays_ms)) - 1]
+                return _kept_due_ms(properties, timestamp_ms + delay_ms)
         tags = find_property(properties, b"TAGS")
         if tags is None:
             return 0
@@ -94,6 +97,15 @@ class Places:
             if place.key == key and place.queue_offset == queue_offset:
                 return place
         return None
+
+
+def _kept_due_ms(properties: bytes, latest_ms: int) -> int:
+    """The due time that a broker kept as a property, because the store timestamp was ahead of the
+    time of day; without one, that by the store timestamp and the delay."""
+    kept = find_property(properties, _REAL_DUE_MS) if _REAL_DUE_MS in properties else None
+    if kept is None or not kept.isdigit() or len(kept) > _DUE_DIGITS_MAX:
+        return latest_ms
+    return min(int(kept), latest_ms)
 
 
 def light_places(properties: bytes, code: int) -> Iterator[Place]:

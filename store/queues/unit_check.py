@@ -45,8 +45,4 @@ def unit_fault(unit: Unit, record: LogRecord, place: Place) -> UnitFault | None:
         return None
     if tags_code <= EXT_ADDRESS_MAX:
         return UnitFault.EXT
-    if record.topic != SCHEDULE_TOPIC:
-        return UnitFault.TAGS
-    # A delay counts from the time of day, which is earlier than the record's store timestamp while
-    # that stands still because the clock was set back.
-    return UnitFault.DELAY if tags_code > place.tags_code or tags_code <= 0 else None
+    return UnitFault.DELAY if record.topic == SCHEDULE_TOPIC else UnitFault.TAGS

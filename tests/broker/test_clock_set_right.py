@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trocket.native import extension
 from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import TrioClock, embedded_broker, send_fields
@@ -76,6 +77,27 @@ async def test_a_delay_counts_from_now_while_the_store_is_ahead_of_the_clock(aut
             assert len(await stored(client)) == count, key
             await trio.sleep(2.5)
             assert len(await stored(client)) == count + 1, key
+
+
+@pytest.mark.parametrize("native", [extension, None], ids=["as built", "pure"])
+async def test_a_queue_that_is_built_again_from_the_log_has_the_same_due_times(
+    autojump_clock, native
+):
+    disk, clock = MemoryDisk(), WrongClock()
+    async with embedded_broker(disk, clock=clock, native=native) as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields("Other"), b"first")
+        clock.wrong_ms = -HOUR_MS
+        for body in (b"5 s", b"5 s more"):
+            await client.ask(SEND, send_fields(i=delay(2)), body)
+        await trio.sleep(2)
+        survivor = disk.copy()
+    async with embedded_broker(survivor, clock=clock, native=native) as broker:
+        await trio.sleep(2.9)
+        assert await stored(await broker.connect()) == []
+        await trio.sleep(0.3)
+        bodies = [each.body for each in await stored(await broker.connect())]
+        assert bodies == [b"5 s", b"5 s more"]
 
 
 async def test_messages_that_were_sent_before_the_clock_was_set_back_wait_their_delay_at_most_again(

@@ -16,7 +16,7 @@ MESSAGE = InnerMessage("T", 3, b"body", b"TAGS\1a\2", 7, HOST, HOST, flag=5, rec
 
 
 class Store:
-    wall_time_ms = clock_ms = 1_000_000
+    wall_time_ms = store_time_ms = clock_ms = 1_000_000
 
     def __init__(self):
         self.stored = []
@@ -25,7 +25,7 @@ class Store:
         return True
 
     def read_clock(self):
-        self.wall_time_ms = self.clock_ms
+        self.wall_time_ms = self.store_time_ms = self.clock_ms
 
     def put(self, message, tags_code):
         self.stored.append((message, tags_code))

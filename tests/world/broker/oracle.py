@@ -45,7 +45,8 @@ class Promise(NamedTuple):
     """One copy that must come: when that was promised, and by when it is due.
 
     Attributes:
-      due_ms: without what the clock was set back since; all of `Oracle.back_ms` is taken off.
+      due_ms: it may come later by all of `Oracle.back_ms`: a message that was sent after the clock
+        was set back waits for those of its level that were sent before.
     """
 
     made_ms: int
@@ -133,7 +134,7 @@ class Oracle:
     def promise(self, key: Key, *, now_ms: int, due_ms: int) -> None:
         """The answer says that the copy is stored."""
         coming = self._coming[key]
-        coming.promises.append(Promise(now_ms, due_ms - self.back_ms))
+        coming.promises.append(Promise(now_ms, due_ms))
         self._open[key] = coming
 
     def promise_place(self, key: Key, sender: str, offset: int, *, now_ms: int) -> None:
