@@ -38,6 +38,7 @@ from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from . import up_exposure
 from .up_flags import PROGRAM
+from .up_home import default_home, refuse_source_folder
 from .up_plan import ConfigFile, Shape, plan, reachable, shape_of, usage
 
 if TYPE_CHECKING:
@@ -375,8 +376,12 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     """
     from ..common.machine import host_name, local_address
 
-    home = Path(MEMORY_HOME if options.memory else options.home or Path.home() / "trocket")
-    home = home.absolute()
+    if options.memory:
+        home = Path(MEMORY_HOME)
+    elif options.home:
+        home = Path(options.home).absolute()
+    else:
+        home = default_home(os.environ, Path.home())
     options.home = str(home)
     loopback = "127.0.0.1"
     of_namesrv = process.read_entries(options.namesrv_config)
@@ -400,6 +405,8 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         _store_defaults(options, str(home / folder)),
         path=options.config_file or "",
     )
+    if not options.memory:
+        refuse_source_folder(home, Path(store.store_path_root_dir))
     if options.host is not None:
         namesrv.bind_address = broker.bind_address = options.host
         if options.host not in EVERYWHERE:

@@ -15,7 +15,8 @@ PROGRAM: Final = Program(
         Flag(
             ("--home",),
             "home",
-            "Store data in DIR (~/trocket); storePathRootDir in a file takes precedence",
+            "Store data in DIR (trocket in XDG_DATA_HOME, which is ~/.local/share by default); "
+            "storePathRootDir in a file takes precedence",
             metavar="DIR",
         ),
         Flag(("--memory",), "memory", "Store data in memory, and lose it at the end"),

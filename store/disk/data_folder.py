@@ -10,6 +10,7 @@ import os
 from pathlib import PurePosixPath
 
 from ..config import MessageStoreConfig
+from ..errors import StoreIOError
 from ..offsets import START
 from .os_disk import Disk
 
@@ -20,8 +21,14 @@ def make_root(disk: Disk, root: str) -> None:
     """Create the data folder, and sync its name before anything is in it.
 
     Raises:
-      StoreIOError: it could not be created.
+      StoreIOError: it could not be created, or is a folder of a Python package, whose tools would
+        delete the messages.
     """
+    for name in ("__init__.py", "pyproject.toml"):
+        if disk.exists(f"{root}/{name}"):
+            raise StoreIOError(
+                root, f"{name} is there, so this is a folder of source code: give another folder"
+            )
     folder, missing = PurePosixPath(root), []
     while not disk.exists(str(folder)) and folder != folder.parent:
         missing.append(folder.parent)
