@@ -17,7 +17,7 @@ from ..auth.dangerous import BROKER
 from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
-from ..common.config import ConfigError
+from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
 from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import trio
 
     from ..common.config import Entry
+    from ..remoting.tls_config import TlsConfig
     from ..remoting.tls_settings import Tls
 
 PROGRAM = Program(
@@ -67,35 +68,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: Namespace) -> int:
     """Run a broker with the parsed flags of `PROGRAM`; return the exit status."""
+    is_check = options.print_all or options.print_important
     try:
         entries, path = process.given_entries(options)
-        broker, store, warnings = _configured(entries, path, options.namesrv_addr)
-        tls_config, tls_warnings = read_tls_config(entries, path=path)
-        check_metrics_tls(broker, tls_config)
+        broker, store, tls_config, tls, warnings = _read(entries, path, options.namesrv_addr)
     except ConfigError as error:
-        return process.refuse(PROGRAM.name, error)
-    if options.print_all or options.print_important:
+        return process.refuse(PROGRAM.name, error, is_check=is_check)
+    if is_check:
+        process.print_warnings(PROGRAM.name, warnings)
         important = frozenset(key for key, fact in known_keys().items() if fact.important)
         process.print_configuration(
             [broker, store, tls_config], None if options.print_all else important
         )
         return process.EXIT_OK
-    from ..remoting.tls_settings import new_tls
-
-    try:
-        tls = new_tls(tls_config)
-    except ConfigError as error:
-        return process.refuse(PROGRAM.name, error)
     # Absolute, so that it does not depend on the working directory.
     path = "" if options.from_stdin or not path else str(Path(path).absolute())
-    warnings += open_warnings(BROKER, broker)
-    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     apply_levels(broker.log_level, parse_levels(broker.log_levels))
     return process.serve(
         lambda stop: _run(broker, store, tls, stop, options, path),
         program=PROGRAM.name,
         expected=(StoreError,),
     )
+
+
+def _read(
+    entries: list[Entry], path: str, namesrv_addr: str | None
+) -> tuple[BrokerConfig, MessageStoreConfig, TlsConfig, Tls, list[str]]:
+    """All that the file says, for a start and for the flags that show it.
+
+    Returns: the configurations, TLS as it is used, and a line for each warning.
+    Raises: ConfigError, ConfigErrors: all that keeps the broker from starting.
+    """
+    from ..remoting.tls_settings import new_tls
+
+    problems = Problems(entries, path)
+    with problems.collected():
+        broker, store, warnings = _configured(entries, path, namesrv_addr)
+    with problems.collected():
+        tls_config, tls_warnings = read_tls_config(entries, path=path)
+        tls = new_tls(tls_config)
+    problems.raise_all()
+    check_metrics_tls(broker, tls_config)
+    warnings += open_warnings(BROKER, broker)
+    return broker, store, tls_config, tls, [*warnings, *tls_warnings]
 
 
 def _configured(

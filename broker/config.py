@@ -12,19 +12,30 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 from ..auth.config import GUARDED, AccessConfig, read_access
-from ..common.config import ConfigError, Entry, KnownKey, configure, is_address, setting
+from ..common.config import (
+    ConfigError,
+    Entry,
+    KnownKey,
+    Problems,
+    configure,
+    is_address,
+    setting,
+)
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
+from ..common.networks import parse_networks
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
-from ..remoting.names import FILTER_SERVERS_MAX
+from ..remoting.names import FILTER_SERVERS_MAX, NAME_SHOWN_MAX, why_no_name
 from ..remoting.tls_config import TlsConfig, TlsMode, split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
+from ..store.queues.projection import delay_levels_ms
 from ..store.retention.retention_rules import delete_hours
 from .limits import BrokerLimits
 from .pop_config import PopConfig
@@ -350,26 +361,28 @@ def read_broker_config(
     Raises: ConfigError: unknown key, bad value, or a combination that cannot run.
     """
     entries = split_tls(entries)[1]
-    configs, warnings = configure(entries, (broker, store), known_keys, path=path)
+    problems = Problems(entries, path)
+    configs, warnings = configure(
+        entries, (broker, store), known_keys, path=path, problems=problems
+    )
     broker, store = configs
     if namesrv_addr is not None:
         broker.namesrv_addr = namesrv_addr
-    warnings += [f"{path}{': ' if path else ''}{text}" for text in _apply_role(broker, store, path)]
-    _check_replication(entries, broker, store, path)
-    warnings += [f"{path}{': ' if path else ''}{text}" for text in _check_ha_tls(store, path)]
-    if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
-        raise ConfigError("listenPort - 2, the VIP port, must be a port too", path=path)
-    if broker.enable_calc_filter_bit_map and not (
-        broker.enable_property_filter and store.enable_consume_queue_ext
+    for warn in (
+        partial(_apply_role, broker, store, path),
+        partial(_check_ha_tls, store, path),
+        partial(_idle_settings, broker, store),
     ):
-        needs = "does nothing without enablePropertyFilter and enableConsumeQueueExt"
-        warnings.append(f"{path}{': ' if path else ''}enableCalcFilterBitMap {needs}")
-    warnings += [f"{path}{': ' if path else ''}{text}" for text in _idle_filters(broker)]
-    try:
-        check_values(broker, store)
-    except ConfigError as error:
-        raise ConfigError(error.reason, path=path) from error
-    check_namesrv_addresses(broker.namesrv_addresses, path=path)
+        with problems.collected():
+            warnings += [f"{path}{': ' if path else ''}{text}" for text in warn()]
+    with problems.collected():
+        _check_replication(entries, broker, store, path)
+    with problems.collected():
+        check_namesrv_addresses(broker.namesrv_addresses, path=path)
+    for check in (_check_ports, _check_names, *VALUE_CHECKS):
+        with problems.collected():
+            check(broker, store)
+    problems.raise_all(warnings)
     return broker, store, warnings
 
 
@@ -378,10 +391,69 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
 
     Raises: ConfigError: at the start, or at a change while the broker runs.
     """
+    for check in VALUE_CHECKS:
+        check(broker, store)
+
+
+def _check_ports(broker: BrokerConfig, store: MessageStoreConfig) -> None:
+    if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
+        raise ConfigError("listenPort - 2, the VIP port, must be a port too")
+
+
+def _check_names(broker: BrokerConfig, store: MessageStoreConfig) -> None:
+    """Raises: ConfigErrors: a name by which no name server would register the broker."""
+    problems = Problems((), "")
+    for key, name in (
+        ("brokerName", broker.broker_name),
+        ("brokerClusterName", broker.broker_cluster_name),
+    ):
+        # Without brokerName the machine's name is used.
+        why = why_no_name(name) if name or key != "brokerName" else None
+        if why is not None:
+            problems.add(ConfigError(f"{key}={name[:NAME_SHOWN_MAX]!r} {why}"))
+    for key, address in (("brokerIP1", broker.broker_ip1), ("brokerIP2", broker.broker_ip2)):
+        if address and not is_address(join_address(address, 1)):
+            problems.add(
+                ConfigError(f"{key}={address[:NAME_SHOWN_MAX]!r} is no address or host name")
+            )
+    problems.raise_all()
+
+
+def _check_forms(broker: BrokerConfig, store: MessageStoreConfig) -> None:
+    """Raises: ConfigErrors: texts that the parts of the broker would refuse at the start."""
+    problems = Problems((), "")
+    try:
+        delay_levels_ms(store.message_delay_level)
+    except ValueError:
+        problems.add(
+            ConfigError(
+                f"messageDelayLevel={store.message_delay_level[:NAME_SHOWN_MAX]!r}: write "
+                "durations with blanks between them, each a number and s, m, h or d, such as "
+                "1s 5s 10m 2h"
+            )
+        )
+    try:
+        parse_networks(store.ha_allowed_slaves)
+    except ValueError as error:
+        problems.add(
+            ConfigError(f"haAllowedSlaves={store.ha_allowed_slaves[:NAME_SHOWN_MAX]!r}: {error}")
+        )
+    with problems.collected():
+        parse_levels(broker.log_levels)
+    with problems.collected():
+        broker.check_exempt_addresses()
+    problems.raise_all()
+
+
+def _check_store(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_retention(store)
-    parse_levels(broker.log_levels)
+
+
+def _check_outlets(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     _check_metrics(broker)
-    broker.check_exempt_addresses()
+
+
+def _check_accounts(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     access = read_access(broker)
     if broker.filter_server_nums and broker.acl_enable:
         raise ConfigError(
@@ -395,12 +467,25 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
             "sign their pulls"
         )
     _check_plain_acl(broker)
+
+
+def _check_region(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     region = broker.region_id
     if len(region) > REGION_LENGTH_MAX or not region.isprintable():
         raise ConfigError(
             f"regionId must be at most {REGION_LENGTH_MAX} printable characters: each message has "
             "it among its properties"
         )
+
+
+VALUE_CHECKS: Final[tuple[Callable[[BrokerConfig, MessageStoreConfig], None], ...]] = (
+    _check_store,
+    _check_forms,
+    _check_outlets,
+    _check_accounts,
+    _check_region,
+)
+"""Each raises ConfigError; those of the start and of a change while the broker runs."""
 
 
 def _check_plain_acl(broker: BrokerConfig) -> None:
@@ -490,8 +575,15 @@ def _check_ha_tls(store: MessageStoreConfig, path: str) -> Iterator[str]:
         raise ConfigError(f"haTlsEnable=true needs {', '.join(missing)}, too", path=path)
 
 
-def _idle_filters(broker: BrokerConfig) -> Iterator[str]:
-    """Yield a warning for settings of class filters that have no effect."""
+def _idle_settings(broker: BrokerConfig, store: MessageStoreConfig) -> Iterator[str]:
+    """Yield a warning for settings of filters that have no effect."""
+    if broker.enable_calc_filter_bit_map and not (
+        broker.enable_property_filter and store.enable_consume_queue_ext
+    ):
+        yield (
+            "enableCalcFilterBitMap does nothing without enablePropertyFilter and "
+            "enableConsumeQueueExt"
+        )
     runs_source = broker.java_filter_enable or broker.python_filter_enable
     uploads = broker.client_upload_filter_class_enable
     if broker.filter_server_nums and not (runs_source or broker.filter_classes_file):
@@ -566,7 +658,7 @@ def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> No
     for address in addresses:
         if not is_address(address):
             reason = (
-                f"the name server address {address!r} is not host:port; "
+                f"namesrvAddr: the name server address {address!r} is not host:port; "
                 "several look like 127.0.0.1:9876;192.168.0.1:9876"
             )
             raise ConfigError(reason, path=path)

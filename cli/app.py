@@ -154,6 +154,9 @@ def _keys(
         for key, fact in sorted(known.items())
         if name.lower() in key.lower()
     ]
+    if not rows:
+        typer.echo(f"trocket keys: {_no_key(name)}", err=True)
+        raise typer.Exit(1)
     if not sys.stdout.isatty():
         typer.echo("\n".join("\t".join(row) for row in rows))
         return
@@ -164,6 +167,21 @@ def _keys(
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def _no_key(name: str) -> str:
+    """That no key has a text in its name, with the file that has it, or with keys that are near."""
+    from difflib import get_close_matches
+
+    from ..common.config import other_file_of
+
+    other = other_file_of(name)
+    if other is not None:
+        return f"{name} is a key of {other}: it has no effect here"
+    known = sorted({key for _, keys, _ in _key_tables() for key in keys})
+    near = get_close_matches(name, known, n=3)
+    hint = f"; near it are {', '.join(near)}" if near else ""
+    return f"no key of broker.conf or namesrv.conf has {name!r} in its name{hint}"
 
 
 def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]:

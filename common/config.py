@@ -7,7 +7,7 @@ one of three things:
 - *known*: RocketMQ has it and trocket does not use it. One warning that names the key and says what
   that means.
 - *unknown*: a typing error. RocketMQ ignores it silently; here it is a ConfigError that names the
-  nearest key there is.
+  nearest key, if one is near. A key of another program's file is a warning that names the file.
 
 Java counterpart: java.util.Properties.load with MixAll.properties2Object, which finds keys by
 setter and swallows every error: there a number that does not parse silently keeps the default.
@@ -22,7 +22,9 @@ import math
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from .java_integers import INT64_MAX, INT64_MIN
@@ -41,6 +43,10 @@ _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:;,\[\]]+):([0-9]{1,5})")
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{4}")
+_FIRST_WORD = re.compile(r"[^A-Za-z0-9.]")
+"""What ends the key with which the text of an error begins."""
+_NEAR = 0.6
+"""How alike two keys are, of 1, of which one may be a slip of the other."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -51,6 +57,9 @@ class ConfigError(Exception):
       reason: what is wrong and what would be right.
       path: the file; "" when there is none.
       line: 1-based line in that file; 0: no single line is wrong.
+
+    Attributes:
+      warnings: of the same configuration, one line each.
     """
 
     def __init__(self, reason: str, *, path: str = "", line: int = 0) -> None:
@@ -58,6 +67,69 @@ class ConfigError(Exception):
         self.reason = reason
         self.path = path
         self.line = line
+        self.warnings: list[str] = []
+
+
+class ConfigErrors(ConfigError):
+    """Several errors of one configuration; `str()` of it has a line for each.
+
+    Args:
+      errors: two or more.
+    """
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        Exception.__init__(self, "\n".join(map(str, errors)))
+        first = errors[0]
+        self.errors = tuple(errors)
+        self.reason, self.path, self.line = str(self), first.path, first.line
+        self.warnings = [text for error in errors for text in error.warnings]
+
+
+class Problems:
+    """Collects the errors of a configuration, so that an operator sees all of them at once.
+
+    Args:
+      entries: of the file; an error whose text begins with a key gets the key's line.
+      path: the file; "" when there is none.
+    """
+
+    def __init__(self, entries: Sequence[Entry], path: str) -> None:
+        self._lines = {entry.key: entry.line for entry in entries}
+        self._path = path
+        self._errors: list[ConfigError] = []
+        self._warnings: list[str] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect the ConfigError that ends the block."""
+        try:
+            yield
+        except ConfigErrors as several:
+            for error in several.errors:
+                self.add(error)
+        except ConfigError as error:
+            self.add(error)
+
+    def add(self, error: ConfigError) -> None:
+        """Collect an error; one that was collected already is left out."""
+        line = error.line or self._lines.get(_FIRST_WORD.split(error.reason, maxsplit=1)[0], 0)
+        self._warnings += error.warnings
+        error = ConfigError(error.reason, path=error.path or self._path, line=line)
+        if str(error) not in map(str, self._errors):
+            self._errors.append(error)
+
+    def raise_all(self, warnings: Sequence[str] = ()) -> None:
+        """Raise what was collected, if anything was.
+
+        Args:
+          warnings: of the configuration, to be shown with its errors.
+        Raises: ConfigError: the one that was collected; ConfigErrors: several were.
+        """
+        errors = sorted(self._errors, key=lambda error: error.line)
+        if errors:
+            raised = ConfigErrors(errors) if len(errors) > 1 else errors[0]
+            raised.warnings = [*self._warnings, *warnings]
+            raise raised
 
 
 class Entry(NamedTuple):
@@ -184,6 +256,7 @@ def configure(
     known: Callable[[], Mapping[str, KnownKey]],
     *,
     path: str = "",
+    problems: Problems | None = None,
 ) -> Configured:
     """Copies of dataclass instances with a file's entries in them.
 
@@ -194,8 +267,10 @@ def configure(
       configs: dataclass instances that hold the defaults.
       known: gives RocketMQ's keys by name; called only if some key is no field.
       path: for messages only.
+      problems: gets the errors, and wrong values keep their defaults; None: the first is raised.
     Raises: ConfigError: an unknown key, or a value that is not of its key's type or range.
     """
+    noted = problems.collected if problems is not None else nullcontext
     fields: dict[str, list[tuple[int, dataclasses.Field[Any], Any]]] = {}
     for index, config in enumerate(configs):
         types = typing.get_type_hints(type(config))
@@ -212,12 +287,17 @@ def configure(
             )
         elif entry.key not in fields:
             fact = known().get(entry.key)
-            if fact is None:
-                raise _unknown(entry, [*fields, *known()], path)
-            warnings.append(f"{at}{entry.key} has no effect: {fact.effect}")
+            if fact is not None:
+                warnings.append(f"{at}{entry.key} has no effect: {fact.effect}")
+            elif (other := other_file_of(entry.key)) is not None:
+                warnings.append(f"{at}{entry.key} has no effect: it is a key of {other}")
+            else:
+                with noted():
+                    raise _unknown(entry, [*fields, *known()], path)
         lines[entry.key] = entry.line
         for index, field, kind in fields.get(entry.key, ()):
-            values[index][field.name] = _value(entry, field, kind, path)
+            with noted():
+                values[index][field.name] = _value(entry, field, kind, path)
     copies = tuple(
         dataclasses.replace(config, **changed)
         for config, changed in zip(configs, values, strict=True)
@@ -334,12 +414,31 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+@cache
+def _other_files() -> Mapping[str, str]:
+    """Keys of RocketMQ's other programs, each with the file in which it belongs."""
+    files: dict[str, str] = {}
+    table = Path(__file__).with_name("other_files.txt")
+    section = ""
+    for line in table.read_text(encoding="ascii").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif not line.startswith("#"):
+            files[line] = section
+    return files
+
+
+def other_file_of(key: str) -> str | None:
+    """The file of RocketMQ's proxy or controller that has a key; None: neither has it."""
+    return _other_files().get(key)
+
+
 def _unknown(entry: Entry, names: Sequence[str], path: str) -> ConfigError:
     import difflib  # 10 ms that only an error costs
 
     wanted = entry.key[:_KEY_SHOWN_MAX]
     by_lower = {name.lower(): name for name in names}
-    nearest = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.0)
+    nearest = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=_NEAR)
     hint = f"; the nearest key there is: {by_lower[nearest[0]]}" if nearest else ""
     return ConfigError(f"unknown key {wanted!r}{hint}", path=path, line=entry.line)
 

@@ -252,10 +252,22 @@ def serve(
     return EXIT_OK
 
 
-def refuse(program: str, error: ConfigError) -> int:
-    """Print a configuration error; returns the exit status."""
-    print(f"{program}: {error}", file=sys.stderr, flush=True)
-    return EXIT_USAGE
+def refuse(program: str, error: ConfigError, *, is_check: bool = False) -> int:
+    """Print a configuration's errors, and its warnings before them; returns the exit status.
+
+    Args:
+      is_check: the configuration was to be shown, not used.
+    """
+    print_warnings(program, error.warnings)
+    for line in str(error).split("\n"):
+        print(f"{program}: {line}", file=sys.stderr, flush=True)
+    return EXIT_FAILED if is_check else EXIT_USAGE
+
+
+def print_warnings(program: str, warnings: Iterable[str]) -> None:
+    """Print the warnings of a configuration that a start would log."""
+    for text in warnings:
+        print(f"{program}: warning: {text}", file=sys.stderr, flush=True)
 
 
 async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:

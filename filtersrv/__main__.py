@@ -15,7 +15,7 @@ from ..auth.dangerous import FILTER_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
-from ..common.config import ConfigError
+from ..common.config import ConfigError, Problems
 from ..remoting.tls_files import read_tls_config
 from .config import FiltersrvConfig, read_filtersrv_config
 
@@ -49,21 +49,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: Namespace) -> int:
     """Run a filter server with the parsed flags of `PROGRAM`; return the exit status."""
+    from ..remoting.tls_settings import new_tls
+
     try:
         entries, path = process.given_entries(options)
-        config, warnings = read_filtersrv_config(entries, path=path)
-        tls_config, tls_warnings = read_tls_config(entries, path=path)
-        if options.print_all:
-            process.print_configuration([config, tls_config])
-            return process.EXIT_OK
-        configured = _configured(config)
-        from ..remoting.tls_settings import new_tls
-
-        tls = new_tls(tls_config)
+        problems = Problems(entries, path)
+        with problems.collected():
+            config, warnings = read_filtersrv_config(entries, path=path)
+            configured = _configured(config)
+        with problems.collected():
+            tls_config, tls_warnings = read_tls_config(entries, path=path)
+            tls = new_tls(tls_config)
+        problems.raise_all()
     except ConfigError as error:
-        return process.refuse(PROGRAM.name, error)
-    warnings += open_warnings(FILTER_SERVER, config)
-    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
+        return process.refuse(PROGRAM.name, error, is_check=options.print_all)
+    warnings += [*open_warnings(FILTER_SERVER, config), *tls_warnings]
+    if options.print_all:
+        process.print_warnings(PROGRAM.name, warnings)
+        process.print_configuration([config, tls_config])
+        return process.EXIT_OK
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     return _serve(config, configured, tls, from_stdin=options.from_stdin)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..auth.config import AccessConfig, read_access
-from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.config import ConfigError, Entry, KnownKey, Problems, configure, setting
 from ..common.connection_policy import ConnectionPolicy
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
@@ -100,20 +100,23 @@ def read_filtersrv_config(
     Source: FiltersrvStartup.createController of 4.2.0.
     """
     entries = split_tls(entries)[1]
-    configs, warnings = configure(entries, (FiltersrvConfig(),), known_keys, path=path)
+    problems = Problems(entries, path)
+    configs, warnings = configure(
+        entries, (FiltersrvConfig(),), known_keys, path=path, problems=problems
+    )
     config: FiltersrvConfig = configs[0]
     if not config.connect_which_broker and config.listen_port:
         config.connect_which_broker = f"127.0.0.1:{config.listen_port}"
         config.listen_port = 0
-    try:
+    with problems.collected():
         config.check_exempt_addresses()
+    with problems.collected():
         check_access(config)
-    except ConfigError as error:
-        raise ConfigError(error.reason, path=path) from error
     from ..remoting.client import split_address  # not for the help: it brings trio
 
     try:
         split_address(config.connect_which_broker)
     except ValueError as error:
-        raise ConfigError(f"connectWhichBroker: {error}", path=path) from error
+        problems.add(ConfigError(f"connectWhichBroker: {error}"))
+    problems.raise_all(warnings)
     return config, warnings

@@ -12,7 +12,7 @@ from ..auth.dangerous import NAME_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, Program, parse
-from ..common.config import ConfigError
+from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
 from ..remoting.tls_files import read_tls_config
 from ..store.errors import StoreError
@@ -45,24 +45,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: Namespace) -> int:
     """Run a name server with the parsed flags of `PROGRAM`; return the exit status."""
-    try:
-        entries = process.read_entries(options.config_file)
-        path = options.config_file or ""
-        config, warnings = read_namesrv_config(entries, NamesrvConfig(), path=path)
-        tls_config, tls_warnings = read_tls_config(entries, path=path)
-    except ConfigError as error:
-        return process.refuse(PROGRAM.name, error)
-    if options.print_all:
-        process.print_configuration([config, tls_config])
-        return process.EXIT_OK
     from ..remoting.tls_settings import new_tls
 
     try:
-        tls = new_tls(tls_config)
+        entries = process.read_entries(options.config_file)
+        path = options.config_file or ""
+        problems = Problems(entries, path)
+        with problems.collected():
+            config, warnings = read_namesrv_config(entries, NamesrvConfig(), path=path)
+        with problems.collected():
+            tls_config, tls_warnings = read_tls_config(entries, path=path)
+            tls = new_tls(tls_config)
+        problems.raise_all()
     except ConfigError as error:
-        return process.refuse(PROGRAM.name, error)
-    warnings += open_warnings(NAME_SERVER, config)
-    process.log_to_stderr(options.log_level, options.log_format, [*warnings, *tls_warnings])
+        return process.refuse(PROGRAM.name, error, is_check=options.print_all)
+    warnings += [*open_warnings(NAME_SERVER, config), *tls_warnings]
+    if options.print_all:
+        process.print_warnings(PROGRAM.name, warnings)
+        process.print_configuration([config, tls_config])
+        return process.EXIT_OK
+    process.log_to_stderr(options.log_level, options.log_format, warnings)
     apply_levels(config.log_level, parse_levels(config.log_levels))
     return process.serve(
         lambda stop: _run(config, tls, stop), program=PROGRAM.name, expected=(StoreError,)

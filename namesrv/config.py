@@ -8,12 +8,22 @@ Java counterpart: common/namesrv/NamesrvConfig.java and remoting/netty/NettyServ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ..auth.config import AccessConfig, read_access
-from ..common.config import Bounds, ConfigError, Entry, KnownKey, configure, is_address, setting
+from ..common.config import (
+    Bounds,
+    ConfigError,
+    Entry,
+    KnownKey,
+    Problems,
+    configure,
+    is_address,
+    setting,
+)
 from ..common.connection_policy import ConnectionPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
@@ -106,9 +116,23 @@ def check_values(config: NamesrvConfig) -> None:
 
     Raises: ConfigError: at the start, or at a change while the name server runs.
     """
+    for check in VALUE_CHECKS:
+        check(config)
+
+
+def _check_levels(config: NamesrvConfig) -> None:
     parse_levels(config.log_levels)
+
+
+def _check_limits(config: NamesrvConfig) -> None:
     config.check_exempt_addresses()
+
+
+def _check_accounts(config: NamesrvConfig) -> None:
     read_access(config)
+
+
+def _check_other_environment(config: NamesrvConfig) -> None:
     for address in config.product_namesrv_addresses:
         if not is_address(address):
             raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")
@@ -117,6 +141,15 @@ def check_values(config: NamesrvConfig) -> None:
             "clusterTest=true needs productNamesrvAddr, the name servers of the other environment, "
             "such as 192.168.0.1:9876;192.168.0.2:9876"
         )
+
+
+VALUE_CHECKS: Final[tuple[Callable[[NamesrvConfig], None], ...]] = (
+    _check_levels,
+    _check_limits,
+    _check_accounts,
+    _check_other_environment,
+)
+"""Each raises ConfigError; those of the start and of a change while the name server runs."""
 
 
 def read_namesrv_config(
@@ -132,12 +165,13 @@ def read_namesrv_config(
     Source: RocketMQ 5.5.0 namesrv/NamesrvStartup.java.
     """
     entries = split_tls(entries)[1]
-    configs, warnings = configure(entries, (defaults,), known_keys, path=path)
+    problems = Problems(entries, path)
+    configs, warnings = configure(entries, (defaults,), known_keys, path=path, problems=problems)
     config: NamesrvConfig = configs[0]
     if path:
         config.config_store_path = path
-    try:
-        check_values(config)
-    except ConfigError as error:
-        raise ConfigError(error.reason, path=path) from error
+    for check in VALUE_CHECKS:
+        with problems.collected():
+            check(config)
+    problems.raise_all(warnings)
     return config, warnings

@@ -29,7 +29,13 @@ from ..remoting.bodies import (
     TopicRouteData,
 )
 from ..remoting.errors import RequestRefused
-from ..remoting.names import FILTER_SERVERS_MAX, check_address, check_name, is_address
+from ..remoting.names import (
+    FILTER_SERVERS_MAX,
+    check_address,
+    check_name,
+    check_server_name,
+    is_address,
+)
 from ..remoting.response_codes import ResponseCode
 from ..remoting.steps import Steps, at_once
 from .duplicate_brokers import DuplicateBrokers
@@ -140,8 +146,8 @@ class RouteInfoManager:
         return result
 
     def _check(self, registration: BrokerRegistration) -> None:
-        check_name("cluster name", registration.cluster_name)
-        check_name("broker name", registration.broker_name)
+        check_server_name("cluster name", registration.cluster_name)
+        check_server_name("broker name", registration.broker_name)
         check_address("broker address", registration.broker_addr)
         if registration.ha_server_addr:
             check_address("HA address", registration.ha_server_addr)

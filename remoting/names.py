@@ -17,27 +17,70 @@ NAME_SIZE_MAX: Final = 255
 FILTER_SERVERS_MAX: Final = 64
 """Filter servers of one broker; RocketMQ's `filterServerNums` is seldom above 4."""
 
+NAME_SHOWN_MAX: Final = 80
+"""Characters of a refused name that are repeated in an error."""
+
 _FORBIDDEN: Final = frozenset("/\\\"'<>&;`$")
+_FORBIDDEN_IN_SERVER_NAMES: Final = frozenset("\\<>&;`$")
+
+
+def why_no_name(name: str) -> str | None:
+    """The reason why a text is not allowed as the name of a cluster, broker or topic; None: it is.
+
+    Wider than the rule for a user's topic (`%`, `|`, letters, digits, `_`, `-`), because a broker
+    registers a topic with its name, and brokers have host names: `broker.example.com`. Queues of
+    such topics are folders, so no name is a path.
+
+    Args:
+      name: any text, from the wire or a configuration.
+    """
+    why = why_no_server_name(name)
+    if why is not None:
+        return why
+    if name in (".", ".."):
+        return "is the name of a folder"
+    if " " in name:
+        return "has a blank"
+    marks = sorted(_FORBIDDEN.intersection(name))
+    return f"has {marks[0]}" if marks else None
 
 
 def is_name(name: str) -> bool:
-    """Whether a text is allowed as the name of a cluster, broker or topic.
+    """Whether a text is allowed as the name of a cluster, broker or topic: see `why_no_name`."""
+    return why_no_name(name) is None
 
-    Wider than the rule for a user's topic (`%`, `|`, letters, digits, `_`, `-`), because a broker
-    registers a topic with its name, and brokers have host names: `broker.example.com`.
+
+def why_no_server_name(name: str) -> str | None:
+    """The reason why the name server registers no broker or cluster of a name; None: it does.
+
+    Wider than `why_no_name`: RocketMQ's name server takes any text.
 
     Args:
-      name: any text from the wire.
-    Returns: True for 1 to NAME_SIZE_MAX printable characters without spaces, quotes, slashes,
-      and shell metacharacters, and neither "." nor "..".
+      name: from the wire.
     """
-    return (
-        0 < len(name) <= NAME_SIZE_MAX
-        and name.isprintable()
-        and " " not in name
-        and name not in (".", "..")
-        and _FORBIDDEN.isdisjoint(name)
-    )
+    if not name.strip():
+        return "is blank"
+    if len(name) > NAME_SIZE_MAX:
+        return f"has {len(name)} characters: {NAME_SIZE_MAX} are allowed"
+    if not name.isprintable():
+        return "has a character that cannot be printed"
+    marks = sorted(_FORBIDDEN_IN_SERVER_NAMES.intersection(name))
+    return f"has {marks[0]}, which a shell would read as a command" if marks else None
+
+
+def check_server_name(what: str, name: str) -> None:
+    """Refuse the name of a broker or a cluster that is not allowed.
+
+    Args:
+      what: the kind of name, for the remark.
+      name: any text from the wire.
+    Raises: RequestRefused: SYSTEM_ERROR, see `why_no_server_name`.
+    """
+    why = why_no_server_name(name)
+    if why is not None:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"illegal {what}: {name[:NAME_SHOWN_MAX]!r} {why}"
+        )
 
 
 def is_address(address: str) -> bool:
@@ -67,7 +110,8 @@ def check_name(what: str, name: str) -> None:
     Raises: RequestRefused: SYSTEM_ERROR when `is_name` is False.
     """
     if not is_name(name):
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"illegal {what}: {name[:80]!r}")
+        reason = f"illegal {what}: {name[:NAME_SHOWN_MAX]!r}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)
 
 
 def check_address(what: str, address: str) -> None:
@@ -79,5 +123,5 @@ def check_address(what: str, address: str) -> None:
     Raises: RequestRefused: SYSTEM_ERROR when `is_address` is False.
     """
     if not is_address(address):
-        reason = f"illegal {what}: {address[:80]!r} is not host:port"
+        reason = f"illegal {what}: {address[:NAME_SHOWN_MAX]!r} is not host:port"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, reason)

@@ -133,4 +133,10 @@ def delay_levels_ms(text: str) -> list[int]:
     Raises:
       ValueError: a duration is not a number and a unit.
     """
-    return [int(word[:-1]) * _SECONDS[word[-1]] * 1000 for word in text.split()] or [1000]
+    delays_ms = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1]
+        if not (number.isascii() and number.isdecimal() and unit in _SECONDS):
+            raise ValueError(f"{word!r} is not a number and s, m, h or d")
+        delays_ms.append(int(number) * _SECONDS[unit] * 1000)
+    return delays_ms or [1000]

@@ -18,6 +18,7 @@ from trocket.broker.config import (
 )
 from trocket.common.config import (
     ConfigError,
+    ConfigErrors,
     key_of,
     parse_properties,
     to_properties,
@@ -345,12 +346,75 @@ def test_any_lines_are_a_configuration_or_a_config_error(lines: list[tuple[str, 
     try:
         broker, store, warnings = read(text)
     except ConfigError as error:
-        said = [str(error)]
+        said = str(error).split("\n")
     else:
         assert isinstance(broker, BrokerConfig)
         assert isinstance(store, MessageStoreConfig)
         said = warnings
     assert all(line and "\n" not in line for line in said)
+
+
+def test_all_errors_of_a_file_are_told_at_once_in_the_order_of_their_lines() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        read(
+            "brokerName=a b\nlistenPort=port\nmessageDelayLevel=1s,5s\nnmasrvAddr=x\n"
+            "haAllowedSlaves=99\nbrokerRole=SLAVE\nnamesrvAddr=nowhere\ndeleteWhen=25\n"
+        )
+    told = str(caught.value).split("\n")
+    for line, words in (
+        (1, "brokerName='a b' has a blank"),
+        (2, "listenPort must be a plain whole number"),
+        (3, "messageDelayLevel='1s,5s': write durations"),
+        (4, "unknown key 'nmasrvAddr'; the nearest key there is: namesrvAddr"),
+        (5, "haAllowedSlaves='99'"),
+        (6, "brokerRole=SLAVE: a slave's brokerId is 1 or more"),
+        (7, "namesrvAddr"),
+        (8, "deleteWhen"),
+    ):
+        assert any(f"line {line}: {words}" in each for each in told), (words, told)
+    assert len(told) == 8
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a/b", 'a"b', "x" * 256, "a;b", "a\u200bb", ".."], ids=repr
+)
+@pytest.mark.parametrize("key", ["brokerName", "brokerClusterName"])
+def test_a_name_that_would_be_no_folder_is_told_when_the_file_is_read(key: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"line 1: {key}="):
+        read(f"{key}={name}".encode("ascii", "backslashreplace").decode())
+
+
+def test_a_blank_cluster_name_is_told_and_a_blank_broker_name_is_the_machines() -> None:
+    with pytest.raises(ConfigError, match="brokerClusterName='' is blank"):
+        read("brokerClusterName=")
+    assert read("brokerName=")[0].broker_name == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [
+        ("grpcServerPort", "rmq-proxy.json, the file of RocketMQ's proxy"),
+        ("proxyMode", "rmq-proxy.json, the file of RocketMQ's proxy"),
+        ("controllerDLegerPeers", "controller.conf, the file of RocketMQ's controller"),
+    ],
+)
+def test_a_key_of_another_programs_file_is_a_warning_that_names_the_file(
+    key: str, file: str
+) -> None:
+    _, _, warnings = read(f"{key}=1")
+    assert warnings == [f"line 1: {key} has no effect: it is a key of {file}"]
+
+
+def test_no_key_is_called_the_nearest_that_is_far_away() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read("zzqxjw=1")
+    assert "nearest" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["1w", "1s,5s", "s", "5", "1s 5x", "-1s"])
+def test_a_delay_table_that_cannot_be_read_is_told_with_its_line(value: str) -> None:
+    with pytest.raises(ConfigError, match="line 1: messageDelayLevel="):
+        read(f"messageDelayLevel={value}")
 
 
 def read_metrics(*lines: str) -> BrokerConfig:

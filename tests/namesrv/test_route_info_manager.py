@@ -216,7 +216,7 @@ def test_a_broker_name_belongs_to_one_cluster(routes):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"cluster_name": "../C"}, {"broker_name": ""}, {"broker_name": "a b"},
+    [{"cluster_name": "C\n"}, {"broker_name": ""}, {"broker_name": "$(a)"},
      {"broker_addr": "nowhere"}, {"ha_server_addr": "x"}, {"zone_name": "z\n"}],
     ids=lambda wrong: next(iter(wrong)),
 )  # fmt: skip
@@ -224,6 +224,13 @@ def test_a_registration_with_an_illegal_name_or_address_is_refused(routes, wrong
     with pytest.raises(RequestRefused, match="illegal"):
         register(routes, "a", **wrong)
     assert routes.live_brokers() == {}
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", 'a"b', "a'b", "..", "x" * 255, "名"])
+def test_names_that_rocketmqs_name_server_takes_are_registered(routes, name):
+    register(routes, "a", broker_name=name, cluster_name=name)
+    assert name in routes.cluster_info().broker_addr_table
+    assert list(routes.cluster_info().cluster_addr_table) == [name]
 
 
 def test_an_illegal_topic_is_left_out_and_the_others_are_taken(routes):
