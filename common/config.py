@@ -105,6 +105,7 @@ class Problems:
         try:
             yield
         except ConfigErrors as several:
+            self._warnings += several.warnings
             for error in several.errors:
                 self.add(error)
         except ConfigError as error:

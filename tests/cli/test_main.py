@@ -91,7 +91,8 @@ def test_a_reader_that_closes_the_pipe_gets_no_traceback(words: list[str]) -> No
             [sys.executable, "-m", "trocket.cli.main", *words],
             stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
-    assert done.stderr == ""
+    # -p has the warnings of a start there.
+    assert all(": warning: " in line for line in done.stderr.splitlines())
 
 
 @pytest.mark.slow
@@ -200,3 +201,59 @@ def test_the_servers_start_without_what_is_slow_to_import() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_p_says_all_that_a_start_would_say_and_ends_as_it_would(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "enableDLegerCommitLog=true\nproxyMode=LOCAL\nlistenPort=x\nmessageDelayLevel=1w\n"
+        "brokerNmae=b\nhaAllowedSlaves=99\ntls.server.mode=sometimes\n"
+    )
+    assert broker(["-c", str(conf), "-p"]) == 1
+    checked = capsys.readouterr()
+    assert checked.out == ""
+    for words in (
+        "line 1: enableDLegerCommitLog has no effect",
+        "line 2: proxyMode has no effect: it is a key of rmq-proxy.json",
+        "line 3: listenPort must be",
+        "line 4: messageDelayLevel='1w'",
+        "line 5: unknown key 'brokerNmae'; the nearest key there is: brokerName",
+        "line 6: haAllowedSlaves='99'",
+        "line 7: tls.server.mode",
+    ):
+        assert words in checked.err, words
+    assert broker(["-c", str(conf)]) == 2
+    assert capsys.readouterr().err == checked.err
+
+
+@pytest.mark.parametrize("module", [broker, namesrv], ids=["broker", "namesrv"])
+def test_p_prints_warnings_beside_the_configuration(
+    module: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text("serverWorkerThreads=8\ngrpcServerPort=8081\n")
+    assert module(["-c", str(conf), "-p"]) == 0
+    printed_text = capsys.readouterr()
+    assert "warning: " in printed_text.err
+    assert "serverWorkerThreads has no effect" in printed_text.err
+    assert "grpcServerPort has no effect: it is a key of rmq-proxy.json" in printed_text.err
+    assert "listenPort=" in printed_text.out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("brokerNmae", "near it are brokerName"),
+        ("grpcServerPort", "a key of rmq-proxy.json"),
+        ("zzqxjw", "has 'zzqxjw' in its name"),
+    ],
+)
+def test_a_key_that_nothing_has_is_an_error(
+    name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", name]) == 1
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert words in caught.err

@@ -217,7 +217,8 @@ class Machine:
             mapper_file_size_batch_consume_queue=46 * 50,
             max_hash_slot_num=50,
             max_index_num=200,
-            file_reserved_time=24 * 365,
+            # Clocks that jump by years delete and park nothing.
+            file_reserved_time=24 * 365 * 100,
             flush_disk_type=FlushDiskType.SYNC_FLUSH if self._sync else FlushDiskType.ASYNC_FLUSH,
         )
         return BrokerController(

@@ -28,6 +28,7 @@ from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
 from trocket.remoting.steps import Steps
+from trocket.store.message_store import MessageStore
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
@@ -49,11 +50,13 @@ from .programs import (
     Send,
     SendLater,
     SendTimer,
+    SetClock,
     Unlock,
     Wait,
 )
 from .transactions import Decision
 
+HOUR_MS = 3_600_000
 COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
 
 
@@ -137,6 +140,27 @@ def delayed_too_early(patch: Patch) -> None:
     def broken(self: ScheduleMessageService, level: int, queue_offset: int) -> int | None:
         due = due_ms(self, level, queue_offset)
         return None if due is None else due - 50
+
+    patch.setattr(ScheduleMessageService, "_due_ms", broken)
+
+
+def delay_from_store_time(patch: Patch) -> None:
+    """What is due is reckoned from the store time, which is ahead once the clock was set back."""
+    patch.setattr(MessageStore, "wall_time_ms", property(lambda self: self.store_time_ms))
+
+
+def wall_clock_in_the_heap(patch: Patch) -> None:
+    """Checks of transactions are due by the wall clock, whose jumps they follow."""
+    patch.setattr(TransactionService, "_now_ms", lambda self: self._clock.wall_ms())
+
+
+def due_at_once_when_the_clock_was_set_back(patch: Patch) -> None:
+    """A message that seems to be due later than its delay is due now."""
+    due_ms = ScheduleMessageService._due_ms
+
+    def broken(self: ScheduleMessageService, level: int, queue_offset: int) -> int | None:
+        due = due_ms(self, level, queue_offset)
+        return self._clock.wall_ms() if level in self._ahead_ms and due is not None else due
 
     patch.setattr(ScheduleMessageService, "_due_ms", broken)
 
@@ -360,6 +384,21 @@ MUTANTS = [
     _mutant(answered_before_fsync, [SENDING, Die(1, 0), SENDING], "N1", True),
     _mutant(delayed_dropped, [SendLater(0, 0, "a", 1)] * 3, "N1/N9"),
     _mutant(delayed_too_early, [SendLater(0, 0, "a", 1)], "N9"),
+    _mutant(
+        delay_from_store_time,
+        [SENDING, SetClock(-HOUR_MS), SendTimer(0, 0, "a", "TIMER_DELIVER_MS", 61_000)],
+        "N9",
+    ),
+    _mutant(
+        wall_clock_in_the_heap,
+        [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), SetClock(HOUR_MS), Wait(1_000)],
+        "N8",
+    ),
+    _mutant(
+        due_at_once_when_the_clock_was_set_back,
+        [SetClock(HOUR_MS), SendLater(0, 0, "a", 3), SetClock(-HOUR_MS), Wait(1_000)],
+        "N9",
+    ),
     _mutant(delay_offsets_not_saved, [SendLater(0, 0, "a", 1), Wait(2_000), Restart()], "N4"),
     _mutant(
         delay_offsets_saved_too_far,
