@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -95,15 +96,27 @@ def cluster_config(
     settings = read_pairs(setting or (), "--set")
     if settings:
         confirm(f"This changes settings of the broker {broker}.", yes=yes)
-        administer(url, timeout_s, lambda admin: admin.update_broker_config(broker, settings))
+        said = administer(
+            url, timeout_s, lambda admin: admin.update_broker_config(broker, settings)
+        )
         if as_json:
-            emit({"changed": settings})
+            emit({"changed": settings, "remark": said})
+        else:
+            show_changes(broker, settings)
+            if said:
+                say(f"trocket: {broker}: {said}")
         return
     table = administer(url, timeout_s, lambda admin: admin.broker_config(broker))
     if as_json:
         emit(table)
     else:
         show(["Key", "Value"], sorted(table.items()), title=broker)
+
+
+def show_changes(where: str, settings: Mapping[str, str]) -> None:
+    """Print the settings that were changed, a line each."""
+    for key, value in settings.items():
+        typer.echo(f"{where}: {key}={value} is in effect")
 
 
 @app.command(
@@ -123,6 +136,8 @@ def cluster_namesrv_config(
         administer(url, timeout_s, lambda admin: admin.update_name_server_config(settings))
         if as_json:
             emit({"changed": settings})
+        else:
+            show_changes("all name servers", settings)
         return
 
     tables, error = ask_brokers(url, timeout_s, lambda admin: admin.name_server_config())

@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -80,7 +81,17 @@ BrokerName = Annotated[
     str,
     typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+_errors_as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
+
+
+def _note_json(value: bool) -> bool:
+    _errors_as_json.set(value)
+    return value
+
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, for scripts.", callback=_note_json)
+]
 TimeoutS = Annotated[
     float,
     typer.Option("--timeout", min=0.001, metavar="S", help="Give up a request after S seconds."),
@@ -106,13 +117,27 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def usage(message: str) -> NoReturn:
     """Report wrong usage in one line, and end with status 2."""
-    say(f"trocket: {message}")
+    say_error(message)
     raise typer.Exit(EXIT_USAGE)
+
+
+def say_error(line: str) -> None:
+    """Print an error on standard error: as an object with the member `error`, if --json is given.
+
+    Args:
+      line: the error, in one line.
+    """
+    if _errors_as_json.get():
+        import msgspec
+
+        say(msgspec.json.encode({"error": line}).decode())
+    else:
+        say(f"trocket: {line}")
 
 
 def fail(message: object) -> NoReturn:
     """Report a failure in one line, and end with status 1."""
-    say(f"trocket: {one_line(message)}")
+    say_error(one_line(message))
     raise typer.Exit(EXIT_FAILED)
 
 
@@ -145,7 +170,7 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
                 raise
             raise leaves[0] from leaves[0].__cause__
         for line in dict.fromkeys(one_line(leaf) for leaf in leaves):
-            say(f"trocket: {line}")
+            say_error(line)
         is_usage = all(isinstance(leaf, ConfigurationError) for leaf in leaves)
         raise typer.Exit(EXIT_USAGE if is_usage else EXIT_FAILED) from None
     if not done:
@@ -217,7 +242,7 @@ def end_with(*errors: str) -> None:
     """Print the errors that are not empty; if there are any, end with status 1."""
     reported = [error for error in errors if error]
     for error in reported:
-        say(f"trocket: {one_line(error)}")
+        say_error(one_line(error))
     if reported:
         raise typer.Exit(EXIT_FAILED)
 

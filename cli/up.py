@@ -79,19 +79,17 @@ def run(options: argparse.Namespace) -> int:
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error)
     process.log_to_stderr(options.log_level, options.log_format, configured.warnings)
+    is_saved = options.config_file and not options.memory
     up = Up(
         configured.namesrv, configured.broker, configured.store, tls,
         as_json=options.json, home=options.home, in_memory=options.memory,
+        config_path=str(Path(options.config_file).absolute()) if is_saved else "",
     )  # fmt: skip
     return process.serve(up.run, program=PROGRAM.name, expected=(StoreError, SelfCheckError))
 
 
 def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
     """Raises: ConfigError: the flags or the files cannot be used."""
-    if options.log_format != "text":
-        raise ConfigError(
-            "--log-format json is for one broker: several brokers' lines begin with their names"
-        )
     if options.memory:
         raise ConfigError("--memory is for one broker: leave out --masters, --slaves, --brokers")
     configured = _configured(options, "")
@@ -121,6 +119,7 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
             cluster=broker.broker_cluster_name,
             further_namesrv=broker.namesrv_addresses,
             log_level=options.log_level,
+            log_format=options.log_format,
             as_json=options.json,
             home=store.store_path_root_dir,
             tls=tls.namesrv,
@@ -159,6 +158,7 @@ class Up:
       as_json: when ready, print one JSON object, and nothing else on standard output.
       home: the data folder, to be printed.
       in_memory: keep all files in this process's memory.
+      config_path: the file of the broker, absolute, where changed settings are saved; "": none.
     """
 
     def __init__(
@@ -171,6 +171,7 @@ class Up:
         as_json: bool,
         home: str,
         in_memory: bool = False,
+        config_path: str = "",
     ) -> None:
         self._namesrv = namesrv
         self._broker = broker
@@ -179,6 +180,7 @@ class Up:
         self._as_json = as_json
         self._home = home
         self._in_memory = in_memory
+        self._config_path = config_path
         self._metrics = ""
         self._namesrv_access: ServerAccess | None = None
 
@@ -222,6 +224,7 @@ class Up:
                 disk=disk,
                 turn=turn,
                 metrics_listener=metrics,
+                config_path=self._config_path,
                 tls=self._tls.broker,
             )
             with stop:

@@ -1,8 +1,8 @@
 """A child process of `trocket up` that runs one broker.
 
-The command line is constant except for the log level. The settings go through the child's standard
-input, which stays open: when this process ends, for whatever reason, the child reads the end of its
-input and stops, too.
+The command line is constant except for the flags of the log. The settings go through the child's
+standard input, which stays open: when this process ends, for whatever reason, the child reads the
+end of its input and stops, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +19,8 @@ import trio
 
 from .up_plan import Member
 
-COMMAND: Final = (sys.executable, "-m", "trocket.broker", "--config-from-stdin", "--log-level")
-"""The command line without its last argument, the log level."""
+COMMAND: Final = (sys.executable, "-m", "trocket.broker", "--config-from-stdin")
+"""The command line without the flags of the log."""
 
 LAST_LINES_MAX: Final = 10
 """Last lines of a child's log that are repeated when it exits unexpectedly."""
@@ -74,15 +74,16 @@ class Child:
         """The process id; 0 before `start`."""
         return self._process.pid if self._process is not None else 0
 
-    async def start(self, namesrv_addr: str, log_level: str) -> None:
+    async def start(self, namesrv_addr: str, log_flags: Sequence[str]) -> None:
         """Start the process, and send it its settings.
 
         Args:
+          log_flags: such as `--log-level info`.
           namesrv_addr: `host:port;host:port` of the name servers to register with.
         Raises: OSError: the process cannot be started.
         """
         self._process = await trio.lowlevel.open_process(
-            [*COMMAND, log_level],
+            [*COMMAND, *log_flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -70,7 +70,7 @@ class UpCluster:
       members: the brokers, masters first.
       cluster: the cluster's name at the name servers.
       further_namesrv: other name servers that the brokers register with.
-      log_level: the children's log level.
+      log_level, log_format: of the children's logs.
       as_json: when ready, print one JSON object, and nothing else on standard output.
       home: the data folder, to be printed.
       tls: of the name server.
@@ -86,6 +86,7 @@ class UpCluster:
         cluster: str,
         further_namesrv: Sequence[str],
         log_level: str,
+        log_format: str,
         as_json: bool,
         home: str,
         tls: Tls,
@@ -96,7 +97,8 @@ class UpCluster:
         self._shape = shape
         self._cluster = cluster
         self._further_namesrv = further_namesrv
-        self._log_level = log_level
+        self._log_flags = ("--log-level", log_level, "--log-format", log_format)
+        self._is_log_json = log_format == "json"
         self._as_json = as_json
         self._home = home
         self._children = [
@@ -149,7 +151,7 @@ class UpCluster:
         namesrv_addr = ";".join([namesrv, *self._further_namesrv])
         for children in (self._masters, self._slaves):
             for child in children:
-                await child.start(namesrv_addr, self._log_level)
+                await child.start(namesrv_addr, self._log_flags)
                 readers.start_soon(child.run)
             for child in children:
                 await child.has_booted.wait()
@@ -237,7 +239,15 @@ class UpCluster:
     # Events of the children
 
     def _print_line(self, child: Child, line: str) -> None:
-        print(f"{child.member.name}: {line}", file=sys.stderr, flush=True)
+        name = child.member.name
+        if self._is_log_json:
+            # What is no object is Python's own, such as the traceback of a process that fails.
+            is_object = line.startswith("{")
+            head = json.dumps({"server": name, **({} if is_object else {"message": line})})
+            text = f"{head[:-1]}, {line[1:]}" if is_object else head
+        else:
+            text = f"{name}: {line}"
+        print(text, file=sys.stderr, flush=True)
 
     def _ended(self, child: Child) -> None:
         is_expected = self._is_stopping and child.status in (0, -signal.SIGTERM)

@@ -70,7 +70,7 @@ class BrokerConfigProcessor:
             self._version = next_version(self._version, self._clock.wall_ms())
         if "brokerPermission" in values:
             await self._register_all()
-        return request.answer()
+        return request.answer(remark=self._changes.unsaved_remark or None)
 
     def _show(self, request: RemotingCommand, _: Channel) -> Answer:
         """GET_BROKER_CONFIG 26: a line `key=value` for each key, sorted, as properties text.

@@ -52,7 +52,7 @@ class BrokerVerbs:
         answer = await self._client.request(address, RequestCode.GET_BROKER_CONFIG)
         return settings_of(address, answer.body)
 
-    async def update_broker_config(self, broker: str, settings: Mapping[str, str]) -> None:
+    async def update_broker_config(self, broker: str, settings: Mapping[str, str]) -> str:
         """Change settings of a running broker, which writes them to its broker.conf.
 
         trocket's brokers change all of the settings or none: each takes effect at once, or the
@@ -62,12 +62,14 @@ class BrokerVerbs:
         Args:
           settings: keys of broker.conf to values.
 
+        Returns: what the broker says of the change, such as that it is not saved; "": nothing.
         Raises: NotFoundError: no broker is called so. ConfigurationError: no settings, or a key
           that cannot be one. ServerError; ConnectError.
         """
         body = properties_body(settings)
         address = await self._address(broker)
-        await self._client.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        answer = await self._client.request(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        return answer.remark or ""
 
     async def _address(self, broker: str) -> str:
         return (await self._brokers.one(broker)).address

@@ -49,6 +49,13 @@ class ConfigChanges:
         self._path = path
         self._one_at_a_time = trio.Lock()
 
+    @property
+    def unsaved_remark(self) -> str:
+        """What a client should know of a change: that it ends with the server; "": it is saved."""
+        if self._path:
+            return ""
+        return "in effect until the server ends: it was started without a file to save it in"
+
     async def change(self, body: bytes, peer: str) -> Mapping[str, str]:
         """Make a change completely, or not at all.
 

@@ -78,9 +78,47 @@ def test_the_log_may_be_json(start: Start, home: Path) -> None:
     assert any("the broker" in line["message"] for line in lines)
 
 
-def test_several_brokers_log_as_text(capsys: Capture) -> None:
-    assert main(["up", "--masters", "2", "--log-format", "json"]) == 2
-    assert "--log-format json is for one broker" in capsys.readouterr().err
+def test_a_change_of_settings_is_saved_in_the_file_of_the_broker(
+    start: Start, home: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    conf = tmp_path / "disk.conf"
+    conf.write_text("# of the operator\ntransactionCheckMax=15\n")
+    command = up(start, home, "--json", "-c", str(conf))
+    facts = command.ready()
+    words = ["cluster", "config", facts["broker"], "--set", "transactionCheckMax=5", "--yes"]
+    assert main([*words, "--url", facts["namesrv"]]) == 0
+    printed = capsys.readouterr()
+    assert f"{facts['broker']}: transactionCheckMax=5 is in effect" in printed.out
+    assert "without a file" not in printed.err
+    assert conf.read_text() == "# of the operator\ntransactionCheckMax=5\n"
+    command.end(signal.SIGTERM)
+
+
+def test_without_a_file_the_client_is_told_that_a_change_ends_with_the_server(
+    start: Start, home: Path, capsys: Capture
+) -> None:
+    command = up(start, home, "--json")
+    facts = command.ready()
+    words = ["cluster", "config", facts["broker"], "--set", "transactionCheckMax=5", "--yes"]
+    assert main([*words, "--url", facts["namesrv"]]) == 0
+    assert "started without a file to save it in" in capsys.readouterr().err
+    assert main([*words, "--url", facts["namesrv"], "--json"]) == 0
+    changed = json.loads(capsys.readouterr().out)
+    assert changed["changed"] == {"transactionCheckMax": "5"}
+    assert "until the server ends" in changed["remark"]
+    command.end(signal.SIGTERM)
+
+
+def test_with_json_an_error_is_an_object(start: Start, home: Path, capsys: Capture) -> None:
+    command = up(start, home, "--json")
+    facts = command.ready()
+    words = ["topic", "show", "NoSuchTopic", "--url", facts["namesrv"]]
+    assert main([*words, "--json"]) == 1
+    caught = capsys.readouterr()
+    assert (caught.out, "NoSuchTopic" in json.loads(caught.err)["error"]) == ("", True)
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith("trocket: ")
+    command.end(signal.SIGTERM)
 
 
 def test_the_vip_port_is_two_below_the_brokers(start: Start, home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -172,6 +173,15 @@ def test_two_brokers_share_the_work_and_stop_cleanly(up: Start, home: Path) -> N
     for name in pids(facts):
         assert (home / name / "commitlog").is_dir()
         assert not (home / name / "abort").exists()
+
+
+def test_several_brokers_log_objects_that_name_their_broker(up: Start) -> None:
+    command = up("--brokers", "2", "--log-level", "info", "--log-format", "json")
+    names = set(pids(command.ready()))
+    _, _, errors = command.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert {line.get("server") for line in lines} >= names
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
 
 
 def test_who_is_far_behind_reads_from_the_slave_as_the_master_suggests(
