@@ -298,13 +298,13 @@ class ClientAdminProcessor:
             self._check_queue(topic, header.queue_id)
             begin = max(store.min_offset(name, header.queue_id), 0)
             end = store.max_offset(name, header.queue_id)
-            # RocketMQ accepts one more, which would hide the next message.
-            if not begin <= header.offset <= end:
+            # One more is taken, as RocketMQ does; stored as it is, it would hide the next message.
+            if not begin <= header.offset <= end + 1:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR,
                     f"Target offset {header.offset} not in consume queue range [{begin}-{end}]",
                 )
-            wanted = {header.queue_id: header.offset}
+            wanted = {header.queue_id: min(header.offset, end)}
         for queue_id, offset in wanted.items():
             self._offsets.assign_reset_offset(group, name, queue_id, offset)
         self._try_pulls([(name, queue_id) for queue_id in wanted])

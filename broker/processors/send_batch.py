@@ -15,12 +15,12 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import decode_send_message_v2
-from ...remoting.message_batch import iter_batch, refuse_long_batch
+from ...remoting.message_batch import encode_entry, iter_batch, refuse_long_batch
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
-from ..admission import may_break_batch_rules, refused_in_batch
+from ..admission import admitted, may_break_batch_rules, refused_in_batch
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from .added_properties import AddedProperties
 from .send_numbers import LETTER_NAMES, refuse_hidden
@@ -89,6 +89,7 @@ class SendBatchProcessor:
         added, unique_key = self._added.first, None
         if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             # The batch is one record, an inner batch, if the producer gave it a unique key.
+            properties = admitted(properties)
             _refuse_in_batch(properties)
             unique_key = find_property(properties, b"UNIQ_KEY")
             if unique_key is not None:
@@ -97,13 +98,11 @@ class SendBatchProcessor:
             too_long = refuse_long_batch(request.body)
             if too_long is not None:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
-            if may_break_batch_rules(request.body):
-                for _, _, own in iter_batch(request.body):
-                    _refuse_in_batch(own)
+            body = _admitted(request.body)
             refusal, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
-                request.body,
+                body,
                 added,
                 born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_host,
@@ -113,7 +112,7 @@ class SendBatchProcessor:
                 reconsume_times=header.reconsume_times or 0,
             )
             if refusal is not None:
-                list(iter_batch(request.body))  # raises a better error if the batch is malformed
+                list(iter_batch(body))  # raises a better error if the batch is malformed
                 raise turn.refusal(refusal)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
@@ -138,15 +137,32 @@ def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
     return ",".join([f"{host}{offset:016X}" for offset in offsets])
 
 
+def _admitted(body: bytes) -> bytes:
+    """The body of a batch without properties that only a broker sets.
+
+    Raises:
+      RequestRefused: REQUEST_CODE_NOT_SUPPORTED: a message asks for a later delivery.
+      RemoteProtocolError: as `iter_batch`.
+    """
+    if not may_break_batch_rules(body):
+        return body
+    parts, is_changed = [], False
+    for flag, inner, own in iter_batch(body):
+        kept = admitted(own)
+        _refuse_in_batch(kept)
+        is_changed |= kept is not own
+        parts.append(encode_entry(flag, inner, kept))
+    return b"".join(parts) if is_changed else body
+
+
 def _refuse_in_batch(properties: bytes) -> None:
-    """Refuse properties that a batch cannot honour, or that only a broker sets.
+    """Refuse a later delivery, which a batch cannot have.
 
     Raises: RequestRefused: REQUEST_CODE_NOT_SUPPORTED, see `admission.refused_in_batch`.
     """
     name = refused_in_batch(properties)
-    if name is None:
-        return
-    what = "transaction messages are" if name == "TRAN_MSG" else f"the property {name} is"
-    raise RequestRefused(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{what} not supported in a batch"
-    )
+    if name is not None:
+        raise RequestRefused(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f"the property {name} is not supported in a batch",
+        )

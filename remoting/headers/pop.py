@@ -26,7 +26,8 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
       topic: the topic, never a retry topic of pop: the broker reads those by itself.
       queue_id: one queue; -1: all queues of the topic.
       max_msg_nums: number of messages at most; the broker allows 32.
-      invisible_time: how long the messages are not given to others, ms.
+      invisible_time: how long the messages are not given to others, ms; the broker uses the
+        nearest time that it can keep.
       poll_time: how long to wait for a message, ms.
       born_time: when the client sent this, ms since 1970; 0: now.
       init_mode: where a group that never consumed begins; 0: the first message; 1: the end.

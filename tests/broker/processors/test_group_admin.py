@@ -53,7 +53,6 @@ def test_a_bad_name_is_refused_and_nothing_is_created(names):
 @pytest.mark.parametrize(
     ("code", "body"),
     [
-        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b""),
         (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"retryMaxTimes":"many"}'),
         (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b"{"),
     ],
@@ -62,6 +61,15 @@ def test_a_body_that_is_no_group_is_refused(code, body):
     answer = Broker().ask(code, body=body)
     assert answer.code == 1
     assert answer.remark.startswith(f"the body of request {code:d} cannot be read: ")
+
+
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_an_update_without_a_group_changes_nothing_and_succeeds(body):
+    broker = Broker()
+    before = broker.groups.encode()
+    answer = broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    assert answer.code == 0
+    assert broker.groups.encode() == before
 
 
 @pytest.mark.parametrize(
