@@ -323,6 +323,18 @@ CHANGES = (
         is_refused=True,
     ),
     Command("updateSubGroup -b {broker} -g {group}Odd -q 100000 -r -5", (200,), case="numbers"),
+    Command(
+        "resetOffsetByTime -g {group} -t {topic} -s 0 -b {broker} -q 9 -o 1",
+        (222,),
+        case="no-queue",
+        since=NEW,
+    ),
+    Command(
+        "resetOffsetByTime -g {group} -t {topic} -s 0 -b {broker} -q 0 -o 1000000",
+        (222,),
+        case="past",
+        since=NEW,
+    ),
     # What ours refuses: mqadmin shows why.
     Command(
         "updateBrokerConfig -b {broker} -k noSuchKey -v 1",
@@ -330,14 +342,6 @@ CHANGES = (
         case="unknown",
         refusal="noSuchKey",
         refused_by_ours="docs/quirks.md: UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG refuse",
-    ),
-    Command(
-        "resetOffsetByTime -g {group} -t {topic} -s 0 -b {broker} -q 9 -o 0",
-        (222,),
-        case="no-queue",
-        since=NEW,
-        refusal="queueId[9] is illegal",
-        refused_by_ours="docs/quirks.md: 222 takes one past the queue's end for the end",
     ),
     Command(
         "updateTopic -b {broker} -t {topic}Compact -a +cleanup.policy=COMPACTION",

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 QUIRKS = (ROOT / "docs" / "quirks.md").read_text()
+NAME_SERVER = (ROOT / "docs" / "namesrv.md").read_text()
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", QUIRKS)
 
 HEAD = "| ours | Apache's | why | class | peers | pinned by |"
@@ -74,12 +75,28 @@ def test_every_difference_has_a_class_and_a_test() -> None:
 def test_every_difference_names_known_peers_that_were_run_or_read() -> None:
     assert len(PEERS) > 5
     for row in ROWS:
-        if row.peers == NOBODY:
-            assert row.kind in ("unseen", "protects"), row
-            continue
-        for each in row.peers.split(", "):
-            name, _, how = each.partition(": ")
-            assert (name in PEERS, how in ("run", "read")) == (True, True), row
+        check_judgement(row.kind, row.peers)
+
+
+def check_judgement(kind: str, peers: str) -> None:
+    assert kind in CLASSES
+    if peers == NOBODY:
+        assert kind in ("unseen", "protects")
+        return
+    for each in peers.split(", "):
+        name, _, how = each.partition(": ")
+        assert name in PEERS
+        assert how in ("run", "read")
+
+
+def test_every_difference_of_the_name_server_is_judged_the_same_way() -> None:
+    section = NAME_SERVER.partition("\n## Differences\n")[2].partition("\n## ")[0]
+    items = section.split("\n- ")[1:]
+    assert len(items) > 10
+    for item in items:
+        judged = re.search(r"\*\((\w+); ([^()]+)\)\*\s*$", item)
+        assert judged is not None, item
+        check_judgement(judged[1], judged[2])
 
 
 def test_a_difference_that_a_peer_can_see_was_run_with_one() -> None:
