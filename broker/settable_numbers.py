@@ -62,7 +62,9 @@ def mend_topic(topic: TopicConfig, peer: str, *, is_static: bool = False) -> Non
       is_static: its numbers of queues stay as they are: those of its mapping must agree with them.
     """
     whose = f"topic {topic.topic_name!r}"
-    _mend(topic, _TOPIC if is_static else _TOPIC | _COUNTS, whose, peer)
+    _mend(topic, _TOPIC, whose, peer)
+    if not is_static:
+        _mend(topic, _COUNTS, whose, peer)
 
 
 def mend_group(group: SubscriptionGroupConfig, peer: str) -> None:

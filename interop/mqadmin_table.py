@@ -334,6 +334,7 @@ CHANGES = (
         (222,),
         case="past",
         since=NEW,
+        is_refused=True,
     ),
     # What ours refuses: mqadmin shows why.
     Command(

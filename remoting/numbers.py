@@ -75,8 +75,6 @@ WANTED_QUEUE_COUNT: Final = Range("a wish for a number of queues", INT32_MIN, IN
 """Used only by a send that creates a topic, which checks it. RocketMQ's proxy sends 0."""
 SETTING: Final = Range("a setting", INT32_MIN, INT32_MAX, 32)
 """A number of a topic that an administrator sets: the broker replaces one that would do harm."""
-SETTING: Final = Range("a setting", INT32_MIN, INT32_MAX, 32)
-"""A number of a topic that an administrator sets: the broker replaces one that would do harm."""
 PERM: Final = Range("a permission", 0, 7, 32)
 """PERM_INHERIT 1, PERM_WRITE 2, PERM_READ 4."""
 ROUTE_PERM: Final = Range("a permission", 0, 15, 32)
