@@ -12,11 +12,12 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
 
 from ..embedded import START_MS, embedded_broker
-from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, consumer, pop_fields
+from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, POP, consumer, pop_fields
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 ILLEGAL = "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4]"
 BIG = 2**63
+NOTIFICATION, POLLING_INFO = 200054, 200055
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,36 @@ async def test_an_invisible_time_that_no_record_can_wait_for_is_the_nearest_one(
         await group.send()
         answer = await group.ask_pop(invisibleTime=asked)
         assert (answer.code, answer.ext_fields["invisibleTime"]) == (0, str(used))
+
+
+POP_NUMBERS = ["queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode"]
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        (POP, POP_NUMBERS),
+        (PEEK, ["queueId", "maxMsgNums"]),
+        (NOTIFICATION, ["queueId", "pollTime", "bornTime"]),
+        (POLLING_INFO, ["queueId"]),
+    ],
+)
+async def test_a_number_of_a_pop_that_is_missing_is_zero(code, names, autojump_clock) -> None:
+    """Java's fields begin as 0, and Apache's broker serves what a client leaves out."""
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send()
+        for name in names:
+            answers = []
+            for change in ({}, {name: 0}):
+                fields = pop_fields() | change
+                if not change:
+                    del fields[name]
+                fields["consumerGroup"] = f"{name}-{len(answers)}"
+                answers.append(await group.client.ask(code, fields))
+            missing, zero = answers
+            assert (missing.code, missing.remark) == (zero.code, zero.remark), name
+            assert missing.code in (0, 19, 210), name
 
 
 async def test_a_change_to_less_than_no_time_gives_the_message_back_at_once(autojump_clock) -> None:
