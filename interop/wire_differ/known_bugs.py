@@ -486,6 +486,14 @@ _BEFORE_5 = (
         before="5.0",
     ),
     KnownBug(
+        requests=("200: no body", "46: no body"),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row=_NEWER,
+        source="remoting/protocol/RemotingSerializable.java decode",
+        before="5.0",
+    ),
+    KnownBug(
         requests=("222: a topic that nobody knows",),
         paths=_REMARK,
         codes=((17, 1),),
