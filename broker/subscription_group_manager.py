@@ -1,6 +1,6 @@
 """SubscriptionGroupManager: the broker's consumer groups and their settings.
 
-A group is created by an administrator (200, 225), or by its first heartbeat or pull (`find`) if
+A group is created by an administrator (200, 225), or by its first heartbeat, pull or query (`find`) if
 `autoCreateSubscriptionGroup` allows that.
 
 Java counterpart: broker/subscription/SubscriptionGroupManager.java of 5.3.3. Pure, but for the
