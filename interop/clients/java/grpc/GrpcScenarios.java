@@ -39,6 +39,7 @@ public final class GrpcScenarios {
     private static final long TIMEOUT_S = 150;
     private static final Duration WAIT = Duration.ofSeconds(20);
     private static final Duration INVISIBLE = Duration.ofSeconds(30);
+    private static final int DEAD_S = 25;
     private static final Duration SHORT = Duration.ofSeconds(5);
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
 
@@ -153,8 +154,13 @@ public final class GrpcScenarios {
         }
 
         /** All that came until there were so many, or for some time. */
-        synchronized List<List<Object>> await(int count) throws InterruptedException {
-            long end = System.nanoTime() + WAIT.multipliedBy(3).toNanos();
+        List<List<Object>> await(int count) throws InterruptedException {
+            return await(count, WAIT.multipliedBy(3));
+        }
+
+        synchronized List<List<Object>> await(int count, Duration limit)
+            throws InterruptedException {
+            long end = System.nanoTime() + limit.toNanos();
             while (all.size() < count && System.nanoTime() < end) {
                 TimeUnit.NANOSECONDS.timedWait(this, end - System.nanoTime());
             }
@@ -247,8 +253,8 @@ public final class GrpcScenarios {
         producer().send(message("dead").build());
         pushConsumer(seen, attempt -> false);
         facts.put("received", seen.await(2));
-        // Until the client has handed it to the dead letters.
-        seen.await(3);
+        // The proxy hands it to the dead letters when it would give it out once more.
+        facts.put("more", seen.await(3, Duration.ofSeconds(DEAD_S)).size() - 2);
     }
 
     private void fifo() throws Exception {
