@@ -57,6 +57,7 @@ GRPC_SCENARIOS: Final = (
         "grpc_transaction",
         {"received": ["asked", "committed"], "checked": ["asked", "asked in vain"]},
     ),
+    _grpc("grpc_priority", {"received": [[str(priority), priority] for priority in (3, 2, 1, 0)]}),
     _grpc("grpc_filters", {"by_tag": ["a", "c"], "by_sql": ["b"]}),
     _grpc(
         "grpc_refused",
@@ -77,11 +78,11 @@ MESSAGE_TYPES: Final[Mapping[str, str]] = {
     "later_level": "DELAY",
     "later_timer": "DELAY",
     "later_recall": "DELAY",
-    "transaction": "TRANSACTION",
     "grpc_fifo": "FIFO",
     "grpc_delay": "DELAY",
     "grpc_recall": "DELAY",
     "grpc_transaction": "TRANSACTION",
+    "grpc_priority": "PRIORITY",
 }
 """Types of the topics, by scenario: the proxy refuses messages of another type. Without one a topic
 is for plain messages."""
@@ -97,6 +98,9 @@ NOT_SERVED: Final[Mapping[str, str]] = {
     "send_vip": "the proxy has no second port",
     "send_auto_created": "the proxy refuses messages for a topic that no broker has",
     "request_reply": "the proxy's remoting port serves no replies (324, 325)",
+    "transaction": "the proxy's remoting port drops the end of a transaction that is no answer to a"
+    " check; a gRPC producer's arrives",
+    "trace": "before Apache's broker, too, some records of a consumer do not arrive",
     "query": "the proxy's remoting port serves no queries (12, 33)",
     **{
         scenario.name: _NO_ASSIGNMENTS

@@ -87,6 +87,7 @@ public final class GrpcScenarios {
         all.put("grpc_recall", this::recall);
         all.put("grpc_transaction", this::transaction);
         all.put("grpc_filters", this::filters);
+        all.put("grpc_priority", this::priority);
         all.put("grpc_refused", this::refused);
         try {
             all.get(name).run();
@@ -339,6 +340,22 @@ public final class GrpcScenarios {
             simpleConsumer(topic + "_sql",
                 new FilterExpression("size = 'b'", FilterExpressionType.SQL92), SHORT),
             1, INVISIBLE).stream().map(GrpcScenarios::body).toList()));
+    }
+
+    /** Messages that wait are received by priority, the highest first. */
+    private void priority() throws Exception {
+        Producer producer = producer();
+        for (int priority : new int[] {1, 3, 0, 2}) {
+            producer.send(message("" + priority).setPriority(priority).build());
+        }
+        SimpleConsumer consumer = simpleConsumer(topic, FilterExpression.SUB_ALL, SHORT);
+        List<Object> found = new ArrayList<>();
+        for (int number = 0; number < 4; number++) {
+            for (MessageView message : consumer.receive(1, INVISIBLE)) {
+                found.add(List.of(body(message), message.getPriority().orElse(-1)));
+            }
+        }
+        facts.put("received", found);
     }
 
     /** The codes of what a proxy refuses, some of them by the broker's answer. */
