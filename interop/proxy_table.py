@@ -1,4 +1,4 @@
-"""What clients do through Apache's proxy, and the facts expected of them on every broker.
+"""The scenarios of clients behind Apache's proxy, and the facts expected before every broker.
 
 Clients of the remoting protocol do what they do without a proxy (`scenarios.table`), but for what
 its remoting port does not serve. Those that speak gRPC have scenarios of their own, in
@@ -51,6 +51,11 @@ GRPC_SCENARIOS: Final = (
     _grpc("grpc_push_retry", {"received": [["again", 1], ["again", 2], ["again", 3]]}),
     _grpc(PUSH_DEAD, {"received": [["dead", 1], ["dead", 2]], "more": 0, "dead_letters": ["dead"]}),
     _grpc("grpc_fifo", {"received": [[str(number), 1] for number in range(6)]}),
+    _grpc(
+        "grpc_forward",
+        {"received": [["one", 1, "a", ["k"], {"colour": "red"}]] * 2, "after_ack": 0},
+        {"{}": 4, "{}_next": 4},
+    ),
     _grpc("grpc_delay", {"received": ["late"], "early": False, "timestamp": True}),
     _grpc("grpc_recall", {"same_id": True, "received": ["kept"]}),
     _grpc(
@@ -94,6 +99,9 @@ GROUPS: Final[Mapping[str, Mapping[str, object]]] = {
 """Settings of the groups that exist before, by scenario. Of all others the proxy asks first."""
 
 _NO_ASSIGNMENTS: Final = "the proxy's remoting port serves no assignments (400, 401)"
+_POPS_ARE_PULLS: Final = (
+    "the proxy's remoting port reads a pop as a pull and fails; pops come by gRPC"
+)
 NOT_SERVED: Final[Mapping[str, str]] = {
     "send_vip": "the proxy has no second port",
     "send_auto_created": "the proxy refuses messages for a topic that no broker has",
@@ -102,6 +110,8 @@ NOT_SERVED: Final[Mapping[str, str]] = {
     " check; a gRPC producer's arrives",
     "trace": "before Apache's broker, too, some records of a consumer do not arrive",
     "query": "the proxy's remoting port serves no queries (12, 33)",
+    "pop_receive": _POPS_ARE_PULLS,
+    "pop_in_order": _POPS_ARE_PULLS,
     **{
         scenario.name: _NO_ASSIGNMENTS
         for scenario in SCENARIOS

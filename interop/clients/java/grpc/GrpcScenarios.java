@@ -83,6 +83,7 @@ public final class GrpcScenarios {
         all.put("grpc_push_retry", this::pushRetry);
         all.put("grpc_push_dead", this::pushDead);
         all.put("grpc_fifo", this::fifo);
+        all.put("grpc_forward", this::forward);
         all.put("grpc_delay", this::delay);
         all.put("grpc_recall", this::recall);
         all.put("grpc_transaction", this::transaction);
@@ -133,7 +134,7 @@ public final class GrpcScenarios {
         return consumer;
     }
 
-    /** Receive, queue after queue, until there are so many or nothing comes for some time. */
+    /** Receive, queue after queue, until this number has come or the time is over. */
     private static List<MessageView> receive(SimpleConsumer consumer, int count, Duration hidden)
         throws Exception {
         List<MessageView> found = new ArrayList<>();
@@ -154,7 +155,7 @@ public final class GrpcScenarios {
             return message.getDeliveryAttempt();
         }
 
-        /** All that came until there were so many, or for some time. */
+        /** All that came, waiting for this number or until the time is over. */
         List<List<Object>> await(int count) throws InterruptedException {
             return await(count, WAIT.multipliedBy(3));
         }
@@ -206,8 +207,7 @@ public final class GrpcScenarios {
             .addProperty("colour", "red").build());
         SimpleConsumer consumer = simpleConsumer(topic, FilterExpression.SUB_ALL, SHORT);
         MessageView first = receive(consumer, 1, INVISIBLE).get(0);
-        facts.put("first", List.of(body(first), first.getDeliveryAttempt(), first.getTag().get(),
-            first.getKeys(), first.getProperties()));
+        facts.put("first", seen(first));
         consumer.changeInvisibleDuration(first, Duration.ofSeconds(3));
         List<MessageView> again = receive(consumer, 1, INVISIBLE);
         facts.put("again", List.of(body(again.get(0)), again.get(0).getDeliveryAttempt()));
@@ -256,6 +256,33 @@ public final class GrpcScenarios {
         facts.put("received", seen.await(2));
         // The proxy hands it to the dead letters when it would give it out once more.
         facts.put("more", seen.await(3, Duration.ofSeconds(DEAD_S)).size() - 2);
+    }
+
+    /** What is received is sent to another topic as it is, and received there for the first time. */
+    private void forward() throws Exception {
+        Producer producer = producer();
+        producer.send(message("one").setTag("a").setKeys("k").addProperty("colour", "red").build());
+        List<Object> found = new ArrayList<>();
+        SimpleConsumer consumer = simpleConsumer(topic, FilterExpression.SUB_ALL, SHORT);
+        MessageView first = receive(consumer, 1, INVISIBLE).get(0);
+        found.add(seen(first));
+        MessageBuilder copy = PROVIDER.newMessageBuilder().setTopic(topic + "_next")
+            .setBody(body(first).getBytes(StandardCharsets.UTF_8)).setTag(first.getTag().get())
+            .setKeys(first.getKeys().toArray(new String[0]));
+        first.getProperties().forEach(copy::addProperty);
+        producer.send(copy.build());
+        consumer.ack(first);
+        consumer.subscribe(topic + "_next", FilterExpression.SUB_ALL);
+        MessageView second = receive(consumer, 1, INVISIBLE).get(0);
+        found.add(seen(second));
+        consumer.ack(second);
+        facts.put("received", found);
+        facts.put("after_ack", consumer.receive(16, INVISIBLE).size());
+    }
+
+    private static List<Object> seen(MessageView message) {
+        return List.of(body(message), message.getDeliveryAttempt(), message.getTag().get(),
+            message.getKeys(), message.getProperties());
     }
 
     private void fifo() throws Exception {
