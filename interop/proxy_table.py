@@ -99,9 +99,7 @@ GROUPS: Final[Mapping[str, Mapping[str, object]]] = {
 """Settings of the groups that exist before, by scenario. Of all others the proxy asks first."""
 
 _NO_ASSIGNMENTS: Final = "the proxy's remoting port serves no assignments (400, 401)"
-_POPS_ARE_PULLS: Final = (
-    "the proxy's remoting port reads a pop as a pull and fails; pops come by gRPC"
-)
+_POPS_ARE_PULLS: Final = "the proxy's remoting port reads a pop as a pull, and fails"
 NOT_SERVED: Final[Mapping[str, str]] = {
     "send_vip": "the proxy has no second port",
     "send_auto_created": "the proxy refuses messages for a topic that no broker has",
