@@ -179,9 +179,13 @@ class GroupAdminProcessor:
         return self._saved(request.answer())
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Return a group; one that its first pull would create is created.
+
+        Apache's proxy asks for the group of a new consumer before the consumer receives, and lets
+        none begin whose group is missing. Source: AdminBrokerProcessor.getSubscriptionGroup.
+        """
         name = decode(GetSubscriptionGroupConfigRequestHeader, request.ext_fields).group
-        # RocketMQ creates an unknown group here; our broker changes nothing in a query.
-        group = self._groups.subscription_group_table.get(name)
+        group = self._groups.find(name, channel.remote_address)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker"

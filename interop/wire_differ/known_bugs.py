@@ -267,14 +267,6 @@ _ADMINISTERING = (
         source="broker/processor/ConsumerManageProcessor.java updateConsumerOffset",
     ),
     KnownBug(
-        requests=("352: a group that is not there", "352: one before an illegal group"),
-        paths=_ANSWER,
-        codes=((26, 0),),
-        row="352 for an unknown group creates nothing",
-        source="broker/subscription/SubscriptionGroupManager.java findSubscriptionGroupConfig",
-        since="5.0",
-    ),
-    KnownBug(
         requests=("315: stored messages of a queue",),
         paths=_ANSWER,
         codes=((0, 1),),

@@ -73,7 +73,7 @@ NOTIFICATION, POLLING_INFO = 200054, 200055
             "parse the consumer's subscription failed",
         ),
         (
-            {"enable_property_filter": True},
+            {},
             {"expType": "Other", "exp": "a"},
             23,
             "parse the consumer's subscription failed",
