@@ -176,7 +176,7 @@ class PopChecks:
         """The filter of a pop; None: all messages.
 
         SQL92 needs no enablePropertyFilter, which is for pulls: clients of Apache's proxy filter by
-        it at brokers with default settings. The first one imports the parser, in some 40 ms.
+        it at brokers with default settings.
         Source: PopMessageProcessor.processRequest of 5.5.0.
 
         Raises: RequestRefused: it cannot be read.
