@@ -99,6 +99,18 @@ def test_every_difference_of_the_name_server_is_judged_the_same_way() -> None:
         check_judgement(judged[1], judged[2])
 
 
+def test_the_runs_of_each_peer_are_there() -> None:
+    runs = [cells[2] for cells in judged_table("peer")]
+    paths = re.findall(r"`(tests/[\w/.]+)`", " ".join(runs))
+    assert len(paths) > 5
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    run = {
+        each.partition(": ")[0] for row in ROWS for each in row.peers.split(", ") if "run" in each
+    }
+    without_runs = {cells[0] for cells in judged_table("peer") if not cells[2]}
+    assert run & without_runs == set()
+
+
 def test_a_difference_that_a_peer_can_see_was_run_with_one() -> None:
     assert [row for row in ROWS if row.kind == "seen" and ": run" not in row.peers] == []
 
