@@ -12,6 +12,7 @@ from typing import Final
 
 from . import class_archive
 from .accounts import acl_2_keys
+from .apache import NO_TLS
 from .maven import JAVA_BROKER, JAVA_OPENS, fetch_jars
 from .peer import Cluster
 from .ports import free_port
@@ -109,7 +110,8 @@ class ApacheProxy:
         """
         if self._process is not None:
             return
-        command = ["java", *JAVA_BROKER, *JAVA_OPENS, f"-Duser.home={self._folder}"]
+        # Without TLS: it makes two RSA keys at its start otherwise.
+        command = ["java", *JAVA_BROKER, *JAVA_OPENS, f"-Duser.home={self._folder}", NO_TLS]
         command += ["-cp", f"{self._jars}/*", STARTUP]
         command += ["-pc", str(self._folder / "conf" / "rmq-proxy.json")]
         command = class_archive.with_archive(command)
