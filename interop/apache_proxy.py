@@ -11,15 +11,29 @@ from pathlib import Path
 from typing import Final
 
 from . import class_archive
+from .accounts import acl_2_keys
+from .apache import NO_TLS
 from .maven import JAVA_BROKER, JAVA_OPENS, fetch_jars
 from .peer import Cluster
 from .ports import free_port
 from .process import LineProcess, PeerError
+from .wire import Keys
 
 VERSION: Final = "5.5.0"
 CLUSTER_NAME: Final = "DefaultCluster"
 START_TIMEOUT_S: Final = 120.0
+_OF_PROXY: Final = "org.apache.rocketmq.proxy.auth"
 STARTUP: Final = "org.apache.rocketmq.proxy.ProxyStartup"
+
+
+def _keys_with_accounts(account: Keys) -> dict[str, object]:
+    """Keys that make the proxy check its clients by the brokers' users and policies."""
+    return {
+        **acl_2_keys(account),
+        "enableAclRpcHookForClusterMode": True,
+        "authenticationMetadataProvider": f"{_OF_PROXY}.ProxyAuthenticationMetadataProvider",
+        "authorizationMetadataProvider": f"{_OF_PROXY}.ProxyAuthorizationMetadataProvider",
+    }
 
 
 class ApacheProxy:
@@ -32,10 +46,19 @@ class ApacheProxy:
       cluster: what it stands in front of.
       folder: for its configuration and logs.
       version: of rocketmq-proxy.
+      account: a super account of the cluster, with which the proxy asks for the accounts of its
+        clients; None: the cluster has no accounts.
     Raises: PeerError: the jars cannot be fetched.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, *, version: str = VERSION) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        *,
+        version: str = VERSION,
+        account: Keys | None = None,
+    ) -> None:
         self.label = cluster.label
         self._cluster = cluster
         self._folder = folder
@@ -45,7 +68,7 @@ class ApacheProxy:
         self._process: LineProcess | None = None
         conf = folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        keys = {
+        keys: dict[str, object] = {
             "rocketMQClusterName": CLUSTER_NAME,
             "proxyMode": "CLUSTER",
             "namesrvAddr": cluster.namesrv_address,
@@ -55,6 +78,8 @@ class ApacheProxy:
             # As far as a proxy on another machine: 20 s is longer than a scenario.
             "transactionHeartbeatPeriodSecond": 2,
         }
+        if account is not None:
+            keys |= _keys_with_accounts(account)
         (conf / "rmq-proxy.json").write_text(json.dumps(keys, indent=1), encoding="utf-8")
 
     @property
@@ -85,7 +110,8 @@ class ApacheProxy:
         """
         if self._process is not None:
             return
-        command = ["java", *JAVA_BROKER, *JAVA_OPENS, f"-Duser.home={self._folder}"]
+        # Without TLS: it makes two RSA keys at its start otherwise.
+        command = ["java", *JAVA_BROKER, *JAVA_OPENS, f"-Duser.home={self._folder}", NO_TLS]
         command += ["-cp", f"{self._jars}/*", STARTUP]
         command += ["-pc", str(self._folder / "conf" / "rmq-proxy.json")]
         command = class_archive.with_archive(command)

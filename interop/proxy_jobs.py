@@ -14,6 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from .accounts import (
+    SUPER,
+    Account,
+    Accounts,
+    Generation,
+    Grant,
+    generations_of,
+    open_with_accounts,
+    start_with_accounts,
+)
 from .apache import version_numbers
 from .apache_proxy import VERSION, ApacheProxy
 from .jobs import Job, OnCell, failed
@@ -28,6 +38,7 @@ from .proxy_table import (
     PROXY_CLIENTS,
     PROXY_SCENARIOS,
     PUSH_DEAD,
+    WITH_ACCOUNTS,
 )
 from .report.cells import Cell, Kind, Verdict
 from .scenarios.broker_view import stored_bodies
@@ -36,13 +47,20 @@ from .scenarios.play import play
 from .scenarios.programs import KEYS, Outcome, Playable, prefix
 from .scenarios.table import GRPC_JAVA, JAVA, PYTHON, Scenario
 from .scenarios.verdicts import reason_to_skip, with_outcome
-from .wire import WireClient
+from .wire import Keys, WireClient
 
 BROKERS_SINCE: Final = (5, 0)
 """Brokers that pop, which a proxy needs."""
 ROUNDS: Final = ((GRPC_JAVA,), JAVA, PYTHON)
 """The clients that run together: a small machine cannot run more JVMs within the timeouts."""
 DEAD_LETTERS_TIMEOUT_S: Final = 20.0
+SIGNED: Final = ", with accounts"
+"""The end of the features of cells with access control."""
+USER: Final = Account(
+    Keys("interop-user", "the-secret-of-user"),
+    (Grant("Topic:*", ("Pub", "Sub")), Grant("Group:*", ("Sub",))),
+)
+ACCOUNTS: Final = Accounts(Generation.ACL_2, (USER,))
 _BY_NAME: Final[Mapping[str, Scenario]] = {each.name: each for each in PROXY_SCENARIOS}
 
 
@@ -59,10 +77,13 @@ def jobs(brokers: Sequence[str], *, clients: Sequence[str] | None = None) -> lis
         is_old = peer.kind != "trocket" and version_numbers(peer.version or "0") < BROKERS_SINCE
         if is_old or peer.kind not in ("trocket", "apache"):
             continue
+        name = f"Apache's proxy {VERSION} before {peer.name}"
         owed = tuple(_cells(peer.name, clients))
         if owed:
-            name = f"Apache's proxy {VERSION} before {peer.name}"
             found.append(Job(name, owed, partial(_play, peer.name)))
+        signed = tuple(_signed_cells(peer.name, clients))
+        if signed:
+            found.append(Job(f"{name}, with accounts", signed, partial(_play_signed, peer.name)))
     return found
 
 
@@ -71,6 +92,14 @@ def _cells(broker: str, clients: Sequence[str] | None) -> Iterator[Cell]:
         for client in PROXY_CLIENTS:
             if client in scenario.clients and (clients is None or client in clients):
                 yield Cell(Kind.PROXY, scenario.name, client, broker, Verdict.SKIPPED)
+
+
+def _signed_cells(broker: str, clients: Sequence[str] | None) -> Iterator[Cell]:
+    has_accounts = Generation.ACL_2 in generations_of(broker)
+    if has_accounts and (clients is None or GRPC_JAVA in clients):
+        for name in WITH_ACCOUNTS:
+            feature = f"{name}{SIGNED}"
+            yield Cell(Kind.PROXY, feature, GRPC_JAVA, broker, Verdict.SKIPPED)
 
 
 def reason_not_to_run(cell: Cell) -> str | None:
@@ -100,6 +129,43 @@ def _play(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> N
             cluster.start()
             _play_before(cluster, folder, left, on_cell)
         finally:
+            cluster.close()
+    except PeerError as error:
+        for cell in failed(list(left.values()), str(error)):
+            on_cell(cell)
+
+
+def _play_signed(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
+    """Run the gRPC client as a user of the broker that may send and receive."""
+    reason = check_peer(broker) or missing_tool()
+    if reason is not None:
+        for cell in owed:
+            on_cell(replace(cell, detail=reason))
+        return
+    left = {cell.feature.removesuffix(SIGNED): cell for cell in owed}
+
+    def on_outcome(client: str, scenario: Playable, outcome: Outcome) -> None:
+        on_cell(with_outcome(left.pop(scenario.name), _BY_NAME[scenario.name], outcome))
+
+    try:
+        cluster = open_with_accounts(broker, folder / "cluster", ACCOUNTS, KEYS)
+        proxy = ApacheProxy(cluster, folder / "proxy", account=SUPER.keys)
+        try:
+            start_with_accounts(cluster, ACCOUNTS)
+            proxy.start()
+            # The cluster, not the proxy: the harness looks routes up without an account.
+            play(
+                {GRPC_JAVA: [_BY_NAME[name] for name in left]},
+                cluster,
+                folder / "clients",
+                on_outcome=on_outcome,
+                keys=SUPER.keys,
+                environment={"INTEROP_ACCOUNT": f"{USER.keys.access_key} {USER.keys.secret_key}"},
+                servers={GRPC_JAVA: proxy.grpc_address},
+                message_types=MESSAGE_TYPES,
+            )
+        finally:
+            proxy.close()
             cluster.close()
     except PeerError as error:
         for cell in failed(list(left.values()), str(error)):

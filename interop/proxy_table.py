@@ -119,6 +119,9 @@ NOT_SERVED: Final[Mapping[str, str]] = {
 """Why a scenario cannot run through the proxy. Source: RemotingProtocolServer of 5.5.0, and runs
 before Apache's broker."""
 
+WITH_ACCOUNTS: Final = ("grpc_simple", "grpc_push", "grpc_filters", "grpc_transaction")
+"""Scenarios that also run with ACL 2.0, by a user with the rights."""
+
 PROXY_SCENARIOS: Final = (
     *GRPC_SCENARIOS,
     *(scenario for scenario in SCENARIOS if set(scenario.clients) & set(REMOTING_CLIENTS)),

@@ -19,6 +19,7 @@ from trocket.interop.proxy_table import (
     NOT_SERVED,
     PROXY_CLIENTS,
     PROXY_SCENARIOS,
+    WITH_ACCOUNTS,
 )
 from trocket.interop.report.cells import Cell, Kind, Verdict
 from trocket.interop.scenarios.table import GRPC_JAVA, JAVA_5, PYTHON, SCENARIOS
@@ -36,7 +37,8 @@ def test_every_client_of_a_scenario_has_one_cell() -> None:
     assert {cell.kind for cell in found} == {Kind.PROXY}
     assert {cell.client for cell in found} == set(PROXY_CLIENTS)
     assert {cell.feature for cell in cells("trocket", GRPC_JAVA)} == {
-        scenario.name for scenario in GRPC_SCENARIOS
+        *(scenario.name for scenario in GRPC_SCENARIOS),
+        *(f"{name}, with accounts" for name in WITH_ACCOUNTS),
     }
     assert {cell.client for cell in cells("apache-5.5.0", JAVA_5)} == {JAVA_5}
 
@@ -61,7 +63,7 @@ def test_the_tables_name_scenarios_that_exist() -> None:
 
 @pytest.mark.interop
 def test_a_simple_consumer_of_a_new_group_receives_hides_and_acknowledges(tmp_path: Path) -> None:
-    (job,) = jobs(["trocket"], clients=[GRPC_JAVA])
+    job, _ = jobs(["trocket"], clients=[GRPC_JAVA])
     chosen = job.selected(lambda cell: cell.feature in ("grpc_simple", "grpc_push"))
     assert chosen is not None
     found: list[Cell] = []

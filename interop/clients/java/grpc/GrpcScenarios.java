@@ -4,6 +4,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Deque;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -13,8 +14,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -55,8 +58,14 @@ public final class GrpcScenarios {
 
     private GrpcScenarios(String proxy, String topic) {
         this.topic = topic;
-        configuration = ClientConfiguration.newBuilder()
-            .setEndpoints(proxy).enableSsl(false).setRequestTimeout(Duration.ofSeconds(10)).build();
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
+            .setEndpoints(proxy).enableSsl(false).setRequestTimeout(Duration.ofSeconds(10));
+        String account = System.getenv("INTEROP_ACCOUNT");
+        if (account != null) {
+            String[] keys = account.split(" ");
+            builder.setCredentialProvider(new StaticSessionCredentialsProvider(keys[0], keys[1]));
+        }
+        configuration = builder.build();
     }
 
     public static void main(String[] args) throws Exception {
@@ -129,7 +138,8 @@ public final class GrpcScenarios {
         SimpleConsumer consumer = PROVIDER.newSimpleConsumerBuilder()
             .setClientConfiguration(configuration).setConsumerGroup(group)
             .setAwaitDuration(await)
-            .setSubscriptionExpressions(Map.of(topic, filter)).build();
+            // The consumer changes this map itself.
+            .setSubscriptionExpressions(new HashMap<>(Map.of(topic, filter))).build();
         ends.push(consumer::close);
         return consumer;
     }
