@@ -33,7 +33,6 @@ from ..common.message_properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_TRANSACTION_CHECK_TIMES,
-    PROPERTY_TRANSACTION_PREPARED,
     UNIQUE_KEY_HEAD,
     change_properties,
     find_property,
@@ -148,9 +147,8 @@ _WAITING_NAMES: Final = (
     *TIMER_NAMES,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TIMER_DEL_UNIQKEY,
-    PROPERTY_TRANSACTION_PREPARED,
 )
-"""Properties by which a client asks for delayed delivery or a transaction."""
+"""Properties by which a client asks for a later delivery, or takes one back."""
 
 
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
@@ -184,7 +182,7 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
 
 
 def admitted(properties: bytes) -> bytes:
-    """The properties of a single message without those that only a broker sets.
+    """The properties of a message without those that only a broker sets.
 
     A message with TIMER_OUT_MS was delivered by the timer already, so its delivery time is removed,
     too: RocketMQ stores such a message at once, and it must not be delayed again.
@@ -202,7 +200,7 @@ def admitted(properties: bytes) -> bytes:
 
 
 def may_break_batch_rules(body: bytes) -> bool:
-    """Quick test whether a message of a batch may have a property that is refused in batches.
+    """Quick test whether a message of a batch may have a property that is removed or refused.
 
     Args:
       body: the batch's.
@@ -218,14 +216,16 @@ def may_break_batch_rules(body: bytes) -> bool:
 def refused_in_batch(properties: bytes) -> str | None:
     """The name of a property for which a batch is refused; None: the properties are allowed.
 
+    TRAN_MSG is allowed, as in RocketMQ: no client sends half messages in a batch, but messages of
+    committed transactions have it, and a batch may forward them.
+
     Args:
-      properties: encoded and `admitted`, of one message or of the batch. A delay of 0 counts as
-        none, and TRAN_MSG only when it is "true".
+      properties: the result of `admitted`, of one message or of the batch. A delay of 0 counts as
+        none.
     """
     for name, token in _WAITING_TOKENS:
         value = find_property(properties, token[:-1]) if token in properties else None
-        usual = b"true" if name == PROPERTY_TRANSACTION_PREPARED else value
-        if value not in (None, b"0") and value == usual:
+        if value not in (None, b"0"):
             return name
     return None
 

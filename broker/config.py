@@ -59,7 +59,7 @@ SLAVE_MEMORY_RATIO_LESS = 10
 Source: RocketMQ BrokerStartup."""
 
 SYNC_REPLICAS_MIN = 2
-"""The smallest inSyncReplicas that a SYNC_MASTER may configure: the master and a slave."""
+"""The smallest inSyncReplicas of a SYNC_MASTER, itself and a slave; 1 counts as this (L12)."""
 
 _LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
@@ -376,7 +376,7 @@ def read_broker_config(
         with problems.collected():
             warnings += [f"{path}{': ' if path else ''}{text}" for text in warn()]
     with problems.collected():
-        _check_replication(entries, broker, store, path)
+        warnings += _check_replication(entries, broker, store, path)
     with problems.collected():
         check_namesrv_addresses(broker.namesrv_addresses, path=path)
     for check in (_check_ports, _check_names, *VALUE_CHECKS):
@@ -534,17 +534,18 @@ def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> I
 
 def _check_replication(
     entries: list[Entry], broker: BrokerConfig, store: MessageStoreConfig, path: str
-) -> None:
-    """Raises: ConfigError: a combination that would not replicate as configured (L12)."""
+) -> list[str]:
+    """Check the keys of replication with one another; return the warnings.
+
+    Raises: ConfigError: a combination that would not replicate as configured.
+    """
     is_sync = store.broker_role is BrokerRole.SYNC_MASTER
-    for entry in entries:
-        if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN:
-            raise ConfigError(
-                "inSyncReplicas=1 with brokerRole=SYNC_MASTER: the master is one of them, so no "
-                "send would wait for a slave. Leave it out, set 2 or more, or be an ASYNC_MASTER",
-                path=path,
-                line=entry.line,
-            )
+    warnings = [
+        f"{path}{': ' if path else ''}line {entry.line}: inSyncReplicas=1: counts as 2 for a "
+        "SYNC_MASTER, whose sends wait for a slave. To wait for none, be an ASYNC_MASTER"
+        for entry in entries
+        if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN
+    ]
     if not store.ha_listen_port and broker.listen_port + HA_PORT_STEP > PORT_MAX:
         raise ConfigError("haListenPort is listenPort + 1, which is no port: set it", path=path)
     if store.ha_master_address and not is_address(store.ha_master_address):
@@ -553,6 +554,7 @@ def _check_replication(
             "haListenPort",
             path=path,
         )
+    return warnings
 
 
 def _check_ha_tls(store: MessageStoreConfig, path: str) -> Iterator[str]:

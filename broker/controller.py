@@ -341,6 +341,10 @@ class BrokerController:
             self._start_savers(services)
             if not self.store.is_slave:
                 await self._deliver(services)
+                if not self.config.enable_property_filter:
+                    # Pops may filter all the same; the start does not wait for the parser.
+                    in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+                    nursery.start_soon(in_thread, warm_up)
             logger.info(
                 "the broker %(broker_name)s listens on %(addresses)s, in %(implementation)s",
                 {

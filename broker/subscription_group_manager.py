@@ -1,7 +1,7 @@
 """SubscriptionGroupManager: the broker's consumer groups and their settings.
 
-A group is created by an administrator (200, 225), or by its first heartbeat or pull (`find`) if
-`autoCreateSubscriptionGroup` allows that.
+A group is created by an administrator (200, 225), or by its first heartbeat, pull or query (`find`)
+if `autoCreateSubscriptionGroup` allows that.
 
 Java counterpart: broker/subscription/SubscriptionGroupManager.java of 5.3.3. Pure, but for the
 `save` it is given. A `SubscriptionGroupConfig` is never changed in place, always replaced.

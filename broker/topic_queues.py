@@ -29,18 +29,16 @@ def queue_count_of_new_topic(topic: str, asked: int, pattern: TopicConfig) -> in
 
     Args:
       topic: the new topic's name.
-      asked: the send's defaultTopicQueueNums, any number.
+      asked: the send's defaultTopicQueueNums, any number. Less than 1 counts as 1: RocketMQ
+        creates a topic with 0 queues, and acknowledges messages there that no consumer can read.
       pattern: the topic whose settings the new one copies; its count is the maximum.
-    Raises: RequestRefused: INVALID_PARAMETER: the send asks for no queue. RocketMQ creates a topic
-      with 0 queues, and acknowledges messages there that no consumer can read.
     """
     if asked < 1:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic[{topic}] is not created: defaultTopicQueueNums "
-            f"{READ_QUEUE_COUNT.refusal(asked)}",
+        logger.warning(
+            "the first send to topic %(topic)s asks for %(asked)d queues: the topic gets 1",
+            {"topic": topic, "asked": asked},
         )
-    return min(asked, max(pattern.write_queue_nums, 1), QUEUE_COUNT_MAX)
+    return min(max(asked, 1), max(pattern.write_queue_nums, 1), QUEUE_COUNT_MAX)
 
 
 def retry_queue_count(asked: int) -> int:

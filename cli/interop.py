@@ -184,7 +184,7 @@ def _wanted(
     from ..interop.process import PeerError
     from ..interop.providers import BROKERS, Wanted
     from ..interop.scenarios.faults import ALL_FAULTS
-    from ..interop.scenarios.table import TLS_CLIENTS
+    from ..interop.scenarios.table import START_ORDER
 
     chosen = tuple(dict.fromkeys(brokers or BROKERS))
     try:
@@ -193,7 +193,7 @@ def _wanted(
     except PeerError as error:
         usage(str(error))
     for option, names, known in (
-        ("--client", clients, TLS_CLIENTS),
+        ("--client", clients, START_ORDER),
         ("--fault", faults, ALL_FAULTS),
     ):
         for name in names or ():

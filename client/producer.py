@@ -359,13 +359,16 @@ class Producer(Participant):
         """
         full = self._client.with_namespace(topic)
         await self._sender.publish_info(full)
-        header = RecallMessageRequestHeader(
-            producer_group=self._group, topic=full, recall_handle=recall_handle
-        )
         try:
             handle = RecallHandle.from_text(recall_handle)
         except ValueError as error:
             raise ConfigurationError(f"not a recall handle: {error}") from None
+        header = RecallMessageRequestHeader(
+            producer_group=self._group,
+            topic=full,
+            recall_handle=recall_handle,
+            broker_name=handle.broker_name,
+        )
         address = self._client.master_address(handle.broker_name)
         code = RequestCode.RECALL_MESSAGE
         answer = await self._client.call(address, self._client.command(code, header))

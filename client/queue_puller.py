@@ -25,7 +25,7 @@ from .delivery_queue import DeliveryQueue
 from .errors import ClientError, ServerError
 from .filter_servers import FilterServers
 from .pulling import OffsetStore, PullFailureLog, PullResult, initial_offset, pull
-from .push_options import PULL_RETRY_S, SUSPEND_S, PushConsumerConfig
+from .push_options import PULL_RETRY_S, REBALANCE_RETRY_S, SUSPEND_S, PushConsumerConfig
 from .pushed_message import AssignedQueue, PushedMessages
 from .sql_check import explain_failed_pull
 
@@ -74,8 +74,8 @@ class QueuePuller:
 
     async def pull_queue(self, assigned: AssignedQueue) -> None:
         """Pull from a queue until it is dropped; each queue has a task for this."""
-        try:
-            with assigned.scope:
+        with assigned.scope:
+            try:
                 assigned.is_paused = self._ready.is_paused(assigned.queue)
                 assigned.next_offset = await self._first_offset(assigned.queue)
                 while not assigned.is_dropped:
@@ -84,10 +84,13 @@ class QueuePuller:
                         await self._pull_once(assigned)
                     except ClientError as error:
                         await self._after_pull_failed(assigned, error)
-        except ClientError as error:
-            level = failure_level(error)
-            logger.log(level, "%s cannot be consumed yet: %s", assigned.queue, error)
-            self._give_up(assigned)
+            except ClientError as error:
+                level = failure_level(error)
+                logger.log(level, "%s cannot be consumed yet: %s", assigned.queue, error)
+                # The next rebalance begins with it at once: without a pause a server that refuses
+                # would be asked a thousand times a second.
+                await anyio.sleep(REBALANCE_RETRY_S)
+                self._give_up(assigned)
 
     async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:
         config, queue = self._config, assigned.queue

@@ -42,6 +42,20 @@ def java_command(
     return class_archive.with_archive([*command, "-cp", classes, program, *arguments])
 
 
+def grpc_command(version: str, *arguments: str, folder: Path) -> list[str]:
+    """The command that runs GrpcScenarios, compiled if it changed.
+
+    Args:
+      version: of rocketmq-client-java.
+      arguments: of the program.
+      folder: for its logs.
+    Raises: PeerError: as `maven.compile_java`.
+    """
+    classes = compile_java(version, folder="grpc", also=("Json.java",), jar_set="grpc")
+    command = ["java", *JAVA_SMALL, f"-Duser.home={folder}", "-cp", classes, "GrpcScenarios"]
+    return class_archive.with_archive([*command, *arguments])
+
+
 def run_java(
     version: str,
     program: str,

@@ -1,8 +1,8 @@
 """The official jars, fetched by Maven, and our Java sources compiled against them.
 
 Jars lie in `VERSION/SET` of the cache folder; a set is a profile of the pom: client, server,
-filtersrv, acl, tools or example. Folders are filled under a temporary name and renamed, so a folder
-under its final name is complete.
+filtersrv, acl, tools, example, proxy or grpc. Folders are filled under a temporary name and
+renamed, so a folder under its final name is complete.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Pat
     """The folder with the jars of one set, fetched by Maven if it is not in the cache.
 
     Args:
-      version: a RocketMQ version on Maven Central, such as "5.5.0".
-      jar_set: "client", "server", "filtersrv" (4.2.0), "acl" (4.4 to 5.3.2), "tools" or
-        "example".
+      version: a RocketMQ version on Maven Central, such as "5.5.0"; of "grpc", that of
+        rocketmq-client-java.
+      jar_set: "client", "server", "filtersrv" (4.2.0), "acl" (4.4 to 5.3.2), "tools",
+        "example", "proxy" (from 5.0) or "grpc".
     Raises: PeerError: Maven failed (the text has its last lines).
     """
     folder = cache / version / jar_set
@@ -87,7 +88,7 @@ def compile_java(
     """The class path of our Java sources and the official jars; compiles if sources changed.
 
     Args:
-      folder: beside the pom: "src", "src-4.2", or "oracle", which needs the "server" jars.
+      folder: beside the pom: "src", "src-4.2", "grpc", or "oracle", which needs the "server" jars.
       also: files of "src" to compile with them.
     Raises: PeerError: Maven or javac failed.
     """

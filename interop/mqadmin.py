@@ -209,6 +209,8 @@ def _compare(cell: Cell, command: Command, version: str, own: Session, apaches: 
         frames = (call, *_shown(mine.text))
         detail = why or "it succeeded, but Apache's broker was expected to refuse it"
         return replace(cell, verdict=Verdict.FAILED, detail=detail, frames=frames)
+    if command.refusal and mine.is_whole and command.refusal in why:
+        return replace(cell, verdict=Verdict.QUIRK, detail=command.refused_by_ours)
     unserved = own.unserved.get(command.feature, [])
     if unserved and command.refused_by_ours and mine.is_whole:
         return replace(cell, verdict=Verdict.QUIRK, detail=command.refused_by_ours)

@@ -39,6 +39,8 @@ class Command:
       other_keys: the place in the docs that says why ours prints other `key = value` lines, or
         succeeds where mqadmin 4.x fails with Apache's 5.x.
       refused_by_ours: the place in the docs that says why our servers refuse what Apache's do.
+      refusal: if not "", Apache's broker takes this and ours refuses it: a part of our text, which
+        mqadmin must print. `refused_by_ours` says why.
       only: a pattern; if given, only lines that match are compared.
       keeps_client: it needs a new JVM, because it keeps the client that its first call shut down.
     """
@@ -55,6 +57,7 @@ class Command:
     enough: str = ""
     other_keys: str = ""
     refused_by_ours: str = ""
+    refusal: str = ""
     only: str = ""
     keeps_client: bool = False
 
@@ -311,6 +314,44 @@ CHANGES = (
     Command("cleanExpiredCQ -b {broker}", (306,)),
     Command("cleanUnusedTopic -b {broker}", (316,)),
     Command("deleteExpiredCommitLog -b {broker}", (329,)),
+    # Numbers that make no sense: Apache's broker takes them, and so does ours.
+    Command("updateTopic -b {broker} -t {topic}Odd -r 0 -w 2 -p 6", (17,), case="unread"),
+    Command(
+        "updateTopic -b {broker} -t {topic}Odd -r 2 -w 2 -p 15",
+        (17,),
+        case="permission",
+        is_refused=True,
+    ),
+    Command("updateSubGroup -b {broker} -g {group}Odd -q 100000 -r -5", (200,), case="numbers"),
+    Command(
+        "resetOffsetByTime -g {group} -t {topic} -s 0 -b {broker} -q 9 -o 1",
+        (222,),
+        case="no-queue",
+        since=NEW,
+    ),
+    Command(
+        "resetOffsetByTime -g {group} -t {topic} -s 0 -b {broker} -q 0 -o 1000000",
+        (222,),
+        case="past",
+        since=NEW,
+        is_refused=True,
+    ),
+    # What ours refuses: mqadmin shows why.
+    Command(
+        "updateBrokerConfig -b {broker} -k noSuchKey -v 1",
+        (25,),
+        case="unknown",
+        refusal="noSuchKey",
+        refused_by_ours="docs/quirks.md: UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG refuse",
+    ),
+    Command(
+        "updateTopic -b {broker} -t {topic}Compact -a +cleanup.policy=COMPACTION",
+        (17,),
+        case="compaction",
+        since=NEW,
+        refusal="cleanup.policy=COMPACTION is not supported by this broker",
+        refused_by_ours="docs/quirks.md: the topic attribute `cleanup.policy=COMPACTION`",
+    ),
 )
 
 OF_ACCOUNTS = "SubCommandException"

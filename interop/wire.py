@@ -383,9 +383,15 @@ class WireClient:
         }
         self.call(UPDATE_CONSUMER_OFFSET, fields).checked()
 
-    def create_topic(self, topic: str, *, queue_count: int, perm: int = 6) -> None:
-        """Create or change a topic."""
-        fields = {
+    def create_topic(
+        self, topic: str, *, queue_count: int, perm: int = 6, message_type: str = ""
+    ) -> None:
+        """Create or change a topic.
+
+        Args:
+          message_type: which proxies check, such as FIFO, or MIXED for any; "" sets none.
+        """
+        fields: dict[str, object] = {
             "topic": topic,
             "defaultTopic": "TBW102",
             "readQueueNums": queue_count,
@@ -395,6 +401,8 @@ class WireClient:
             "topicSysFlag": 0,
             "order": False,
         }
+        if message_type:
+            fields["attributes"] = f"+message.type={message_type}"
         self.call(UPDATE_AND_CREATE_TOPIC, fields).checked()
 
     def create_group(self, group: str, **members: object) -> None:

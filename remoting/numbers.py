@@ -73,6 +73,8 @@ READ_QUEUE_COUNT: Final = Range("a number of queues to read from", 1, QUEUE_COUN
 """Without read queues, every message of a topic would be acknowledged and unreadable."""
 WANTED_QUEUE_COUNT: Final = Range("a wish for a number of queues", INT32_MIN, INT32_MAX, 32)
 """Used only by a send that creates a topic, which checks it. RocketMQ's proxy sends 0."""
+SETTING: Final = Range("a setting", INT32_MIN, INT32_MAX, 32)
+"""A number of a topic that an administrator sets: the broker replaces one that would do harm."""
 PERM: Final = Range("a permission", 0, 7, 32)
 """PERM_INHERIT 1, PERM_WRITE 2, PERM_READ 4."""
 ROUTE_PERM: Final = Range("a permission", 0, 15, 32)
@@ -83,6 +85,8 @@ ROUTE_FLAG: Final = Range("a topicSysFlag", INT32_MIN, INT32_MAX, 32)
 """A name server forwards a broker's bits unchanged."""
 GROUP_SYS_FLAG: Final = Range("a groupSysFlag", 0, INT32_MAX, 32)
 QUEUE_OFFSET: Final = Range("a queue offset", 0, INT64_MAX, 64)
+COMMITTED_OFFSET: Final = Range("a queue offset", INT64_MIN, INT64_MAX, 64)
+"""An offset outside of its queue is answered with success, and not stored."""
 PULL_OFFSET: Final = Range("a queue offset", INT64_MIN, INT64_MAX, 64)
 """A pull outside of its queue is answered with the offset at which to continue; -1: no commit."""
 PHYSICAL_OFFSET: Final = Range("a physical offset", INT64_MIN, INT64_MAX, 64)
@@ -97,8 +101,9 @@ VERSION: Final = Range("a version", INT64_MIN, INT64_MAX, 64)
 """Versions are only compared."""
 TIMEOUT_MS: Final = Range("a time-out in ms", INT64_MIN, INT64_MAX, 64)
 """Servers clamp a time-out to their own range."""
-INVISIBLE_MS: Final = Range("an invisible time in ms", 0, INT64_MAX, 64)
-"""How long a popped message is not given to others; timerMaxDelaySec limits it, too."""
+INVISIBLE_MS: Final = Range("an invisible time in ms", INT64_MIN, INT64_MAX, 64)
+"""How long a popped message is not given to others. The broker uses the nearest time that it can
+keep, and its answer says which; timerMaxDelaySec limits it."""
 POP_TIME_MS: Final = Range("a time in ms since 1970", INT64_MIN, INT64_MAX, 64)
 """When a pop was sent, or of a receipt. One far in the past has timed out; 0: now."""
 INIT_MODE: Final = Range("a place to begin", INT32_MIN, INT32_MAX, 32)

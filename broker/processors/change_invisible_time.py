@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
 from ...remoting.errors import RequestRefused
@@ -62,6 +64,8 @@ class ChangeInvisibleTimeProcessor:
           read, or the new check point not be stored; INVALID_PARAMETER: the time is too long.
         """
         header = decode(ChangeInvisibleTimeRequestHeader, request.ext_fields)
+        if header.invisible_time < 0:  # the message comes again at once, as with RocketMQ
+            header = msgspec.structs.replace(header, invisible_time=0)
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
         refuse_no_queue(self._topic_table, topic, queue_id, channel)
         refuse_lite(header.lite_topic)

@@ -23,7 +23,6 @@ from ...remoting.bodies import (
     GroupList,
     MessageQueue,
     ProducerConnection,
-    TopicConfig,
 )
 from ...remoting.channel import Answer, Channel, Deferred, Processor
 from ...remoting.codec import RemotingCommand
@@ -292,37 +291,32 @@ class ClientAdminProcessor:
                 for queue_id in range(topic.read_queue_nums)
             }
         elif header.offset is None or header.offset == -1:
-            self._check_queue(topic, header.queue_id)
             wanted = {header.queue_id: self._wanted(header, header.queue_id)}
         else:
-            self._check_queue(topic, header.queue_id)
             begin = max(store.min_offset(name, header.queue_id), 0)
             end = store.max_offset(name, header.queue_id)
-            # RocketMQ accepts one more, which would hide the next message.
-            if not begin <= header.offset <= end:
+            # One more is taken, as RocketMQ does; stored as it is, it would hide the next message.
+            if not begin <= header.offset <= end + 1:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_ERROR,
                     f"Target offset {header.offset} not in consume queue range [{begin}-{end}]",
                 )
-            wanted = {header.queue_id: header.offset}
+            wanted = {header.queue_id: min(header.offset, end)}
         for queue_id, offset in wanted.items():
-            self._offsets.assign_reset_offset(group, name, queue_id, offset)
+            if queue_id < max(topic.read_queue_nums, topic.write_queue_nums):
+                self._offsets.assign_reset_offset(group, name, queue_id, offset)
+            else:  # RocketMQ stores an offset for it, which would count if it came one day
+                logger.warning(
+                    "topic %(topic)s has no queue %(queue_id)d: nothing is reset for group "
+                    "%(group)s",
+                    {"topic": name, "queue_id": queue_id, "group": group},
+                )
         self._try_pulls([(name, queue_id) for queue_id in wanted])
         table = {
             MessageQueue(name, self._config.broker_name, queue_id): offset
             for queue_id, offset in wanted.items()
         }
         return request.answer(body=fastjson.dumps({"offsetTable": table}))
-
-    @staticmethod
-    def _check_queue(topic: TopicConfig, queue_id: int) -> None:
-        """Raises: RequestRefused: INVALID_PARAMETER: the topic does not have this queue."""
-        if queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
-            )
 
     def _reset_by_clients(
         self, request: RemotingCommand, header: ResetQueueOffsetRequestHeader

@@ -46,7 +46,7 @@ from ..producer_manager import ProducerManager
 from ..subscription import SUBSCRIPTION_CODES_MAX, is_tag_type, refuse_subscription
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import UNIT_SUB_FLAG, TopicConfigManager
-from .request import read_body, read_body_in_steps
+from .request import NO_BODY, read_body, read_body_in_steps
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
@@ -273,6 +273,8 @@ class ClientManageProcessor:
         return request.answer(ext_fields={})
 
     def _check(self, request: RemotingCommand, channel: Channel) -> Answer:
+        if request.body.strip() in NO_BODY:
+            return request.answer()  # nothing to check
         body = read_body(request, CheckClientRequestBody.from_request)
         subscription = body.subscription_data
         if (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from ...remoting.bodies import GetConsumerListByGroupResponseBody
+from ...remoting.bodies import GetConsumerListByGroupResponseBody, TopicConfig
 from ...remoting.channel import Answer, Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.headers import (
@@ -139,21 +139,34 @@ class ConsumerManageProcessor:
             # The consumer does not know yet; its next pull tells it.
             remark = "Offset has been previously reset"
             return request.answer(ResponseCode.SUCCESS, remark, ext_fields={})
-        # RocketMQ accepts any queue id and offset, so its table grows without bound. A queue that
-        # the topic had until recently is still consumed to its end.
-        end = self._store.max_offset(topic, queue_id)
-        if queue_id >= max(config.read_queue_nums, config.write_queue_nums) and end == 0:
-            remark = (
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
-                f"topicConfig.readQueueNums:[{config.read_queue_nums}] "
-                f"consumer:[{channel.remote_address}]"
-            )
-            return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
-        offset, is_slave = header.commit_offset, self._store.is_slave
-        if not self._offsets.commit_within(group, topic, queue_id, offset, end, is_slave=is_slave):
-            remark = (
-                f"commitOffset[{offset}] is illegal, topic:[{topic}] queueId:[{queue_id}] "
-                f"ends at {end}: an offset past the end would hide the next messages"
-            )
-            return request.answer(ResponseCode.INVALID_PARAMETER, remark, ext_fields={})
-        return request.answer(ext_fields={})
+        reason = self._commit(config, header)
+        if not reason:
+            return request.answer(ext_fields={})
+        remark = f"commitOffset[{header.commit_offset}] is not stored: {reason}"
+        logger.debug(
+            "%(peer)s, group %(group)s: %(remark)s",
+            {"peer": channel.remote_address, "group": group, "remark": remark},
+        )
+        return request.answer(ResponseCode.SUCCESS, remark, ext_fields={})
+
+    def _commit(self, config: TopicConfig, header: UpdateConsumerOffsetRequestHeader) -> str:
+        """Commit an offset if its queue can have it.
+
+        RocketMQ stores any queue id and offset: its table grows without bound, and an offset past
+        the end hides the next messages. Its clients expect success; most of them do not wait for
+        the answer.
+
+        Returns: "", or the reason why nothing is stored.
+        """
+        topic, queue_id, offset = header.topic, header.queue_id, header.commit_offset
+        end = self._store.max_offset(topic, queue_id) if queue_id >= 0 else 0
+        # A queue that the topic had until recently is still consumed to its end.
+        count = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < count and end == 0:
+            return f"topic[{topic}] has no queue {queue_id}"
+        if offset < 0:
+            return "it is negative"
+        is_stored = self._offsets.commit_within(
+            header.consumer_group, topic, queue_id, offset, end, is_slave=self._store.is_slave
+        )
+        return "" if is_stored else f"topic[{topic}] queue {queue_id} ends at {end}"

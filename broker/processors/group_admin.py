@@ -43,8 +43,9 @@ from ...store.state.until_saved import until_saved
 from ..admission import may_commit_offset, own_offsets
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
+from ..settable_numbers import mend_group
 from ..subscription_group_manager import SubscriptionGroupManager
-from .request import read_body
+from .request import NO_BODY, read_body
 from .slave import NO_CHANGE
 from .topic_admin import PAGE_BODY_SIZE_MAX, check_list, first_of_page, page_size
 
@@ -96,7 +97,18 @@ class GroupAdminProcessor:
         return Deferred(run)
 
     def _update(self, request: RemotingCommand, channel: Channel) -> Answer:
-        group = read_body(request, SubscriptionGroupConfig.from_request)
+        if request.body.strip() in NO_BODY:
+            # As RocketMQ: mqadmin would show a failure where Apache's brokers show none.
+            logger.warning(
+                "%(peer)s sends request %(code)d without a group: nothing is changed",
+                {"peer": channel.remote_address, "code": request.code},
+            )
+            return request.answer()
+        group = read_body(
+            request,
+            SubscriptionGroupConfig.from_request,
+            lambda body: mend_group(body, channel.remote_address),
+        )
         logger.info(
             "%(peer)s creates or changes group %(group)r",
             {"peer": channel.remote_address, "group": group.group_name},
@@ -105,11 +117,13 @@ class GroupAdminProcessor:
         return self._saved(request.answer())
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
-        groups = read_body(
-            request,
-            SubscriptionGroupList.from_request,
-            lambda body: check_list(body.group_config_list),
-        ).group_config_list
+
+        def bound(body: SubscriptionGroupList) -> None:
+            check_list(body.group_config_list)
+            for group in body.group_config_list:
+                mend_group(group, channel.remote_address)
+
+        groups = read_body(request, SubscriptionGroupList.from_request, bound).group_config_list
         logger.info(
             "%(peer)s creates or changes %(groups)d groups",
             {"peer": channel.remote_address, "groups": len(groups)},
@@ -165,9 +179,13 @@ class GroupAdminProcessor:
         return self._saved(request.answer())
 
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
+        """Return a group; one that its first pull would create is created.
+
+        Apache's proxy asks for the group of a new consumer before the consumer receives, and lets
+        none begin whose group is missing. Source: AdminBrokerProcessor.getSubscriptionGroup.
+        """
         name = decode(GetSubscriptionGroupConfigRequestHeader, request.ext_fields).group
-        # RocketMQ creates an unknown group here; our broker changes nothing in a query.
-        group = self._groups.subscription_group_table.get(name)
+        group = self._groups.find(name, channel.remote_address)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker"

@@ -97,7 +97,6 @@ class PopChecks:
                 f"the broker[{config.broker_ip1}] pop message is forbidden because "
                 "timerWheelEnable is false",
             )
-        refuse_long_time(header.invisible_time, self._store_config)
         topic = self.topic(header.topic, header.queue_id, channel)
         group = self.group(header.consumer_group, channel)
         if not self._groups.may_read(group.group_name, header.topic):
@@ -176,7 +175,9 @@ class PopChecks:
     ) -> Selector | None:
         """The filter of a pop; None: all messages.
 
-        SQL92 needs enablePropertyFilter, as for pulls; Apache's broker compiles it in any case.
+        SQL92 needs no enablePropertyFilter, which is for pulls: clients of Apache's proxy filter by
+        it at brokers with default settings.
+        Source: PopMessageProcessor.processRequest of 5.5.0.
 
         Raises: RequestRefused: it cannot be read.
         """
@@ -189,21 +190,22 @@ class PopChecks:
                 )
                 raise _not_parsed(topic, group, reason)
             return tags_codes_of(expression)
-        if not self._config.enable_property_filter:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {expression_type}",
-            )
         found = compile_filter(expression_type or "", expression)
         if isinstance(found, str):
             raise _not_parsed(topic, group, found)
         return found
 
 
+def possible_time(invisible_time: int, config: MessageStoreConfig) -> int:
+    """The nearest invisible time, ms, for which a record can wait.
+
+    Apache's broker serves the pop; its messages come again at once, or never.
+    """
+    return min(max(invisible_time, 0), config.timer_max_delay_sec * 1000)
+
+
 def refuse_long_time(invisible_time: int, config: MessageStoreConfig) -> None:
     """Refuse an invisible time, ms, for which no record can wait.
-
-    Apache's broker pops nothing then, and says nothing.
 
     Raises: RequestRefused: INVALID_PARAMETER.
     """

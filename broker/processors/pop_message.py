@@ -18,6 +18,8 @@ from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ...common.sql92.expression import Expression
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...remoting.answer_template import AnswerTemplate
@@ -47,7 +49,7 @@ from ..pop.waiting_requests import Polling
 from ..pull import Selector
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..topic_config_manager import TopicConfigManager
-from .pop_checks import PopChecks
+from .pop_checks import PopChecks, possible_time
 from .pull_message import FILTER_TIME_MAX_S
 from .send_turn import SendTurn
 
@@ -163,9 +165,12 @@ class PopMessageProcessor:
         """Serve a pop; the answer is written to the channel, now or later.
 
         Raises: RequestRefused: with Apache's codes and remarks; or NO_PERMISSION: the group is the
-          broker's own; INVALID_PARAMETER: the invisible time is longer than timerMaxDelaySec.
+          broker's own.
         """
         header = decode(PopMessageRequestHeader, request.ext_fields)
+        invisible_time = possible_time(header.invisible_time, self._store.config)
+        if invisible_time != header.invisible_time:
+            header = msgspec.structs.replace(header, invisible_time=invisible_time)
         now_ms = self._wall_ms()
         born_time = header.born_time
         if born_time == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ...remoting.bodies import Body, out_of_range
 from ...remoting.codec import RemotingCommand
@@ -17,6 +17,9 @@ from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
 
 BodyT = TypeVar("BodyT", bound=Body)
+
+NO_BODY: Final = (b"", b"null")
+"""Bodies in which Java's JSON reader finds no object."""
 
 
 def read_body(

@@ -103,9 +103,7 @@ class SendBatchProcessor:
             too_long = refuse_long_batch(request.body)
             if too_long is not None:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
-            body = request.body
-            if may_break_batch_rules(body):
-                body = _admitted_batch(body)
+            body = _admitted(request.body)
             refusal, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
@@ -119,7 +117,7 @@ class SendBatchProcessor:
                 reconsume_times=header.reconsume_times or 0,
             )
             if refusal is not None:
-                list(iter_batch(request.body))  # raises a better error if the batch is malformed
+                list(iter_batch(body))  # raises a better error if the batch is malformed
                 raise turn.refusal(refusal)
         except RemoteProtocolError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {error}") from error
@@ -144,31 +142,32 @@ def batch_ids(prefix: bytes, offsets: Sequence[int]) -> str:
     return ",".join([f"{host}{offset:016X}" for offset in offsets])
 
 
-def _admitted_batch(body: bytes) -> bytes:
-    """A batch's body without the properties that only a broker sets.
+def _admitted(body: bytes) -> bytes:
+    """The body of a batch without properties that only a broker sets.
 
-    Raises: RemoteProtocolError: the batch is malformed. RequestRefused: as `_refuse_in_batch`.
+    Raises:
+      RequestRefused: REQUEST_CODE_NOT_SUPPORTED: a message asks for a later delivery.
+      RemoteProtocolError: as `iter_batch`.
     """
-    entries, is_changed = [], False
-    for flag, own_body, own in iter_batch(body):
+    if not may_break_batch_rules(body):
+        return body
+    parts, is_changed = [], False
+    for flag, inner, own in iter_batch(body):
         kept = admitted(own)
         _refuse_in_batch(kept)
         is_changed |= kept is not own
-        entries.append((flag, own_body, kept))
-    if not is_changed:
-        return body
-    return b"".join(encode_entry(*entry) for entry in entries)
+        parts.append(encode_entry(flag, inner, kept))
+    return b"".join(parts) if is_changed else body
 
 
 def _refuse_in_batch(properties: bytes) -> None:
-    """Refuse properties that a batch cannot honour.
+    """Refuse a later delivery, which a batch cannot have.
 
     Raises: RequestRefused: REQUEST_CODE_NOT_SUPPORTED, see `admission.refused_in_batch`.
     """
     name = refused_in_batch(properties)
-    if name is None:
-        return
-    what = "transaction messages are" if name == "TRAN_MSG" else f"the property {name} is"
-    raise RequestRefused(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{what} not supported in a batch"
-    )
+    if name is not None:
+        raise RequestRefused(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f"the property {name} is not supported in a batch",
+        )

@@ -51,6 +51,7 @@ from ..attributes import MESSAGE_TYPE, parse_attributes
 from ..config import BrokerConfig
 from ..config_text import page
 from ..consumer_offset_manager import ConsumerOffsetManager
+from ..settable_numbers import mend_topic
 from ..topic_config_manager import TopicConfigManager
 from ..topic_queue_mapping_manager import TopicQueueMappingManager
 from .request import read_body
@@ -159,6 +160,7 @@ class TopicAdminProcessor:
             {"peer": channel.remote_address, "topic": header.topic},
         )
         topic = _topic_of(header)
+        mend_topic(topic, channel.remote_address)
         self._refuse(topic)
         return self._updated(request, [topic])
 
@@ -173,6 +175,7 @@ class TopicAdminProcessor:
             {"peer": channel.remote_address, "topic": header.topic},
         )
         topic = _topic_of(header)
+        mend_topic(topic, channel.remote_address, is_static=True)
         self._refuse(topic)
         detail = read_body(request, TopicQueueMappingDetail.from_request)
         if detail.topic != header.topic:
@@ -188,10 +191,14 @@ class TopicAdminProcessor:
         return self._saved(request.answer(remark=NOT_SET), [header.topic], is_static=True)
 
     def _update_list(self, request: RemotingCommand, channel: Channel) -> Answer:
+
+        def bound(body: CreateTopicListRequestBody) -> None:
+            check_list(body.topic_config_list)
+            for topic in body.topic_config_list:
+                mend_topic(topic, channel.remote_address)
+
         topics = read_body(
-            request,
-            CreateTopicListRequestBody.from_request,
-            lambda body: check_list(body.topic_config_list),
+            request, CreateTopicListRequestBody.from_request, bound
         ).topic_config_list
         logger.info(
             "%(peer)s creates or changes %(topics)d topics",
@@ -307,16 +314,15 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
       seen_version: the DataVersion of the last page, as JSON; None or "": there was none.
       version: the table's.
       begin: the requested index.
-    Raises: RequestRefused: SYSTEM_ERROR: seen_version is not a DataVersion.
+    Source: AdminBrokerProcessor.getAllTopicConfig of 5.5.0: a text that is no DataVersion counts as
+      none.
     """
     if seen_version is None or not seen_version.strip():
         return 0
     try:
         seen = DataVersion.from_request(seen_version.encode())
-    except RemoteProtocolError as error:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"dataVersion cannot be read: {error}"
-        ) from error
+    except RemoteProtocolError:
+        return 0
     return begin or 0 if seen == version else 0
 
 

@@ -92,20 +92,27 @@ class PullAnswer(NamedTuple):
 
 def max_offset(queue: MessageQueue) -> QueueRequest[int]:
     """Query the offset of the next message to be stored in a queue."""
-    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMaxOffsetRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+    )
     return QueueRequest(RequestCode.GET_MAX_OFFSET, header, _offset)
 
 
 def min_offset(queue: MessageQueue) -> QueueRequest[int]:
     """Query the offset of the first message that a queue still has."""
-    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMinOffsetRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+    )
     return QueueRequest(RequestCode.GET_MIN_OFFSET, header, _offset)
 
 
 def search_offset(queue: MessageQueue, timestamp_ms: int) -> QueueRequest[int]:
     """Query the offset of the first message stored at `timestamp_ms` (ms since 1970) or later."""
     header = SearchOffsetRequestHeader(
-        topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        timestamp=timestamp_ms,
+        broker_name=queue.broker_name,
     )
     return QueueRequest(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, _offset)
 
@@ -127,6 +134,7 @@ def committed_offset(
         topic=queue.topic,
         queue_id=queue.queue_id,
         set_zero_if_not_found=set_zero_if_not_found,
+        broker_name=queue.broker_name,
     )
     ok = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
     return QueueRequest(RequestCode.QUERY_CONSUMER_OFFSET, header, _committed, ok)
@@ -135,7 +143,11 @@ def committed_offset(
 def commit_offset(queue: MessageQueue, group: str, offset: int) -> QueueRequest[None]:
     """Commit an offset of a group."""
     header = UpdateConsumerOffsetRequestHeader(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_offset=offset,
+        broker_name=queue.broker_name,
     )
     return QueueRequest(RequestCode.UPDATE_CONSUMER_OFFSET, header, _no_result)
 

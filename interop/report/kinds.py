@@ -14,6 +14,7 @@ KIND_TITLES: Mapping[Kind, str] = {
     Kind.MQADMIN: "mqadmin",
     Kind.ORACLE: "Oracle",
     Kind.TLS: "TLS",
+    Kind.PROXY: "Proxy",
 }
 
 KIND_ABOUT: Mapping[Kind, str] = {
@@ -25,6 +26,8 @@ KIND_ABOUT: Mapping[Kind, str] = {
     Kind.MQADMIN: "The output of Apache's mqadmin, compared with its output for Apache's broker.",
     Kind.ORACLE: "Data that we encode, decoded by Apache's classes, and the reverse.",
     Kind.TLS: "Clients and brokers by TLS, with the files that `trocket tls init` made for all.",
+    Kind.PROXY: "Clients that reach each broker through Apache's proxy in cluster mode, by gRPC "
+    "and by its remoting port.",
 }
 
 

@@ -35,7 +35,7 @@ from .table import (
     JAVA_5,
     PYTHON,
     SCENARIOS,
-    TLS_CLIENTS,
+    START_ORDER,
     TROCKET,
     Scenario,
 )
@@ -74,14 +74,15 @@ def jobs(
 
     Args:
       brokers: names of `peers.PEERS`, other versions, URLs.
-      clients: of `table.TLS_CLIENTS`; None: all. Those that only have cells of TLS get no job.
+      clients: of `table.START_ORDER`; None: all. Those with cells of TLS or the proxy alone get no
+        job.
       faults: of `faults.ALL_FAULTS`.
       is_fast: restrict faults to those of `FAST_FAULTS` and their clients.
     Raises: ValueError: a client or fault is unknown; PeerError: a broker is unknown.
     """
     for name in clients or ():
-        if name not in TLS_CLIENTS:
-            raise ValueError(f"there is no client {name!r}; there are {', '.join(TLS_CLIENTS)}")
+        if name not in START_ORDER:
+            raise ValueError(f"there is no client {name!r}; there are {', '.join(START_ORDER)}")
     wanted = tuple(name for name in CLIENTS if clients is None or name in clients)
     for name in faults:
         if name not in ALL_FAULTS:

@@ -23,7 +23,7 @@ from .broker_view import left_behind, stored_bodies
 from .fault_injector import FaultInjector
 from .faults import BrokerState, Fault, FaultScenario, ProgramReport, evaluate, summary
 from .programs import Outcome, Playable, Program, create_topics, prefix, topic_names
-from .table import TLS_CLIENTS
+from .table import START_ORDER
 
 TIMEOUT_S = 180.0
 """For scenarios without a fault."""
@@ -51,6 +51,8 @@ def play(
     tls: ClientTls | None = None,
     keys: Keys | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
+    servers: Mapping[str, str] = MappingProxyType({}),
+    message_types: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[Key, Outcome]:
     """Run scenarios on a started cluster and return their outcomes; each has one.
 
@@ -63,12 +65,15 @@ def play(
       tls: of the clients; None: they use none.
       keys: of an account that may create topics; None: the broker has no accounts.
       environment: further variables of the programs, such as their account.
+      servers: HOST:PORT that a client connects to; the name server, if it is not there.
+      message_types: of the topics, by scenario; none, if it is not there.
     Raises: PeerError: the broker refuses to create the topics.
     """
     injector = injector or FaultInjector(Fault.NONE, cluster)
     coordinator = _Coordinator(scenarios, cluster, injector, on_outcome, mark, tls)
     with contextlib.ExitStack() as stack:
-        coordinator.start(folder, stack, keys, environment)
+        coordinator.create_topics(keys, message_types)
+        coordinator.start(folder, stack, environment, servers)
         coordinator.run()
     return coordinator.outcomes
 
@@ -89,7 +94,7 @@ class _Coordinator:
         self.outcomes: dict[Key, Outcome] = {}
         self._scenarios: dict[Key, Playable] = {
             (client, scenario.name): scenario
-            for client in sorted(scenarios, key=TLS_CLIENTS.index)
+            for client in sorted(scenarios, key=START_ORDER.index)
             for scenario in scenarios[client]
         }
         self._cluster = cluster
@@ -109,30 +114,37 @@ class _Coordinator:
 
     # ---- the programs --------------------------------------------------------------------
 
+    def create_topics(self, keys: Keys | None, message_types: Mapping[str, str]) -> None:
+        """Create the topics of all scenarios; see `play`."""
+        for client, some in self._by_client().items():
+            before = prefix(client, self._mark)
+            create_topics(self._cluster, before, some, keys, message_types)
+
+    def _by_client(self) -> dict[str, list[Playable]]:
+        found: dict[str, list[Playable]] = {}
+        for (client, _), scenario in self._scenarios.items():
+            found.setdefault(client, []).append(scenario)
+        return found
+
     def start(
         self,
         folder: Path,
         stack: contextlib.ExitStack,
-        keys: Keys | None,
         environment: Mapping[str, str],
+        servers: Mapping[str, str],
     ) -> None:
         """Start the programs, to be killed with the stack.
 
-        In the order of `TLS_CLIENTS`: Go's build runs while the JVMs start.
+        In the order of `START_ORDER`: Go's build runs while the JVMs start.
         """
-        by_client: dict[str, list[Playable]] = {}
-        for (client, _), scenario in self._scenarios.items():
-            by_client.setdefault(client, []).append(scenario)
-        for client, some in by_client.items():
-            create_topics(self._cluster, prefix(client, self._mark), some, keys)
         namesrv = self._injector.namesrv_address
-        for client, some in by_client.items():
+        for client, some in self._by_client().items():
             try:
                 program = Program(
                     client,
                     some,
                     before=prefix(client, self._mark),
-                    namesrv=namesrv,
+                    namesrv=servers.get(client, namesrv),
                     folder=folder / client,
                     on_report=lambda *report: self._reports.put(report),
                     tls=self._tls,

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from .. import class_archive
 from ..cpp_program import CPP_PROGRAM, cpp_python
 from ..go_program import build_go
-from ..java_program import java_command
+from ..java_program import grpc_command, java_command
 from ..peer import Cluster
 from ..process import LineProcess
 from ..tls_files import ClientTls
 from ..wire import Keys, WireClient, wait_for_route
-from .table import CPP, GO, GO_NEXT, PYTHON
+from .table import CPP, GO, GO_NEXT, GRPC_JAVA, PYTHON
 
 JAVA_OPTIONS = ("-Drocketmq.client.rebalance.waitInterval=1000",)
 
@@ -86,21 +86,28 @@ def topic_names(prefixed: str, scenario: Playable) -> dict[str, int]:
 
 
 def create_topics(
-    cluster: Cluster, before: str, scenarios: Iterable[Playable], keys: Keys | None = None
+    cluster: Cluster,
+    before: str,
+    scenarios: Iterable[Playable],
+    keys: Keys | None = None,
+    message_types: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create the topics of a client's scenarios, and wait for their routes.
 
     Args:
       before: the prefix of the names.
       keys: of an account that may create topics; None: the broker has no accounts.
+      message_types: of the topics, by the names of scenarios; none, if it is not there.
     Raises: PeerError: the broker refuses, or the name server has no route in time.
     """
-    topics: dict[str, int] = {}
+    topics: dict[str, tuple[int, str]] = {}
     for scenario in scenarios:
-        topics.update(topic_names(before + scenario.name, scenario))
+        message_type = message_types.get(scenario.name, "")
+        for topic, queue_count in topic_names(before + scenario.name, scenario).items():
+            topics[topic] = queue_count, message_type
     with WireClient(cluster.broker_address, keys=keys) as wire:
-        for topic, queue_count in topics.items():
-            wire.create_topic(topic, queue_count=queue_count)
+        for topic, (queue_count, message_type) in topics.items():
+            wire.create_topic(topic, queue_count=queue_count, message_type=message_type)
     # Apache's 4.x answers before it registers the topic, and some clients ask for routes only once.
     for topic in topics:
         wait_for_route(cluster.namesrv_address, topic, timeout_s=ROUTE_TIMEOUT_S)
@@ -125,6 +132,8 @@ def command_of(
         if tls is not None:
             arguments = [tls.url(arguments[0]), *arguments[1:]]
         return [sys.executable, "-m", "trocket.interop.clients.python", api, *arguments]
+    if client == GRPC_JAVA:
+        return grpc_command(client.removeprefix("grpc-java-"), *arguments, folder=folder)
     version = client.removeprefix("java-")
     options = JAVA_OPTIONS if tls is None else (*JAVA_OPTIONS, *tls.java_options)
     return java_command(version, "Scenarios", *arguments, folder=folder, options=options)

@@ -28,7 +28,11 @@ CPP = "cpp-python-0.4.4"
 """The C++ client by its Python wheel, rocketmq 0.4.4."""
 CLIENTS = (*ALL, JAVA_42, CPP)
 TLS_CLIENTS = (*CLIENTS, GO_NEXT)
-"""Those of the cells of TLS; in this order programs start."""
+"""Those of the cells of TLS."""
+GRPC_JAVA = "grpc-java-5.2.0"
+"""Apache's rocketmq-client-java, which reaches brokers through a proxy."""
+START_ORDER = (*TLS_CLIENTS, GRPC_JAVA)
+"""In this order programs start."""
 WITH_JAVA_42 = (*ALL, JAVA_42)
 
 APACHE_4 = "apache-4.9.7"

@@ -126,7 +126,7 @@ def checked(header: SerializeType) -> Script:
         bad("a wrong expression", code, body=body("a >", "SQL92"), expect=23),
         bad("a type that nobody knows", code, body=body("a", "XPATH"), expect=23),
         refused("a body that is no JSON", code, body=b"{"),
-        refused("no body", code),
+        bad("no body", code),
     )
     return Script("checked subscriptions", header, steps)
 

@@ -183,7 +183,7 @@ _SENDING = (
         requests=("320: delayed messages",),
         paths=_ANSWER,
         codes=((3, 0),),
-        row="delayed, timed and half messages in a batch are refused with code 3",
+        row="delayed and timed messages in a batch are refused with code 3",
         source="broker/processor/SendMessageProcessor.java sendBatchMessage",
     ),
     KnownBug(
@@ -261,26 +261,10 @@ _STATIC_TOPICS = (
 
 _ADMINISTERING = (
     KnownBug(
-        requests=("17: an impossible permission", "17: a negative count"),
-        paths=_ANSWER,
-        codes=((29, 0),),
-        row="17 and 18 with impossible permission or queue counts: code 29",
-        source="broker/processor/AdminBrokerProcessor.java updateAndCreateTopic",
-    ),
-    KnownBug(
         requests=("15: a queue that is not there", "15: a negative offset"),
-        paths=_ANSWER,
-        codes=((29, 0),),
-        row="15 with a queue that neither topic nor store has, or a negative offset: code 29",
+        paths=_REMARK,
+        row="an offset that its queue cannot have",
         source="broker/processor/ConsumerManageProcessor.java updateConsumerOffset",
-    ),
-    KnownBug(
-        requests=("352: a group that is not there", "352: one before an illegal group"),
-        paths=_ANSWER,
-        codes=((26, 0),),
-        row="352 for an unknown group creates nothing",
-        source="broker/subscription/SubscriptionGroupManager.java findSubscriptionGroupConfig",
-        since="5.0",
     ),
     KnownBug(
         requests=("315: stored messages of a queue",),
@@ -288,22 +272,6 @@ _ADMINISTERING = (
         codes=((0, 1),),
         row="the counters of 315 are found by looking at the queues",
         source="broker/processor/SendMessageProcessor.java handlePutMessageResult",
-    ),
-    KnownBug(
-        requests=("21: a version that is no JSON", "201: a version that is no JSON"),
-        paths=_ANSWER,
-        codes=((1, 0),),
-        row="a `dataVersion` of 21 or 201 that cannot be read is refused",
-        source="broker/processor/AdminBrokerProcessor.java getAllTopicConfig",
-        since="5.5",
-    ),
-    KnownBug(
-        requests=("200: no body", "46: no body"),
-        paths=_ANSWER,
-        codes=((1, 0),),
-        row="a request without the body that it needs is refused with code 1",
-        source="broker/processor/AdminBrokerProcessor.java updateAndCreateSubscriptionGroup",
-        since="5.0",
     ),
     KnownBug(
         requests=("11: what was parked",),
@@ -360,15 +328,21 @@ _POPPING = (
         since="5.0",
     ),
     KnownBug(
+        requests=("200053: for four days",),
+        paths=_ANSWER,
+        codes=((29, 1),),
+        row="the change of an invisible time to longer than timer messages may wait",
+        source="broker/processor/ChangeInvisibleTimeProcessor.java",
+        since="5.0",
+    ),
+    KnownBug(
         requests=(
             "200050: invisible for less than no time",
             "200050: invisible for four days",
             "200053: for less than no time",
-            "200053: for four days",
         ),
-        paths=_ANSWER,
-        codes=((29, 0), (29, 1)),
-        row="an invisible time below 0, or longer than timer messages may wait",
+        paths=("fields.invisibleTime",),
+        row="an invisible time that the broker cannot keep",
         source="broker/processor/PopMessageProcessor.java appendCheckPoint",
         since="5.0",
     ),
@@ -501,6 +475,14 @@ _BEFORE_5 = (
         codes=((29, 0), (1, 0), (22, 0), (17, 0), (26, 0), (13, 0)),
         row=_NEWER,
         source="checks that came with 5.0",
+        before="5.0",
+    ),
+    KnownBug(
+        requests=("200: no body", "46: no body"),
+        paths=_ANSWER,
+        codes=((0, 1),),
+        row=_NEWER,
+        source="remoting/protocol/RemotingSerializable.java decode",
         before="5.0",
     ),
     KnownBug(

@@ -161,7 +161,7 @@ def _units(names: Names, topic: str) -> tuple[Request, ...]:
         query(name="of a group that is connected", fields={**queue, "consumerGroup": connected}),
         query(name="past the end", fields={**queue, "index": 9}, erroneous=True,
               body_kind=BodyKind.BYTES, normalisers=()),
-        refused("without a queue", Code.QUERY_CONSUME_QUEUE, {"topic": topic}),
+        query(name="without a queue", fields={"topic": topic}, erroneous=True),
     )  # fmt: skip
 
 
@@ -180,6 +180,7 @@ def _of_all_groups(group: str) -> tuple[Request, ...]:
     return (
         every(name="all groups", fields={"isOrder": False}),
         every(name="all groups, ordered topics", fields={"isOrder": True}),
+        every(name="without an order", fields={}, erroneous=True),
     )
 
 
@@ -198,7 +199,6 @@ def _refused(names: Names, mine: dict[str, FieldValue]) -> tuple[Request, ...]:
         bad("an unknown topic", span, {"topic": missing, "group": names("group")},
             expect=17),
         refused("without a group", span, {"topic": names("topic")}),
-        refused("without an order", Code.GET_BROKER_CONSUME_STATS),
         bad("an unknown counter", view, {"statsName": "X", "statsKey": "y"}, expect=1),
         bad("an unknown key", view, {"statsName": "TOPIC_PUT_NUMS", "statsKey": missing},
             expect=1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .base import Header, Int32, RpcRequestHeader, TopicRequestHeader
-from .fields import PagePlace, PageSize, Perm, QueueCount, ReadQueueCount, TopicSysFlag
+from .fields import PagePlace, PageSize, QueueCount, Setting
 
 
 class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
@@ -20,15 +20,17 @@ class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
       order: messages of this topic are ordered.
       attributes: changes as "+name=value,-name" (5.x).
       force: change a static topic too (5.x).
+
+    The broker replaces a number that would do harm by the nearest one (`broker.settable_numbers`).
     """
 
     topic: str
     default_topic: str
-    read_queue_nums: ReadQueueCount
-    write_queue_nums: QueueCount
-    perm: Perm
+    read_queue_nums: Setting
+    write_queue_nums: Setting
+    perm: Setting
     topic_filter_type: str
-    topic_sys_flag: TopicSysFlag | None = None
+    topic_sys_flag: Setting | None = None
     order: bool
     attributes: str | None = None
     force: bool | None = None
@@ -42,6 +44,7 @@ class CreateStaticTopicRequestHeader(CreateTopicRequestHeader, frozen=True, kw_o
     """
 
     read_queue_nums: QueueCount
+    write_queue_nums: QueueCount
 
 
 class CreateTopicListRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):

@@ -7,10 +7,9 @@ import msgspec
 from .base import Header, Int64, RpcRequestHeader, TopicRequestHeader
 from .fields import (
     AskedQueueId,
+    CommittedOffset,
     DelayLevel,
     PhysicalOffset,
-    QueueId,
-    QueueOffset,
     ReconsumeTimesMax,
     SearchedTimeMs,
 )
@@ -46,12 +45,13 @@ class UpdateConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only
 
     Attributes:
       consumer_group: the group.
-      commit_offset: the next message to consume, in messages, >= 0.
+      commit_offset: the next message to consume, in messages; a broker stores none that is
+        negative or past the end of the queue.
     """
 
-    queue_id: QueueId
+    queue_id: AskedQueueId
     consumer_group: str
-    commit_offset: QueueOffset
+    commit_offset: CommittedOffset
 
 
 class GetMaxOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=True):

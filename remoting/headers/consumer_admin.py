@@ -77,10 +77,10 @@ class GetConsumeStatsInBrokerHeader(Header, frozen=True, kw_only=True):
     """Request of GET_BROKER_CONSUME_STATS (317).
 
     Attributes:
-      is_order: only topics with ordered messages.
+      is_order: only topics with ordered messages; Java's field begins as false.
     """
 
-    is_order: bool
+    is_order: bool = False
 
 
 class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
@@ -137,14 +137,15 @@ class QueryConsumeQueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=Tr
     Attributes:
       topic, queue_id: the queue.
       index: the first queue offset.
-      count: units, at most.
+      count: units, at most. Java's numbers begin as 0, so Apache's broker serves what leaves them
+        out.
       consumer_group: also look for the subscription of this group; None: do not.
     """
 
     topic: str
-    queue_id: AskedQueueId
-    index: PullOffset
-    count: MessageCount
+    queue_id: AskedQueueId = 0
+    index: PullOffset = 0
+    count: MessageCount = 0
     consumer_group: str | None = None
 
 

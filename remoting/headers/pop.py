@@ -1,5 +1,8 @@
 """Headers of pop consumption: pop, acknowledgement, invisible time, notification.
 
+A number that a pop, a peek, a notification or 200055 leaves out is 0: a field of Java's begins so,
+and Apache's broker serves such requests.
+
 Source: RocketMQ 5.5.0 remoting/protocol/header/PopMessageRequestHeader.java and its neighbours.
 """
 
@@ -26,7 +29,8 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
       topic: the topic, never a retry topic of pop: the broker reads those by itself.
       queue_id: one queue; -1: all queues of the topic.
       max_msg_nums: number of messages at most; the broker allows 32.
-      invisible_time: how long the messages are not given to others, ms.
+      invisible_time: how long the messages are not given to others, ms; the broker uses the
+        nearest time that it can keep.
       poll_time: how long to wait for a message, ms.
       born_time: when the client sent this, ms since 1970; 0: now.
       init_mode: where a group that never consumed begins; 0: the first message; 1: the end.
@@ -38,12 +42,12 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: QueueIdOrAny
-    max_msg_nums: MessageCount
-    invisible_time: InvisibleMs
-    poll_time: TimeoutMs
-    born_time: PopTimeMs
-    init_mode: InitMode
+    queue_id: QueueIdOrAny = 0
+    max_msg_nums: MessageCount = 0
+    invisible_time: InvisibleMs = 0
+    poll_time: TimeoutMs = 0
+    born_time: PopTimeMs = 0
+    init_mode: InitMode = 0
     exp_type: str | None = None
     exp: str | None = None
     order: bool | None = None
@@ -136,8 +140,8 @@ class PeekMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """
 
     topic: str
-    queue_id: QueueIdOrAny
-    max_msg_nums: MessageCount
+    queue_id: QueueIdOrAny = 0
+    max_msg_nums: MessageCount = 0
     consumer_group: str
 
 
@@ -149,9 +153,9 @@ class NotificationRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: QueueIdOrAny
-    poll_time: TimeoutMs
-    born_time: PopTimeMs
+    queue_id: QueueIdOrAny = 0
+    poll_time: TimeoutMs = 0
+    born_time: PopTimeMs = 0
     order: bool | None = None
     attempt_id: str | None = None
     exp_type: str | None = None
@@ -181,7 +185,7 @@ class PollingInfoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: QueueIdOrAny
+    queue_id: QueueIdOrAny = 0
 
 
 class PollingInfoResponseHeader(Header, frozen=True, kw_only=True):

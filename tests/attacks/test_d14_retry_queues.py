@@ -39,57 +39,67 @@ def heartbeat(group: str) -> bytes:
     return json.dumps(data).encode()
 
 
-BAD_GROUPS = [
-    ({"retry_queue_nums": INT32_MAX}, "retryQueueNums"),
-    ({"retry_queue_nums": QUEUE_COUNT_MAX + 1}, "retryQueueNums"),
-    ({"retry_queue_nums": -1}, "retryQueueNums"),
-    ({"retry_max_times": -2}, "retryMaxTimes"),
-    ({"group_sys_flag": -1}, "groupSysFlag"),
-    ({"broker_id": -1}, "brokerId"),
-    ({"which_broker_when_consume_slowly": -1}, "whichBrokerWhenConsumeSlowly"),
-    ({"consume_timeout_minute": -1}, "consumeTimeoutMinute"),
-]
-
-
-@pytest.mark.parametrize(("numbers", "member"), BAD_GROUPS)
-async def test_a_group_with_a_number_outside_of_its_range_is_refused(
-    autojump_clock, numbers, member
+@pytest.mark.parametrize(
+    ("attribute", "asked", "used"),
+    [
+        ("retry_queue_nums", INT32_MAX, QUEUE_COUNT_MAX),
+        ("retry_queue_nums", QUEUE_COUNT_MAX + 1, QUEUE_COUNT_MAX),
+        ("retry_queue_nums", -1, 0),
+        ("retry_max_times", -2, -1),
+        ("group_sys_flag", -1, INT32_MAX),
+        ("broker_id", -1, 0),
+        ("which_broker_when_consume_slowly", -1, 0),
+        ("consume_timeout_minute", -1, 0),
+    ],
+)
+async def test_a_number_of_a_group_outside_of_its_range_becomes_the_nearest_with_a_warning(
+    autojump_clock, caplog, attribute, asked, used
 ):
     async with embedded_broker() as broker:
         client = await broker.connect()
-        bad = SubscriptionGroupConfig(group_name="CG", **numbers)
-        good = SubscriptionGroupConfig(group_name="good")
+        odd = SubscriptionGroupConfig(group_name="CG", **{attribute: asked})
+        listed = SubscriptionGroupConfig(group_name="listed", **{attribute: asked})
         for code, body in (
-            (UPDATE_GROUP, bad),
-            (UPDATE_GROUPS, SubscriptionGroupList(group_config_list=[good, bad])),
+            (UPDATE_GROUP, odd),
+            (UPDATE_GROUPS, SubscriptionGroupList(group_config_list=[listed])),
         ):
             answer = await client.ask(code, {}, body.to_body())
-            assert answer.code == ResponseCode.INVALID_PARAMETER
-            assert f"{member} is {next(iter(numbers.values()))}, and " in answer.remark
-        assert not {"CG", "good"} & broker.controller.groups.subscription_group_table.keys()
+            assert (answer.code, answer.remark) == (0, None)
+        table = broker.controller.groups.subscription_group_table
+        assert {getattr(table[name], attribute) for name in ("CG", "listed")} == {used}
+    (said,) = [each.message for each in caplog.records if "of group 'CG' to" in each.message]
+    assert f"to {asked}, " in said
+    assert f": {used} is used instead" in said
 
 
 @pytest.mark.parametrize(
-    ("numbers", "member"),
+    ("attribute", "asked", "used"),
     [
-        ({"read_queue_nums": 0}, "readQueueNums"),
-        ({"write_queue_nums": INT32_MAX}, "writeQueueNums"),
-        ({"perm": 8}, "perm"),
-        ({"topic_sys_flag": 4}, "topicSysFlag"),
-        ({"topic_sys_flag": -1}, "topicSysFlag"),
+        ("read_queue_nums", 0, 1),
+        ("read_queue_nums", -4, 1),
+        ("write_queue_nums", INT32_MAX, QUEUE_COUNT_MAX),
+        ("write_queue_nums", -4, 0),
+        ("perm", 8, 0),
+        ("perm", 15, 7),
+        ("perm", -1, 7),
+        ("topic_sys_flag", 4, 0),
+        ("topic_sys_flag", -1, 3),
     ],
 )
-async def test_a_list_of_topics_with_a_number_outside_of_its_range_is_refused(
-    autojump_clock, numbers, member
+async def test_a_number_of_a_topic_outside_of_its_range_becomes_the_nearest_with_a_warning(
+    autojump_clock, caplog, attribute, asked, used
 ):
+    """Of permissions and flags the known bits stay, which Apache's broker looks at, too."""
     async with embedded_broker() as broker:
         client = await broker.connect()
-        topics = [TopicConfig(topic_name="A"), TopicConfig(topic_name="B", **numbers)]
+        topics = [TopicConfig(topic_name="A"), TopicConfig(topic_name="B", **{attribute: asked})]
         body = CreateTopicListRequestBody(topic_config_list=topics).to_body()
-        answer = await client.ask(UPDATE_TOPICS, {}, body)
-        assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert f"topicConfigList[1].{member} is " in answer.remark
-        assert broker.controller.topics.select("A") is None
+        assert (await client.ask(UPDATE_TOPICS, {}, body)).code == 0
+        assert getattr(broker.controller.topics.select("B"), attribute) == used
+        assert getattr(broker.controller.topics.select("A"), attribute) != asked
+    (said,) = [each.message for each in caplog.records if "of topic 'B' to" in each.message]
+    assert f"to {asked}, " in said
+    assert f": {used} is used instead" in said
 
 
 async def test_a_lock_of_a_negative_queue_is_refused(autojump_clock):

@@ -28,11 +28,14 @@ from trocket import (
     ServerError,
     UndeliveredError,
 )
+from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.recall_handle import RecallHandle
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.testing import Broker
 
 from .conftest import Play
+from .scripted_broker import URL, scripted
 
 SEND = RequestCode.SEND_MESSAGE_V2
 BUSY = ResponseCode.SYSTEM_BUSY
@@ -514,3 +517,13 @@ def test_a_clock_that_jumps_does_no_harm(play: Play, broker: Broker, topic: str)
         assert len(ids) == 20
 
     play(scenario)
+
+
+async def test_a_recall_names_the_broker_which_a_proxy_hands_it_to() -> None:
+    handle = RecallHandle("T", "b", "1", "id").to_text()
+    async with scripted() as brokers:
+        brokers.answer(RequestCode.RECALL_MESSAGE, RemotingCommand(ResponseCode.SUCCESS))
+        async with Producer(URL, dial=brokers.dial) as producer:
+            await producer.recall("T", handle)
+        (fields,) = brokers.fields(RequestCode.RECALL_MESSAGE)
+        assert fields["bname"] == "b"

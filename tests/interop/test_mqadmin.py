@@ -54,9 +54,17 @@ def test_a_command_that_comes_again_has_a_case_and_its_name_the_plain_one() -> N
 def test_the_docs_name_each_command_that_is_refused() -> None:
     page = Path("docs/operations.md").read_text()
     section = page.partition("## Commands of mqadmin that are refused")[2].partition("\n## ")[0]
-    refused = [command.name for command in COMMANDS if command.refused_by_ours]
+    refused = [command.name for command in COMMANDS if command.refused_by_ours == OF_REFUSED]
     assert refused
     assert [name for name in (*refused, *NOT_RUN) if f"`{name}`" not in section] == []
+
+
+def test_each_text_of_a_refusal_has_a_row_that_says_why() -> None:
+    page = Path("docs/quirks.md").read_text()
+    refusing = [command for command in COMMANDS if command.refusal]
+    assert refusing
+    for command in refusing:
+        assert f"\n| {command.refused_by_ours.removeprefix('docs/quirks.md: ')}" in page
 
 
 def test_an_outline_has_no_times_rates_addresses_or_ids() -> None:
@@ -161,11 +169,15 @@ class TestAllCommands:
     def test_what_is_refused_is_a_quirk_and_all_else_is_served(
         self, cells: dict[tuple[str, str], Cell]
     ) -> None:
-        refused = {command.feature for command in COMMANDS if command.refused_by_ours}
+        refused = {
+            command.feature: command.refused_by_ours
+            for command in COMMANDS
+            if command.refused_by_ours
+        }
         found = {
-            feature
+            feature: cell.detail
             for (broker, feature), cell in cells.items()
-            if broker == "trocket" and cell.detail == OF_REFUSED
+            if broker == "trocket" and cell.detail in refused.values()
         }
         assert found == refused
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import pytest
 
 from trocket.broker.config import BrokerConfig, read_broker_config
-from trocket.common.config import ConfigError, parse_properties
+from trocket.common.config import parse_properties
+from trocket.store.clock import SystemClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
+from trocket.store.writing.acks import SlaveAcks
 
 
 def read(text: str) -> MessageStoreConfig:
+    return read_with_warnings(text)[0]
+
+
+def read_with_warnings(text: str) -> tuple[MessageStoreConfig, list[str]]:
     entries = parse_properties(text)
-    return read_broker_config(entries, BrokerConfig(), MessageStoreConfig())[1]
+    _, store, warnings = read_broker_config(entries, BrokerConfig(), MessageStoreConfig())
+    return store, warnings
 
 
-def test_a_file_with_which_a_sync_master_would_wait_for_no_slave_is_refused() -> None:
-    with pytest.raises(ConfigError, match="line 2: inSyncReplicas=1 with brokerRole=SYNC_MASTER"):
-        read("brokerRole=SYNC_MASTER\ninSyncReplicas=1")
+def test_a_sync_master_with_apaches_default_starts_and_waits_for_a_slave_with_a_warning() -> None:
+    store, warnings = read_with_warnings("brokerRole=SYNC_MASTER\ninSyncReplicas=1")
+    assert [each for each in warnings if "inSyncReplicas=1: counts as 2" in each] != []
+    assert SlaveAcks(store, SystemClock()).needed == 1
 
 
 @pytest.mark.parametrize(

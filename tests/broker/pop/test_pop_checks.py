@@ -6,15 +6,18 @@ import base64
 import json
 
 import pytest
+import trio
 
+from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
 
 from ..embedded import START_MS, embedded_broker
-from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, consumer, pop_fields
+from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, POP, consumer, pop_fields
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 ILLEGAL = "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4]"
 BIG = 2**63
+NOTIFICATION, POLLING_INFO = 200054, 200055
 
 
 @pytest.mark.parametrize(
@@ -64,28 +67,22 @@ BIG = 2**63
             "the offsets of the group[CID_RMQ_SYS_TRANS] are the broker's own",
         ),
         (
-            {},
-            {"invisibleTime": 259_200_001},
-            29,
-            "invisibleTime[259200001] is longer than timerMaxDelaySec allows: 259200000 ms",
-        ),
-        (
             {"enable_property_filter": True},
             {"expType": "SQL92", "exp": "a >"},
             23,
             "parse the consumer's subscription failed",
         ),
         (
-            {"enable_property_filter": True},
+            {},
             {"expType": "Other", "exp": "a"},
             23,
             "parse the consumer's subscription failed",
         ),
         (
             {},
-            {"expType": "SQL92", "exp": "a > 1"},
-            1,
-            "The broker does not support consumer to filter message by SQL92",
+            {"expType": "SQL92", "exp": "a >"},
+            23,
+            "parse the consumer's subscription failed",
         ),
         ({}, {"exp": "a" * 40_000}, 23, "parse the consumer's subscription failed"),
     ],
@@ -96,6 +93,71 @@ async def test_a_pop_is_refused(options, fields, code, remark, autojump_clock) -
         broker.controller.topics.create_topic_in_send_message("T", "TBW102", "", 4)
         answer = await group.ask_pop(**fields)
         assert (answer.code, answer.remark) == (code, remark)
+
+
+async def test_a_pop_by_an_expression_needs_no_key_of_the_broker(autojump_clock) -> None:
+    """As Apache's: consumers behind its proxy pop, and filter by SQL92 at any broker."""
+    async with embedded_broker(enable_property_filter=False) as broker:
+        group = await consumer(broker)
+        for value in ("1", "2"):
+            await group.send(i=f"a\x01{value}\x02")
+        answer = await group.ask_pop(expType="SQL92", exp="a > 1")
+        assert [message.properties["a"] for message in decode_messages(answer.body)] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"), [(259_200_001, 259_200_000), (2**63 - 1, 259_200_000), (-1, 0)]
+)
+async def test_an_invisible_time_that_no_record_can_wait_for_is_the_nearest_one(
+    asked, used, autojump_clock
+) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send()
+        answer = await group.ask_pop(invisibleTime=asked)
+        assert (answer.code, answer.ext_fields["invisibleTime"]) == (0, str(used))
+
+
+POP_NUMBERS = ["queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode"]
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        (POP, POP_NUMBERS),
+        (PEEK, ["queueId", "maxMsgNums"]),
+        (NOTIFICATION, ["queueId", "pollTime", "bornTime"]),
+        (POLLING_INFO, ["queueId"]),
+    ],
+)
+async def test_a_number_of_a_pop_that_is_missing_is_zero(code, names, autojump_clock) -> None:
+    """Java's fields begin as 0, and Apache's broker serves what a client leaves out."""
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send()
+        for name in names:
+            answers = []
+            for change in ({}, {name: 0}):
+                fields = pop_fields() | change
+                if not change:
+                    del fields[name]
+                fields["consumerGroup"] = f"{name}-{len(answers)}"
+                answers.append(await group.client.ask(code, fields))
+            missing, zero = answers
+            assert (missing.code, missing.remark) == (zero.code, zero.remark), name
+            assert missing.code in (0, 19, 210), name
+
+
+async def test_a_change_to_less_than_no_time_gives_the_message_back_at_once(autojump_clock) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send()
+        (got,) = await group.pop()
+        answer = await group.change(got, -5)
+        assert (answer.code, answer.ext_fields["invisibleTime"]) == (0, "0")
+        await trio.sleep(5)
+        (again,) = await group.pop()
+        assert again.message.body == got.message.body
 
 
 async def test_a_topic_that_may_not_be_read_is_refused(autojump_clock) -> None:

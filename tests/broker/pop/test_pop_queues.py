@@ -186,8 +186,11 @@ async def test_messages_that_a_filter_chose_are_acknowledged_in_a_batch(autojump
         assert group.committed() == 3
 
 
-async def test_expressions_filter(autojump_clock) -> None:
-    async with embedded_broker(enable_property_filter=True) as broker:
+@pytest.mark.parametrize("pulls_may", [True, False])
+async def test_expressions_filter_whether_pulls_may_have_them_or_not(
+    pulls_may, autojump_clock
+) -> None:
+    async with embedded_broker(enable_property_filter=pulls_may) as broker:
         group = await consumer(broker)
         for number in range(4):
             await group.send(1, i=f"UNIQ_KEY\x010123456789ABCDEF\x02a\x01{number}\x02")

@@ -180,6 +180,12 @@ def test_a_client_may_subscribe_by_tags_only(data, code, remark):
     assert (answer.code, answer.remark) == (code, remark)
 
 
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_a_check_of_no_subscription_finds_nothing_wrong(body):
+    answer = Broker().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    assert (answer.code, answer.remark) == (0, None)
+
+
 def sql(text, topic="T", version=1):
     return SubscriptionData(
         topic=topic, sub_string=text, expression_type="SQL92", sub_version=version
@@ -232,8 +238,16 @@ def test_a_heartbeat_that_leaves_subscriptions_out_leaves_the_filters_alone():
     assert broker.filters.find("T", "g") is None
 
 
-@pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.CHECK_CLIENT_CONFIG])
-@pytest.mark.parametrize("body", [b"", b"{", b"null", b'{"consumerDataSet":1,"clientId":2}', b"\0"])
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        *((RequestCode.HEART_BEAT, body) for body in (b"", b"{", b"null", b"\0")),
+        (RequestCode.HEART_BEAT, b'{"consumerDataSet":1}'),
+        (RequestCode.CHECK_CLIENT_CONFIG, b"{"),
+        (RequestCode.CHECK_CLIENT_CONFIG, b"\0"),
+        (RequestCode.CHECK_CLIENT_CONFIG, b'{"clientId":2,"subscriptionData":1}'),
+    ],
+)
 def test_a_body_that_is_none_is_refused_and_registers_nothing(code, body):
     broker = Broker()
     answer = broker.ask(code, body=body)

@@ -79,33 +79,31 @@ def test_a_new_group_starts_at_0_where_the_whole_queue_is_in_memory(
     [
         ({"consumerGroup": "h"}, 26, "Group h not exist!"),
         ({"topic": "U"}, 17, "Topic U not exist!"),
-        (
-            {"queueId": "2"},
-            29,
-            (
-                "queueId[2] is illegal, topic:[T] topicConfig.readQueueNums:[2] "
-                "consumer:[192.0.2.2:40000]"
-            ),
-        ),
-        (
-            {"queueId": "-1"},
-            29,
-            "the custom field <queueId> is -1, and a queue id is in 0..2147483647",
-        ),
-        (
-            {"commitOffset": "-1"},
-            29,
-            (
-                "the custom field <commitOffset> is -1, and a queue offset is in "
-                "0..9223372036854775807"
-            ),
-        ),
     ],
 )
-def test_an_offset_of_nothing_is_refused(more, code, remark):
+def test_an_offset_of_an_unknown_group_or_topic_is_refused(more, code, remark):
     broker = broker_with_topic()
     answer = broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUEUE | {"commitOffset": "7"} | more)
     assert (answer.code, answer.remark) == (code, remark)
+    assert broker.offsets.offset_table == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"queueId": "2"}, "topic[T] has no queue 2"),
+        ({"queueId": "-1"}, "topic[T] has no queue -1"),
+        ({"commitOffset": "-1"}, "it is negative"),
+        ({"commitOffset": "8"}, "topic[T] queue 0 ends at 7"),
+    ],
+)
+def test_an_offset_that_nothing_can_have_is_answered_as_apache_does_and_not_stored(more, reason):
+    broker = broker_with_topic()
+    broker.store.queues["T", 0] = (0, 7)
+    fields = QUEUE | {"commitOffset": "7"} | more
+    answer = broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+    assert answer.code == 0
+    assert answer.remark == f"commitOffset[{fields['commitOffset']}] is not stored: {reason}"
     assert broker.offsets.offset_table == {}
 
 

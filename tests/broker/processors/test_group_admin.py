@@ -7,6 +7,7 @@ import json
 import pytest
 
 from trocket.broker import subscription_group_manager
+from trocket.broker.config import BrokerConfig
 from trocket.remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupList
 from trocket.remoting.request_codes import RequestCode
 
@@ -53,7 +54,6 @@ def test_a_bad_name_is_refused_and_nothing_is_created(names):
 @pytest.mark.parametrize(
     ("code", "body"),
     [
-        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b""),
         (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"retryMaxTimes":"many"}'),
         (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b"{"),
     ],
@@ -62,6 +62,15 @@ def test_a_body_that_is_no_group_is_refused(code, body):
     answer = Broker().ask(code, body=body)
     assert answer.code == 1
     assert answer.remark.startswith(f"the body of request {code:d} cannot be read: ")
+
+
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_an_update_without_a_group_changes_nothing_and_succeeds(body):
+    broker = Broker()
+    before = broker.groups.encode()
+    answer = broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    assert answer.code == 0
+    assert broker.groups.encode() == before
 
 
 @pytest.mark.parametrize(
@@ -78,14 +87,34 @@ def test_a_deleted_group_keeps_its_offsets_unless_they_shall_go_too(fields, offs
     assert broker.offsets.query_offset("g", "T", 0) == offset
 
 
-def test_one_group_is_returned_and_a_query_of_an_unknown_one_creates_nothing():
+def test_one_group_is_returned_and_an_unknown_one_is_created_as_its_first_pull_would():
     broker = Broker()
     create(broker, "g", retry_queue_nums=2)
     answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
     assert SubscriptionGroupConfig.from_body(answer.body) == broker.groups.find("g")
     answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "h"})
-    assert (answer.code, answer.remark) == (26, "No group in this broker")
-    assert not broker.groups.contains("h")
+    assert answer.code == 0
+    assert SubscriptionGroupConfig.from_body(answer.body) == SubscriptionGroupConfig(group_name="h")
+    assert broker.groups.contains("h")
+
+
+@pytest.mark.parametrize("name", ["h", "CID_RMQ_SYS_mine", "with blank", "x" * 256, ""])
+def test_a_query_creates_no_group_that_a_pull_would_not(name):
+    broker = Broker(BrokerConfig(auto_create_subscription_group=False))
+    may_exist = name.startswith("CID_RMQ_SYS_")
+    answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": name})
+    assert answer.code == (0 if may_exist else 26)
+    assert answer.remark == (None if may_exist else "No group in this broker")
+    assert broker.groups.contains(name) == may_exist
+
+
+def test_queries_create_no_more_groups_than_there_may_be():
+    broker = Broker()
+    room = broker.config.groups_max = len(broker.groups.subscription_group_table)
+    answer = broker.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "one_more"})
+    assert answer.code == 26
+    assert "groupsMax" in answer.remark
+    assert len(broker.groups.subscription_group_table) == room
 
 
 def test_groups_are_returned_all_at_once_or_in_pages():

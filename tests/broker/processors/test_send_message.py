@@ -227,10 +227,10 @@ async def test_numbers_that_are_not_the_usual_ones_are_stored_as_they_came(
 
 @pytest.mark.parametrize(
     "properties",
-    [{"DELAY": "1"}, {"TIMER_DELAY_MS": "5"}, {"TIMER_DELIVER_MS": "1"}, {"TRAN_MSG": "true"}],
+    [{"DELAY": "1"}, {"TIMER_DELAY_MS": "5"}, {"TIMER_DELIVER_MS": "1"}],
     ids=str,
 )
-async def test_what_would_be_stored_as_a_plain_message_is_refused_in_a_batch(
+async def test_what_would_be_delivered_too_early_is_refused_in_a_batch(
     properties: dict[str, str],
 ) -> None:
     body = encode_batch([Message("T", b"1"), Message("T", b"2", properties=properties)])

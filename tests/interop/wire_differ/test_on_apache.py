@@ -22,4 +22,5 @@ def test_every_request_is_answered_as_apache_answers_it(apache, tmp_path):
         "\n".join((cell.feature, cell.detail, *cell.frames)) for cell in failed
     )
     assert {cell.name for cell in cells} == {cell.name for cell in job.owed}
-    assert sum(cell.verdict is Verdict.PASSED for cell in cells) > len(cells) // 2
+    played = [cell for cell in cells if cell.verdict is not Verdict.SKIPPED]
+    assert sum(cell.verdict is Verdict.PASSED for cell in played) > len(played) // 2

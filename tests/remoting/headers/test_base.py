@@ -160,4 +160,5 @@ def test_every_header_refuses_to_be_changed(header_class: type[Header]) -> None:
         with pytest.raises(RequestRefused, match=f"<{required[0].encode_name}> is null"):
             decode(header_class, {})
     else:
-        assert encode_header(decode(header_class, {})) == {}
+        # What a client leaves out begins as in Java.
+        assert set(encode_header(decode(header_class, {})).values()) <= {"0", "false"}

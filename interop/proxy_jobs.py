@@ -1,0 +1,231 @@
+"""The jobs of Apache's proxy: its clients before each broker, with groups that do not exist yet.
+
+A job starts a name server, a broker and the proxy in cluster mode, and runs the clients by turns:
+those that speak gRPC first, then those of the remoting protocol.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from .accounts import (
+    SUPER,
+    Account,
+    Accounts,
+    Generation,
+    Grant,
+    generations_of,
+    open_with_accounts,
+    start_with_accounts,
+)
+from .apache import version_numbers
+from .apache_proxy import VERSION, ApacheProxy
+from .jobs import Job, OnCell, failed
+from .maven import missing_tool
+from .peer import Cluster
+from .peers import check_peer, open_cluster, parse_peer
+from .process import PeerError
+from .proxy_table import (
+    GROUPS,
+    MESSAGE_TYPES,
+    NOT_SERVED,
+    PROXY_CLIENTS,
+    PROXY_SCENARIOS,
+    PUSH_DEAD,
+    WITH_ACCOUNTS,
+)
+from .report.cells import Cell, Kind, Verdict
+from .scenarios.broker_view import stored_bodies
+from .scenarios.jobs import missing_for
+from .scenarios.play import play
+from .scenarios.programs import KEYS, Outcome, Playable, prefix
+from .scenarios.table import GRPC_JAVA, JAVA, PYTHON, Scenario
+from .scenarios.verdicts import reason_to_skip, with_outcome
+from .wire import Keys, WireClient
+
+BROKERS_SINCE: Final = (5, 0)
+"""Brokers that pop, which a proxy needs."""
+ROUNDS: Final = ((GRPC_JAVA,), JAVA, PYTHON)
+"""The clients that run together: a small machine cannot run more JVMs within the timeouts."""
+DEAD_LETTERS_TIMEOUT_S: Final = 20.0
+SIGNED: Final = ", with accounts"
+"""The end of the features of cells with access control."""
+USER: Final = Account(
+    Keys("interop-user", "the-secret-of-user"),
+    (Grant("Topic:*", ("Pub", "Sub")), Grant("Group:*", ("Sub",))),
+)
+ACCOUNTS: Final = Accounts(Generation.ACL_2, (USER,))
+_BY_NAME: Final[Mapping[str, Scenario]] = {each.name: each for each in PROXY_SCENARIOS}
+
+
+def jobs(brokers: Sequence[str], *, clients: Sequence[str] | None = None) -> list[Job]:
+    """A job for each broker that the proxy can stand in front of.
+
+    Args:
+      brokers: names of `peers.PEERS`; external ones and those without pops are left out.
+      clients: of `PROXY_CLIENTS`; None: all.
+    Raises: PeerError: a broker is unknown.
+    """
+    found = []
+    for peer in map(parse_peer, brokers):
+        is_old = peer.kind != "trocket" and version_numbers(peer.version or "0") < BROKERS_SINCE
+        if is_old or peer.kind not in ("trocket", "apache"):
+            continue
+        name = f"Apache's proxy {VERSION} before {peer.name}"
+        owed = tuple(_cells(peer.name, clients))
+        if owed:
+            found.append(Job(name, owed, partial(_play, peer.name)))
+        signed = tuple(_signed_cells(peer.name, clients))
+        if signed:
+            found.append(Job(f"{name}, with accounts", signed, partial(_play_signed, peer.name)))
+    return found
+
+
+def _cells(broker: str, clients: Sequence[str] | None) -> Iterator[Cell]:
+    for scenario in PROXY_SCENARIOS:
+        for client in PROXY_CLIENTS:
+            if client in scenario.clients and (clients is None or client in clients):
+                yield Cell(Kind.PROXY, scenario.name, client, broker, Verdict.SKIPPED)
+
+
+def _signed_cells(broker: str, clients: Sequence[str] | None) -> Iterator[Cell]:
+    has_accounts = Generation.ACL_2 in generations_of(broker)
+    if has_accounts and (clients is None or GRPC_JAVA in clients):
+        for name in WITH_ACCOUNTS:
+            feature = f"{name}{SIGNED}"
+            yield Cell(Kind.PROXY, feature, GRPC_JAVA, broker, Verdict.SKIPPED)
+
+
+def reason_not_to_run(cell: Cell) -> str | None:
+    """Why a cell cannot run; None: it can."""
+    scenario = _BY_NAME[cell.feature]
+    return (
+        NOT_SERVED.get(scenario.name)
+        or reason_to_skip(scenario, cell.client, cell.broker)
+        or (missing_tool() if cell.client == GRPC_JAVA else missing_for(cell.client))
+    )
+
+
+def _play(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
+    reason = check_peer(broker) or missing_tool()
+    left: dict[tuple[str, str], Cell] = {}
+    for cell in owed:
+        why = reason or reason_not_to_run(cell)
+        if why is not None:
+            on_cell(replace(cell, detail=why))
+        else:
+            left[cell.client, cell.feature] = cell
+    if not left:
+        return
+    try:
+        cluster = open_cluster(broker, folder / "cluster", KEYS)
+        try:
+            cluster.start()
+            _play_before(cluster, folder, left, on_cell)
+        finally:
+            cluster.close()
+    except PeerError as error:
+        for cell in failed(list(left.values()), str(error)):
+            on_cell(cell)
+
+
+def _play_signed(broker: str, owed: Sequence[Cell], folder: Path, on_cell: OnCell) -> None:
+    """Run the gRPC client as a user of the broker that may send and receive."""
+    reason = check_peer(broker) or missing_tool()
+    if reason is not None:
+        for cell in owed:
+            on_cell(replace(cell, detail=reason))
+        return
+    left = {cell.feature.removesuffix(SIGNED): cell for cell in owed}
+
+    def on_outcome(client: str, scenario: Playable, outcome: Outcome) -> None:
+        on_cell(with_outcome(left.pop(scenario.name), _BY_NAME[scenario.name], outcome))
+
+    try:
+        cluster = open_with_accounts(broker, folder / "cluster", ACCOUNTS, KEYS)
+        proxy = ApacheProxy(cluster, folder / "proxy", account=SUPER.keys)
+        try:
+            start_with_accounts(cluster, ACCOUNTS)
+            proxy.start()
+            # The cluster, not the proxy: the harness looks routes up without an account.
+            play(
+                {GRPC_JAVA: [_BY_NAME[name] for name in left]},
+                cluster,
+                folder / "clients",
+                on_outcome=on_outcome,
+                keys=SUPER.keys,
+                environment={"INTEROP_ACCOUNT": f"{USER.keys.access_key} {USER.keys.secret_key}"},
+                servers={GRPC_JAVA: proxy.grpc_address},
+                message_types=MESSAGE_TYPES,
+            )
+        finally:
+            proxy.close()
+            cluster.close()
+    except PeerError as error:
+        for cell in failed(list(left.values()), str(error)):
+            on_cell(cell)
+
+
+def _play_before(
+    cluster: Cluster, folder: Path, left: dict[tuple[str, str], Cell], on_cell: OnCell
+) -> None:
+    """Run the cells that are left, and remove each that is done. Raises: PeerError."""
+
+    def on_outcome(client: str, scenario: Playable, outcome: Outcome) -> None:
+        if scenario.name == PUSH_DEAD and not outcome.error:
+            dead = dead_letters(cluster, prefix(client) + scenario.name)
+            outcome = replace(outcome, facts={**outcome.facts, "dead_letters": dead})
+        cell = left.pop((client, scenario.name))
+        on_cell(with_outcome(cell, _BY_NAME[scenario.name], outcome))
+
+    proxy = ApacheProxy(cluster, folder / "proxy")
+    try:
+        proxy.start()
+        _create_groups(cluster, left)
+        for some in ROUNDS:
+            wanted: dict[str, list[Playable]] = {}
+            for client, name in left:
+                if client in some:
+                    wanted.setdefault(client, []).append(_BY_NAME[name])
+            play(
+                wanted,
+                proxy,
+                folder / "clients",
+                on_outcome=on_outcome,
+                servers={GRPC_JAVA: proxy.grpc_address},
+                message_types=MESSAGE_TYPES,
+            )
+    finally:
+        proxy.close()
+
+
+def _create_groups(cluster: Cluster, wanted: Mapping[tuple[str, str], Cell]) -> None:
+    with WireClient(cluster.broker_address) as wire:
+        for client, name in wanted:
+            if name in GROUPS:
+                wire.create_group(prefix(client) + name, **GROUPS[name])
+
+
+def dead_letters(cluster: Cluster, group: str) -> list[str]:
+    """The bodies in a group's dead letter topic, as soon as there are any, or none in time.
+
+    Raises: PeerError: the broker does not answer.
+    """
+    topic = f"%DLQ%{group}"
+    deadline_s = time.monotonic() + DEAD_LETTERS_TIMEOUT_S
+    pause = threading.Event()
+    with WireClient(cluster.broker_address) as wire:
+        while True:
+            if topic in wire.topics():
+                found = stored_bodies(wire, topic, 1)
+                if found:
+                    return found
+            if time.monotonic() > deadline_s:
+                return []
+            pause.wait(0.5)
