@@ -341,8 +341,9 @@ class BrokerController:
             self._start_savers(services)
             if not self.store.is_slave:
                 await self._deliver(services)
-                if not self.config.enable_property_filter:
-                    # Pops may filter all the same; the start does not wait for the parser.
+                if not self.config.enable_property_filter and self.store.disk.threaded:
+                    # Pops may filter all the same; the start does not wait for the parser. A
+                    # simulated broker has no threads, and reads it when it is needed.
                     in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
                     nursery.start_soon(in_thread, warm_up)
             logger.info(

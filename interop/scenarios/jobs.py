@@ -187,7 +187,7 @@ def _play_on(
     try:
         cluster.start()
         if is_jvm:
-            _warm_up(cluster)
+            warm_up(cluster)
         with FaultInjector(fault, cluster) as injector:
             for some in rounds_on(peer.name, wanted):
                 play(some, cluster, folder, injector=injector, on_outcome=on_outcome, mark=mark)
@@ -207,8 +207,8 @@ def rounds_on(
         yield {client: wanted[client] for client in clients[begin : begin + at_once]}
 
 
-def _warm_up(cluster: Cluster) -> None:
-    """Send and pull until the JVM has compiled the code that every message runs through."""
+def warm_up(cluster: Cluster) -> None:
+    """Send and pull until the broker's JVM has compiled what every message runs through."""
     message = Outgoing(WARM_TOPIC, 0, bytes(100), "KEYS\x01k\x02TAGS\x01t\x02")
     with WireClient(cluster.broker_address) as wire:
         wire.create_topic(WARM_TOPIC, queue_count=1)
