@@ -406,8 +406,7 @@ def _export(
     *,
     inflate: bool,
 ) -> int:
-    from ..store.disk.os_disk import OsDisk
-    from ..store.offline.export import JsonWriter, NewFile, ParquetWriter, Writer
+    from ..store.offline.export import JsonWriter, ParquetWriter, Writer, output_file
     from ..store.offline.read_only import ReadOnlyDisk
     from ..store.offline.selection import Bodies, selected
 
@@ -441,13 +440,11 @@ def _export(
             write_all(json_writer(sys.stdout.buffer.write))
             sys.stdout.buffer.flush()
         else:
-            # A new name until all is written, so that an aborted export leaves no half file.
-            with NewFile(OsDisk(), _absolute(output)) as file:
+            with output_file(_absolute(output)) as file:
                 if form is ExportFormat.PARQUET:
-                    write_all(ParquetWriter(file.partial, inflate=inflate))
+                    write_all(ParquetWriter(file, inflate=inflate))
                 else:
                     write_all(json_writer(file.write))
-                file.commit()
     finally:
         log.close()
     return _say_holes(walks[0])
