@@ -138,13 +138,15 @@ def fsck(
     The exit status is 0 without errors (the broker's next start fixes warnings), 1 with errors or
     lost messages, 2 when the store cannot be read.
     """
+    from ..broker.start_of_store import open_as_broker
     from ..store.offline.fsck import check_store
     from ..store.offline.read_only import ReadOnlyDisk
 
     with refused(), progress_bar("checking") as progress:
         report = check_store(
-            ReadOnlyDisk(), _absolute(path), conf=_conf(conf), live=live, progress=progress
-        )
+            ReadOnlyDisk(), _absolute(path), conf=_conf(conf), live=live,
+            open_store=open_as_broker, progress=progress,
+        )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(report.as_dict()))
     else:
@@ -306,6 +308,7 @@ def _repair(
     conf: str,
     as_json: bool,
 ) -> None:
+    from ..broker.start_of_store import open_as_broker
     from ..store.disk.os_disk import OsDisk
     from ..store.offline.mend import carry_out, plan_for
     from ..store.offline.plan import HolePolicy, Rebuild
@@ -319,7 +322,7 @@ def _repair(
         with progress_bar("checking") as progress:
             report, plan = plan_for(
                 reader, path, holes=holes, rebuild=Rebuild(rebuild.value), conf=given,
-                progress=progress,
+                open_store=open_as_broker, progress=progress,
             )  # fmt: skip
     summary: dict[str, Any] = {"path": path, "into": into, "plan": plan.as_dict()}
     if not as_json:
@@ -332,7 +335,7 @@ def _repair(
     with refused(status=1), progress_bar("repairing") as progress:
         after = carry_out(
             reader, OsDisk(), report, plan, into=into, keep_backup=keep_backup, conf=given,
-            say=say, progress=progress,
+            open_store=open_as_broker, say=say, progress=progress,
         )  # fmt: skip
     if as_json:
         typer.echo(json.dumps({**summary, "before": report.as_dict(), "after": after.as_dict()}))

@@ -21,13 +21,13 @@ from ..disk.os_disk import Disk
 from ..errors import StoreError, StoreIOError
 from ..format import Key
 from ..log.log_reader import message_at, record_at
-from ..message_store import MessageStore
 from ..offsets import Position
 from ..queues.projection import SCHEDULE_TOPIC, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .copying import check_room, copy_file, copy_folder, files_below
+from .examined_start import OpenStore, open_alone
 from .fill import Piece, Stamp, UnfillableError, fill_hole, fixed_bytes
 from .findings import Findings
 from .json_files import (
@@ -102,6 +102,7 @@ class Repair:
       report, plan: of this store, or of the one that it was copied from.
       layout: of this store.
       backup: folder for replaced files; "": they are not kept.
+      open_store: opens the repaired store once, as a start does.
       say: called with a line of text for each step.
       progress: called with the progress of a walk over the log.
     """
@@ -114,6 +115,7 @@ class Repair:
         layout: Layout,
         *,
         backup: str = "",
+        open_store: OpenStore = open_alone,
         say: LogLine = lambda line: None,
         progress: Progress | None = None,
     ) -> None:
@@ -123,6 +125,7 @@ class Repair:
         self._layout = layout
         self._root = layout.root
         self._backup = backup
+        self._open_store = open_store
         self._say = say
         self._progress = progress
         self._kept: set[str] = set()
@@ -519,8 +522,9 @@ class Repair:
         disk.sync_folder(self._root)
         config = self._config()
         self._say(f"{self._root}: opening and closing it once")
-        store = MessageStore(config, disk=disk)
-        store.load()
+        if plan.start:
+            self._keep_copies(f"{self._root}/config")
+        store = self._open_store(config, disk)
         try:
             if store.read_only:
                 raise RepairError(f"{self._root}: it does not open well: {store.trouble}")

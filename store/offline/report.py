@@ -45,6 +45,7 @@ class Report:
       is_index_damaged: the index has to be rebuilt.
       has_index: there are index files.
       config: the broker's own state.
+      start_opens: a start was examined, and it is not refused.
       checkpoint: the page.
     """
 
@@ -75,6 +76,7 @@ class Report:
     index_counts: IndexCounts | None = None
     is_index_damaged: bool = False
     has_index: bool = False
+    start_opens: bool = False
 
     @property
     def is_clean(self) -> bool:
