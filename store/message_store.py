@@ -43,7 +43,7 @@ from .index.index_service import IndexService
 from .log.commit_log import CommitLog
 from .offsets import PhysicalOffset, QueueOffset
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
-from .queues.deleted_topics import DeletedTopics
+from .queues.deleted_topics import DeletedTopics, topic_check
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
@@ -251,6 +251,7 @@ class MessageStore:
             disk,
             clean=clean,
             wall_ms=self.clock.wall_ms(),
+            is_topic=topic_check(disk, root, self.deleted_topics.names),
         )
         found = recovery.scan()
         is_ours = self.checkpoints.current.dispatched_offset >= 0

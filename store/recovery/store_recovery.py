@@ -23,7 +23,8 @@ point harmless:
    are ignored, except for the queues that were being rebuilt.
 
 The units of a queue before the checkpoint are checked only at its end (queue_ends.trocket, and the
-last unit's record); the others are verified when they are read (record_check.py).
+last unit's record; without that file coverage.py looks for records without a unit); the others are
+verified when they are read (record_check.py).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue
 from ..queues.unit_check import UnitFault, unit_fault
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
+from .coverage import queues_without_units
 from .log_scan import LogScan, ScanResult, describe
 from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
@@ -103,6 +105,7 @@ class StoreRecovery:
       config, log, queue_store, checkpoint, disk: the store's; log and queues are not loaded yet.
       clean: there was no abort file.
       wall_ms: the wall clock, ms since 1970; the checkpoint's times are checked against it.
+      is_topic: whether a topic exists, as far as is known; queues of deleted ones are not missing.
     """
 
     def __init__(
@@ -115,8 +118,10 @@ class StoreRecovery:
         *,
         clean: bool,
         wall_ms: int,
+        is_topic: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._config = config
+        self._is_topic = is_topic
         self._log = log
         self._wall_ms = wall_ms
         self._queue_store = queue_store
@@ -314,10 +319,15 @@ class StoreRecovery:
                 damaged.add(key)
             else:
                 self._kept[key] = queue.max_offset
+        unlike = "it is missing, or does not end where the last checkpoint says"
+        if self._ends is None:
+            damaged |= queues_without_units(
+                self._log, queue_store, self._places, end=self._dispatch_from,
+                is_topic=self._is_topic,
+            )  # fmt: skip
+            unlike = "the log has messages of which it has no unit"
         for key in sorted(damaged):
-            reason = queue_store.damaged.get(
-                key, "it is missing, or does not end where the last checkpoint says"
-            )
+            reason = queue_store.damaged.get(key, unlike)
             logger.warning(
                 "queue %(queue_id)d of topic %(topic)s is rebuilt from the log: %(reason)s",
                 {"queue_id": key[1], "topic": key[0], "reason": reason},
