@@ -1,18 +1,43 @@
-"""Which warnings of a start speak of damage, and which of what a crash or a setting leaves.
+"""Which warnings of a start speak of damage, and what else they are.
 
-fsck reports every warning of a start. One that speaks of damage is an error there; one that is
-logged with `extra=LEFTOVER` is a warning, because nothing is wrong with the files.
+fsck reports every warning of a start. One that is logged without `extra` speaks of damage: it is an
+error there. The others have a kind, in `extra`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
-LEFTOVER: Final = {"is_leftover": True}
-"""For `extra` of a log call."""
+logger = logging.getLogger(__name__)
+
+_KIND: Final = "start_kind"
+
+LEFTOVER: Final = {_KIND: "leftover"}
+"""Left by a crash or a setting: nothing is wrong with the files, so it is a warning of fsck."""
+
+STRAY: Final = {_KIND: "stray"}
+"""A file or folder that is not the store's, `path` in the line's values."""
 
 
-def is_leftover(record: logging.LogRecord) -> bool:
-    """Whether a warning was logged as one that needs no repair."""
-    return getattr(record, "is_leftover", False) is True
+def kind_of(record: logging.LogRecord) -> str:
+    """The kind of a warning: "damage", or what its `extra` says."""
+    return str(getattr(record, _KIND, "damage"))
+
+
+def warn_of_strays(folder: str, names: Iterable[str]) -> None:
+    """Warn of the names in a folder of numbered files that are no numbers."""
+    for name in names:
+        if not (name.isascii() and name.isdigit()):
+            warn_of_stray(f"{folder}/{name}")
+
+
+def warn_of_stray(path: str) -> None:
+    """Warn of a file or folder that is not the store's."""
+    logger.warning(
+        "%(path)s is ignored: it is none of the store's files, and RocketMQ's broker may not "
+        "start with it. Move it out of the data folder",
+        {"path": path},
+        extra=STRAY,
+    )

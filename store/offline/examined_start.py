@@ -21,7 +21,7 @@ from ..disk.overlay_disk import OverlayDisk
 from ..errors import StoreError
 from ..message_store import MessageStore
 from ..recovery.doubt import FILE_NAME as DOUBT
-from ..start_warnings import is_leftover
+from ..start_warnings import kind_of
 from .findings import Finding, Findings, Severity
 
 OpenStore = Callable[[MessageStoreConfig, Disk], MessageStore]
@@ -30,10 +30,19 @@ OpenStore = Callable[[MessageStoreConfig, Disk], MessageStore]
 REFUSED: Final = "start.refused"
 WARNED: Final = "start.warning"
 LEFTOVER: Final = "start.leftover"
-KINDS: Final = (REFUSED, WARNED, LEFTOVER)
+STRAY: Final = "start.stray"
 
 WARNED_ADVICE: Final = "the broker's next start says this; `trocket store repair` does what it does"
 LEFTOVER_ADVICE: Final = "the broker's next start says this; nothing needs a repair"
+
+STRAY_ADVICE: Final = "the broker's next start says this; `trocket store repair` moves it away"
+
+_KINDS: Final = {
+    "damage": (Severity.ERROR, WARNED, WARNED_ADVICE),
+    "leftover": (Severity.WARNING, LEFTOVER, LEFTOVER_ADVICE),
+    "stray": (Severity.ERROR, STRAY, STRAY_ADVICE),
+}
+"""How a warning of a start is reported, by its kind in start_warnings.py."""
 
 _LOGGER: Final = __name__.partition(".")[0]
 
@@ -103,15 +112,9 @@ class StartWarnings(logging.Handler):
         if record.thread not in (None, self._thread):
             return
         values = record.args if isinstance(record.args, dict) else {}
-        leftover = is_leftover(record)
-        finding = Finding(
-            Severity.WARNING if leftover else Severity.ERROR,
-            LEFTOVER if leftover else WARNED,
-            str(values.get("path") or values.get("file") or self._root),
-            -1,
-            record.getMessage(),
-            LEFTOVER_ADVICE if leftover else WARNED_ADVICE,
-        )
+        severity, kind, advice = _KINDS[kind_of(record)]
+        path = str(values.get("path") or values.get("file") or self._root)
+        finding = Finding(severity, kind, path, -1, record.getMessage(), advice)
         if finding not in self.found:
             self.found.append(finding)
 

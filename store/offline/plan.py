@@ -8,7 +8,7 @@ from enum import Enum
 from ..config import MessageStoreConfig
 from ..format import Key
 from ..queues.projection import SCHEDULE_TOPIC
-from .examined_start import WARNED
+from .examined_start import STRAY, WARNED
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
 from .losses import per_queue
@@ -57,6 +57,7 @@ class Plan:
       restore: paths of config files to restore from their `.bak`.
       topics: queue counts of the topics to add to `topics.json`, by name.
       clamp: names of config files whose offsets are set back to the queues' ends.
+      strays: paths of files and folders that are not the store's.
       start: the start corrects something of its own tables or files.
     """
 
@@ -70,6 +71,7 @@ class Plan:
     clamp: list[str] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
     start: bool = False
+    strays: list[str] = field(default_factory=list)
 
     @property
     def changes_log(self) -> bool:
@@ -101,6 +103,9 @@ def plan_repair(report: Report, holes: HolePolicy, rebuild: Rebuild) -> Plan:
     _plan_log(plan, report, holes)
     _plan_rest(plan, report, rebuild)
     _plan_config(plan, report)
+    for finding in report.findings.of_kind(STRAY):
+        plan.strays.append(finding.path)
+        plan.add("store.stray", finding.path, "move it out of the data folder")
     for finding in report.findings.of_kind(WARNED):
         plan.start = True
         plan.add("store.start", finding.path, finding.what)

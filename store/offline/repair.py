@@ -48,6 +48,7 @@ from .report import Report
 from .topic_table import add_topics
 
 BACKUP_SUFFIX = ".before-repair"
+STRAY_SUFFIX = ".stray"
 ZEROS_CHUNK = 1024 * 1024
 
 Filling = tuple[Stamp, list[Piece]]
@@ -146,6 +147,7 @@ class Repair:
         try:
             self._prepare_backup()
             self._mark_unclean()
+            self._move_strays()
             self._repair_log(pieces)
             self._log = read_layout(disk, self._root, self.conf()).commit_log(disk)
             self._rebuild_queues()
@@ -217,6 +219,31 @@ class Repair:
         if path.startswith(f"{log_folder}/"):
             return f"commitlog/{path[len(log_folder) + 1 :]}"
         return path[len(self._root) + 1 :]
+
+    def _move_strays(self) -> None:
+        """Move what is not the store's to the backup, or beside the store."""
+        base = self._backup or f"{self._root}{STRAY_SUFFIX}"
+        for found in self._plan.strays:
+            path = self._here(found)
+            self._say(f"{path}: moving it to {base}")
+            if not self._disk.is_folder(path):
+                self._move(path, base)
+                continue
+            for name in list(files_below(self._disk, path)):
+                self._move(f"{path}/{name}", base)
+            self._disk.remove_folder(path)
+
+    def _here(self, found: str) -> str:
+        """The path in this store of one that the check of its original found."""
+        checked = self._report.layout
+        if found.startswith(f"{checked.log_folder}/"):
+            return f"{self._layout.log_folder}{found.removeprefix(checked.log_folder)}"
+        return f"{self._root}{found.removeprefix(checked.root)}"
+
+    def _move(self, path: str, base: str) -> None:
+        target = f"{base}/{self._relative(path)}"
+        self._disk.make_folder(target.rpartition("/")[0])
+        self._disk.rename(path, target)
 
     def _mark_unclean(self) -> None:
         """Make a broker that starts on an incomplete repair recover, and rebuild these queues."""

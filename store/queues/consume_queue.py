@@ -26,6 +26,7 @@ from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from ..offsets import START, Position
+from ..start_warnings import warn_of_strays
 
 logger = logging.getLogger(__name__)
 
@@ -270,7 +271,9 @@ class ConsumeQueue:
     def _find_files(self) -> None:
         size = self.files.file_size
         self.file_offsets = []
-        for name in [n for n in self.files.disk.list(self.folder) if n.isascii() and n.isdigit()]:
+        names = self.files.disk.list(self.folder)
+        warn_of_strays(self.folder, names)
+        for name in [name for name in names if name.isascii() and name.isdigit()]:
             path = f"{self.folder}/{name}"
             found = self.files.get(path).size()
             if found == 0:  # made when the process died
