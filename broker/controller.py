@@ -304,7 +304,7 @@ class BrokerController:
             self.filters.reset_birth_times()
         if not self.store.is_slave:
             self.transactions.load()
-        self.timers.load()
+        self.timers.load(was_killed=was_killed)
         self.parts.pop.load()
 
     def _migrate_accounts(self, accounts: Accounts) -> None:

@@ -216,7 +216,8 @@ class TableLoader:
             if not self._topics.is_system_topic(unknown.topic)
         ]
         # Earlier deletions were not recorded, so older messages may be of a deleted topic.
-        known_from = 0 if TOPICS in self._lost else deleted.known_from
+        is_damaged = TOPICS in self._lost or TOPICS in self._mended
+        known_from = 0 if is_damaged else deleted.known_from
         if known_from is None:
             known_from = store.max_physical_offset
         restored = []

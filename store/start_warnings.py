@@ -26,6 +26,13 @@ def kind_of(record: logging.LogRecord) -> str:
     return str(getattr(record, _KIND, "damage"))
 
 
+def file_names(folder: str, names: Iterable[str]) -> list[str]:
+    """The names in a folder of numbered files that are numbers, with a warning of each other."""
+    names = list(names)
+    warn_of_strays(folder, names)
+    return [name for name in names if name.isascii() and name.isdigit()]
+
+
 def warn_of_strays(folder: str, names: Iterable[str]) -> None:
     """Warn of the names in a folder of numbered files that are no numbers."""
     for name in names:

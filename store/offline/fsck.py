@@ -333,6 +333,7 @@ class _Check:
         report.max_offsets = self._max_offsets()
         states = self._queue_check.states
         report.begins = {key: state.begin for key, state in states.items()}
+        report.message_counts = {key: state.count for key, state in states.items()}
         if not report.is_live:
             report.config.check_offsets(
                 findings, lambda topic, queue_id: report.max_offsets.get((topic, queue_id))
