@@ -1,4 +1,4 @@
-"""What is whole in a damaged table file: entries that can be read, without those that cannot.
+"""Salvage of a damaged table file: the entries that can be read, without those that cannot.
 
 Used when neither a file nor its `.bak` is a table. RocketMQ's broker begins with an empty table
 then. Pure.

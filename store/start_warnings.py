@@ -1,4 +1,4 @@
-"""Which warnings of a start speak of damage, and what else they are.
+"""The kinds of a start's warnings: damage, leftovers of a crash, strange files.
 
 fsck reports every warning of a start. One that is logged without `extra` speaks of damage: it is an
 error there. The others have a kind, in `extra`.

@@ -58,7 +58,7 @@ class Plan:
       topics: queue counts of the topics to add to `topics.json`, by name.
       clamp: names of config files whose offsets are set back to the queues' ends.
       strays: paths of files and folders that are not the store's.
-      start: the start corrects something of its own tables or files.
+      start: the start corrects tables or files.
     """
 
     steps: list[Step] = field(default_factory=list)
