@@ -17,7 +17,7 @@ from ..clock import LATEST_MS
 from ..disk.os_disk import Disk
 from ..format import FILE_MARKS_COUNT_MAX
 from ..recovery.checkpoint import Checkpoint, IndexProgress
-from ..start_warnings import warn_of_strays
+from ..start_warnings import LEFTOVER, warn_of_strays
 from .index_file import IndexFile
 
 logger = logging.getLogger(__name__)
@@ -223,6 +223,7 @@ class IndexLoader:
         logger.warning(
             "index file %(path)s is removed and rebuilt from the log: %(problem)s",
             {"path": path, "problem": problem},
+            extra=None if self._clean else LEFTOVER,  # a crash leaves files without a checkpoint
         )
         self._disk.unlink(path)
 

@@ -54,6 +54,7 @@ from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
 from ..queues.unit_check import UnitFault, unit_fault
+from ..start_warnings import LEFTOVER
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
 from .coverage import queues_without_units
@@ -211,6 +212,7 @@ class StoreRecovery:
                 "clock. New messages get the same store time until the clock has reached it; if "
                 "the clock is wrong, set it",
                 {"ahead_h": (newest_ms - self._wall_ms) / 3_600_000},
+                extra=LEFTOVER,
             )
         if not holes:
             as_closed = (
@@ -437,6 +439,7 @@ class StoreRecovery:
                     "case": found.case.label,
                     "why": found.case.why,
                 },
+                extra=None if self._clean else LEFTOVER,
             )
         # A file that begins where the log ends is needed next, unless it must be overwritten.
         keep_until = base + file_size if base in log.files else base

@@ -24,6 +24,7 @@ from ..disk.json_config import load_newest, read_bytes, save_json, save_secret_j
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
 from ..offsets import START
+from ..start_warnings import LEFTOVER
 from .state_file import StateFile
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class StateFiles:
                     "%(path)s holds secrets, and other users of this machine may read it: "
                     "chmod 600",
                     {"path": path},
+                    extra=LEFTOVER,
                 )
 
     def salvage(self, name: str, decode: Callable[[bytes], T]) -> T | None:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.damage import KINDS, Kind
 from tests.interop.golden_stores import sizes, unpack
-from tests.store.offline.support import stopped_store
+from tests.store.offline.support import killed_store, stopped_store
 from trocket.broker.start_of_store import open_as_broker
 from trocket.cli.main import main
 from trocket.remoting.message_codec import decode_messages
@@ -126,11 +126,16 @@ def started(root: Path, keys) -> Damaged:
 @pytest.fixture(scope="module")
 def trocket_store(tmp_path_factory) -> Damaged:
     folder = tmp_path_factory.mktemp("trocket")
-    for path, data in stopped_store().contents.items():
+    return started(on_disk(stopped_store(), folder), TROCKET)
+
+
+def on_disk(disk, folder: Path) -> Path:
+    """Write a store in memory to a folder."""
+    for path, data in disk.contents.items():
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    return started(folder / "data", TROCKET)
+    return folder / "data"
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +144,18 @@ def rocketmq_store(tmp_path_factory, golden) -> Damaged:
     root = unpack(golden, "5.5.0-mix", folder)
     keys = {key: int(value) for key, value in sizes(golden, "5.5.0-mix").items() if key in FIELDS}
     return Damaged(root, keys)
+
+
+def test_a_store_whose_broker_was_killed_needs_no_repair(tmp_path, capsys):
+    disk = killed_store()
+    end = len(bytes(disk.contents["/data/commitlog/00000000000000131072"]).rstrip(b"\0"))
+    disk.contents["/data/commitlog/00000000000000131072"][end + 1 : end + 4] = b"torn"[:3]
+    store = Damaged(on_disk(disk, tmp_path), TROCKET)
+    status, out = store.command(capsys, "fsck", store.root, "--json")
+    assert status == 0
+    assert "the log is cut at" in out
+    status, out = store.command(capsys, "repair", store.root, "--in-place", "--yes")
+    assert (status, store.start(store.root)[0]) == (0, [])
 
 
 def of_copy(lines: list[str], root: Path) -> set[str]:
