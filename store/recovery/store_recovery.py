@@ -52,6 +52,7 @@ from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
+from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
 from ..queues.unit_check import UnitFault, unit_fault
 from ..start_warnings import LEFTOVER
@@ -236,11 +237,23 @@ class StoreRecovery:
         # Apache's page: the first message of the newest file shows how late its clock was.
         firsts = (self._first_timestamp_ms(base) for base in reversed(log.files))
         known_ms = known_ms or next((first for first in firsts if first > 0), 0)
-        return correct_checkpoint(
+        path = f"{self._config.store_path_root_dir}/checkpoint"
+        if checkpoint.problem and log.files:
+            self._warn_of_lost_progress(path, checkpoint.problem)
+        is_corrected = correct_checkpoint(
             checkpoint,
-            f"{self._config.store_path_root_dir}/checkpoint",
+            path,
             latest_ms=max(self._wall_ms, known_ms),
             log_end=log.end_of_files,
+        )
+        return is_corrected or bool(checkpoint.problem)
+
+    def _warn_of_lost_progress(self, path: str, problem: str) -> None:
+        logger.warning(
+            "%(path)s cannot be used: %(problem)s; log and queues are compared without it, and it "
+            "is written again",
+            {"path": path, "problem": problem},
+            extra=None if self._clean else LEFTOVER,
         )
 
     def _scan_without_log(self, vouched: int) -> RecoveryResult:
@@ -284,7 +297,10 @@ class StoreRecovery:
     def _check_queues(self) -> set[Key]:
         """Set how much of each queue is kept; returns the queues to rebuild."""
         queue_store, dispatched = self._queue_store, self._checkpoint.dispatched_offset
-        ends = read_queue_ends(self._disk, self._config.store_path_root_dir)
+        root = self._config.store_path_root_dir
+        ends = read_queue_ends(self._disk, root)
+        if dispatched >= 0 and not self._disk.exists(f"{root}/{QUEUE_ENDS}"):
+            self._warn_of_lost_progress(f"{root}/{QUEUE_ENDS}", "it is missing")
         problem = queue_store.size_problem()
         if problem is not None and (ends is None or ends.file_size != self._config.queue_file_size):
             raise problem

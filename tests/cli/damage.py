@@ -16,11 +16,13 @@ class Kind(NamedTuple):
       name: in words.
       damage: changes the files of a data folder; returns False when it has none to change.
       needs_backup: a repair needs a backup or a choice, unless only unused bytes were damaged.
+      is_harmless: nothing that trocket needs is damaged, at least in one of the stores.
     """
 
     name: str
     damage: Callable[[Path], bool | None]
     needs_backup: bool = False
+    is_harmless: bool = False
 
 
 def files(root: Path, folder: str) -> list[Path]:
@@ -250,7 +252,7 @@ KINDS = [
     Kind("the checkpoint is lost", gone("checkpoint")),
     Kind("the checkpoint is empty", write("checkpoint", b"")),
     Kind("the checkpoint is too short", short_checkpoint),
-    Kind("one bit of the checkpoint is turned", bit_of_checkpoint),
+    Kind("one bit of the checkpoint is turned", bit_of_checkpoint, is_harmless=True),
     Kind("the queue ends are lost", gone("queue_ends.trocket")),
     Kind("the queue ends are noise", write("queue_ends.trocket", noise(300))),
     Kind("the queue ends are empty", write("queue_ends.trocket", b"")),
@@ -264,7 +266,7 @@ KINDS = [
     Kind("one topic is no topic", config("topics.json", TOPIC_BAD)),
     Kind("only the file of the topics is noise", config("topics.json", noise(99), both=False)),
     Kind("the groups are lost", config("subscriptionGroup.json", None)),
-    Kind("the offsets are lost", config("consumerOffset.json", None)),
+    Kind("the offsets are lost", config("consumerOffset.json", None), is_harmless=True),
     Kind("one offset is no number", config("consumerOffset.json", BAD_NUMBER)),
     Kind("the offsets of a group are a list", config("consumerOffset.json", BAD_TYPE)),
     Kind("only the file of the offsets is noise", config("consumerOffset.json", b"x", both=False)),
@@ -275,19 +277,19 @@ KINDS = [
     Kind("one delay offset is no number", config(
         "delayOffset.json", b'{"offsetTable":{1:1,2:"x"}}')),
     Kind("the progress of timers is lost", gone("config/timercheck")),
-    Kind("the wheel of timers is lost", gone("timerwheel")),
-    Kind("the log of timers is lost", gone("timerlog")),
+    Kind("the wheel of timers is lost", gone("timerwheel"), is_harmless=True),
+    Kind("the log of timers is lost", gone("timerlog"), is_harmless=True),
     Kind("a strange file lies in the commit log", write("commitlog/0000.bak", b"x")),
     Kind("a strange file lies among the queues", write("consumequeue/notes.txt", b"x")),
     Kind("a strange folder lies in a topic", write("consumequeue/T/old/0000", b"x")),
     Kind("a strange file lies in the index", write("index/copy of 1", b"x")),
     Kind("the queues are in RocksDB", write("consumequeue/CURRENT", b"M\n"), needs_backup=True),
     Kind("the topics are in RocksDB", write("config/topics/CURRENT", b"M\n"), needs_backup=True),
-    Kind("the abort file says that the broker died", write("abort", b"1")),
-    Kind("an fsync was in doubt", write("fsync_doubt.trocket", b"%020d" % 0)),
-    Kind("bytes follow the last record", tail),
+    Kind("the abort file says that the broker died", write("abort", b"1"), is_harmless=True),
+    Kind("an fsync was in doubt", write("fsync_doubt.trocket", b"%020d" % 0), is_harmless=True),
+    Kind("bytes follow the last record", tail, is_harmless=True),
     Kind("a log file is too short", short_log_file, needs_backup=True),
-    Kind("the oldest log file is lost", oldest_log_file, needs_backup=True),
+    Kind("the oldest log file is lost", oldest_log_file, needs_backup=True, is_harmless=True),
     Kind("a log file in the middle is lost", middle_log_file, needs_backup=True),
     Kind("the commit log is lost", no_log, needs_backup=True),
     Kind("a record's magic is noise", record, needs_backup=True),
