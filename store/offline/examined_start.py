@@ -114,6 +114,8 @@ class StartWarnings(logging.Handler):
         values = record.args if isinstance(record.args, dict) else {}
         severity, kind, advice = _KINDS[kind_of(record)]
         path = str(values.get("path") or values.get("file") or self._root)
+        if "/" not in path:  # a table, named without its folder
+            path = f"{self._root}/config/{path}"
         finding = Finding(severity, kind, path, -1, record.getMessage(), advice)
         if finding not in self.found:
             self.found.append(finding)

@@ -115,14 +115,13 @@ class StateFiles:
           decode: reads what it can; raises ValueError when that is nothing.
         Returns: its result; None: nothing can be read of either.
         """
-        path, value = self._path(name), None
+        path = self._path(name)
         self._damaged.append(name)
         for candidate in (path, f"{path}.bak"):
             try:
-                value = decode(unsealed(read_bytes(self._disk, candidate))[0])
+                return decode(unsealed(read_bytes(self._disk, candidate))[0])
             except (StoreIOError, ValueError):
                 continue
-            return value
         return None
 
     def is_sealed(self, name: str) -> bool:
