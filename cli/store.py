@@ -133,7 +133,8 @@ def fsck(
     """Check a whole store, and change nothing.
 
     Checks the sizes, checksum and offset of every record in the commit log, and compares all
-    consume queues, index entries, the checkpoint and config/*.json with it.
+    consume queues, index entries, the checkpoint and config/*.json with it. Reports what the start
+    of a broker would warn of, in the same words.
 
     The exit status is 0 without errors (the broker's next start fixes warnings), 1 with errors or
     lost messages, 2 when the store cannot be read.
