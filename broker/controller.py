@@ -36,6 +36,7 @@ from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreError
 from ..store.ha.slave import Connect, connect_tcp
+from ..store.recovery.rocksdb import refuse_rocksdb
 from ..store.services import run_services
 from .assembly import Seams, assemble, note_batch_topics
 from .config import PUSHED, BrokerConfig
@@ -226,12 +227,12 @@ class BrokerController:
             if self._metrics_listener is None:
                 self._metrics_listener = open_metrics_listener(self.config)
             if self._metrics_listener is None:
-                self._load()
+                self.load()
             else:
                 from .metrics.while_opening import answered_while_opening
 
                 with answered_while_opening(self._metrics_listener, self._metrics_tls):
-                    self._load()
+                    self.load()
         except BaseException:
             for listener in (*listeners, *ha_listeners, self._metrics_listener):
                 if listener is not None:
@@ -271,11 +272,12 @@ class BrokerController:
         finally:
             self._close()
 
-    def _load(self) -> None:
+    def load(self) -> None:
         """Read the files, tables first, because the store needs to know topics with batch queues.
 
         Raises: StoreError, ConfigError: see `run`.
         """
+        refuse_rocksdb(self.store.disk, self.store.config.store_path_root_dir)
         refuse_kv_state(self.store.disk, self.store.config.store_path_root_dir)
         if self.config.enable_property_filter:
             warm_up()
@@ -303,7 +305,7 @@ class BrokerController:
             self.filters.reset_birth_times()
         if not self.store.is_slave:
             self.transactions.load()
-        self.timers.load()
+        self.timers.load(was_killed=was_killed)
         self.parts.pop.load()
 
     def _migrate_accounts(self, accounts: Accounts) -> None:

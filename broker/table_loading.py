@@ -11,7 +11,7 @@ recreation.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
@@ -21,6 +21,8 @@ from ..remoting.numbers import QUEUE_COUNT_MAX
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.message_store import MessageStore
 from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
+from ..store.start_warnings import LEFTOVER
+from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .config_text import (
@@ -36,6 +38,7 @@ from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
 from .pop.request_modes import MessageRequestModeManager
+from .salvage import salvage
 from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
 from .topic_config_manager import TopicConfigManager
 from .topic_queue_mapping_manager import TopicQueueMappingManager
@@ -46,6 +49,9 @@ LINES_MAX: Final = 200
 """Topics that get a log line each; the rest is counted."""
 
 GROUPS_SHOWN_MAX: Final = 20
+
+TABLES_COUNT: Final = 4
+"""The tables that a broker's store has."""
 
 MISSING: Final = "is missing"
 
@@ -80,6 +86,8 @@ class TableLoader:
         self._request_modes = request_modes
         self._filters = filters
         self._lost: dict[str, str] = {}  # why a table is empty, by its file
+        self._extra: Mapping[str, object] = {}
+        self._mended: set[str] = set()  # files to be written again, without what was damaged
 
     def load(self) -> None:
         """Load all of them.
@@ -88,17 +96,21 @@ class TableLoader:
           CorruptRecordError: neither a file nor its `.bak` can be used.
           StoreIOError: a file could not be read.
         """
-        for name, decode, is_never_empty in (
-            (TOPICS, self._topics.decode, True),
-            (SUBSCRIPTION_GROUPS, self._groups.decode, True),
-            (CONSUMER_OFFSETS, self._offsets.decode, False),
-            (DELAY_OFFSETS, self._delay_offsets.decode, False),
+        for name, decode, is_never_empty, members in (
+            (TOPICS, self._topics.decode, True, ("topicConfigTable",)),
+            (SUBSCRIPTION_GROUPS, self._groups.decode, True, ("subscriptionGroupTable",)),
+            (CONSUMER_OFFSETS, self._offsets.decode, False, ("offsetTable", "pullOffsetTable")),
+            (DELAY_OFFSETS, self._delay_offsets.decode, False, ("offsetTable",)),
         ):
-            count = self._files.load(name, decode)
+            try:
+                count = self._files.load(name, decode)
+            except CorruptRecordError as error:
+                self._salvage(name, decode, members, error)
+                continue
             if count == 0 and is_never_empty:
                 # A broker's file always has its system topics and groups, so this one is damaged.
                 count = self._load_spare(name, decode)
-            if not count:
+            if not count and (count is None or is_never_empty or not self._files.is_sealed(name)):
                 self._lost[name] = MISSING if count is None else "has no entry"
         # Few brokers have these.
         self._files.load(QUEUE_MAPPINGS, self._mappings.decode)
@@ -115,6 +127,31 @@ class TableLoader:
                 {"error": error},
             )
             filters.file.is_dirty = True  # so that it is replaced
+
+    def _salvage(
+        self,
+        name: str,
+        decode: Callable[[bytes], int],
+        members: tuple[str, ...],
+        error: CorruptRecordError,
+    ) -> None:
+        """Take what is whole in a damaged table; topics without a table come from the queues.
+
+        Raises:
+          CorruptRecordError: as given: nothing is whole, and it cannot be made again.
+        """
+        count = self._files.salvage(name, lambda text: salvage(name, text, members, decode))
+        if count is None and name != TOPICS:
+            raise error
+        self._mended.add(name)
+        if count is None:
+            self._lost[name] = "cannot be used, nor can its .bak"
+            return
+        logger.error(
+            "%(file)s is damaged, and so is its .bak: its %(count)d whole entries are used. It is "
+            "written again, and kept as %(file)s.damaged",
+            {"file": name, "count": count},
+        )
 
     def _load_spare(self, name: str, decode: Callable[[bytes], int]) -> int:
         try:
@@ -136,7 +173,9 @@ class TableLoader:
         Raises:
           StoreIOError: the store could not be read.
         """
+        self._files.keep_damaged()
         if not store.is_slave:
+            self._extra = LEFTOVER if self._had_no_broker(store) else {}
             self._restore_topics(store)
             if store.max_physical_offset > 0:
                 self._report_lost(store)
@@ -151,6 +190,23 @@ class TableLoader:
                 )
             unmark_deleted(store, self._topics.topic_config_table.values())
         _correct_tables(self._files, store, self._topics, self._groups, self._offsets)
+        if not store.is_slave and not store.read_only and store.max_physical_offset > 0:
+            self._save_again()
+
+    def _had_no_broker(self, store: MessageStore) -> bool:
+        """Whether no broker has used this store, only a program with the store's own classes."""
+        all_missing = list(self._lost.values()) == [MISSING] * TABLES_COUNT
+        return all_missing and store.deleted_topics.known_from is None and store.opened.is_ours
+
+    def _save_again(self) -> None:
+        """Save the tables that were lost or damaged, so that the next start finds them whole."""
+        tables = (self._topics, self._groups, self._offsets, self._delay_offsets)
+        for table in tables:
+            name = table.file.name
+            if name in self._mended or name in self._lost:
+                _persist(table.file)
+            if name in self._mended:
+                _persist(table.file)  # once more, because the .bak is damaged as well
 
     def _restore_topics(self, store: MessageStore) -> None:
         deleted, known = store.deleted_topics, self._topics.topic_config_table
@@ -160,7 +216,8 @@ class TableLoader:
             if not self._topics.is_system_topic(unknown.topic)
         ]
         # Earlier deletions were not recorded, so older messages may be of a deleted topic.
-        known_from = 0 if TOPICS in self._lost else deleted.known_from
+        is_damaged = TOPICS in self._lost or TOPICS in self._mended
+        known_from = 0 if is_damaged else deleted.known_from
         if known_from is None:
             known_from = store.max_physical_offset
         restored = []
@@ -189,6 +246,7 @@ class TableLoader:
                     "or more queues, set them (`mqadmin updateTopic`); if it is not wanted, "
                     "delete it (`mqadmin deleteTopic`)",
                     {"topic": unknown.topic, "queue": unknown, "queue_count": unknown.queue_count},
+                    extra=self._extra,
                 )
         self._topics.restore(restored)
 
@@ -211,6 +269,7 @@ class TableLoader:
                         "log_size": store.max_physical_offset - store.log.min_offset,
                         "text": text,
                     },
+                    extra=self._extra,
                 )
 
     def _topics_lost(self) -> str:
@@ -305,10 +364,14 @@ def _correct_tables(
     files.replace_damaged()
     for table in (topics, groups, offsets):
         if table.is_corrected:
-            try:
-                table.file.persist()
-            except StoreError as error:
-                logger.error(
-                    "the corrected %(file)s could not be saved: %(error)s",
-                    {"file": table.file.name, "error": error},
-                )
+            _persist(table.file)
+
+
+def _persist(file: StateFile) -> None:
+    try:
+        file.persist()
+    except StoreError as error:
+        logger.error(
+            "the corrected %(file)s could not be saved: %(error)s",
+            {"file": file.name, "error": error},
+        )

@@ -30,6 +30,7 @@ from ..remoting.errors import RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import decode_record
 from ..store.clock import Clock
+from ..store.disk.json_config import read_bytes
 from ..store.errors import CorruptRecordError, StoreError, StoreIOError
 from ..store.format import TIMER_FILE_SIZE
 from ..store.message_store import MessageStore
@@ -109,18 +110,18 @@ class TimerMessageService:
 
     # ---- at the start --------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, was_killed: bool = False) -> None:
         """Read the saved progress; `run` reads the queue.
+
+        Args:
+          was_killed: the last broker may not have saved any progress yet.
 
         Raises: StoreIOError: the file could not be read, or its correction not be written.
         """
         disk = self._store.disk
-        if disk.exists(self._path):
-            file = disk.open(self._path)
-            try:
-                page = TimerCheckpoint.from_page(file.pread(TIMER_FILE_SIZE, START))
-            finally:
-                file.close()
+        text = read_bytes(disk, self._path) if disk.exists(self._path) else b""
+        if len(text) >= TIMER_FILE_SIZE:
+            page = TimerCheckpoint.from_page(text[:TIMER_FILE_SIZE])
             self._known = page.correct(
                 self._path,
                 queue_end=self._store.max_offset(*_QUEUE),
@@ -129,7 +130,22 @@ class TimerMessageService:
             )
             if self._known is not page and not self._store.read_only:
                 self._write(self._known.to_page(self._clock.wall_ms()))
+        elif not was_killed:
+            self._warn_of_lost_progress()
         self._read_offset = self._known.waiting_offset or 0
+
+    def _warn_of_lost_progress(self) -> None:
+        count = self._store.max_offset(*_QUEUE) - self._store.min_offset(*_QUEUE)
+        if count <= 0:
+            return
+        logger.warning(
+            "%(path)s is missing or too short, but there are %(count)d timer messages in the log: "
+            "they are delivered again, and their consumers get them twice. If you have a backup of "
+            "the file, stop the broker and restore it before you continue",
+            {"path": self._path, "count": count},
+        )
+        if not (self._store.read_only or self._store.is_slave):
+            self._write(self._known.to_page(self._clock.wall_ms()))
 
     # ---- delivering ----------------------------------------------------------------------
 

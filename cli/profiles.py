@@ -6,14 +6,14 @@ read it, because a URL may contain an account.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from ..common.whole_file import replacing
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -87,15 +87,11 @@ def load(path: Path) -> Profiles:
 
 def save(path: Path, profiles: Profiles) -> None:
     """Replace the file. Raises: ProfileError: it cannot be written."""
-    new = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
+        with replacing(path, mode=FILE_MODE) as file:
             file.write(msgspec.json.format(msgspec.json.encode(profiles)) + b"\n")
-        new.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            new.unlink()
         raise ProfileError(f"{path} cannot be written: {error.strerror}") from error
 
 

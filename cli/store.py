@@ -133,18 +133,21 @@ def fsck(
     """Check a whole store, and change nothing.
 
     Checks the sizes, checksum and offset of every record in the commit log, and compares all
-    consume queues, index entries, the checkpoint and config/*.json with it.
+    consume queues, index entries, the checkpoint and config/*.json with it. Reports what the start
+    of a broker would warn of, in the same words.
 
     The exit status is 0 without errors (the broker's next start fixes warnings), 1 with errors or
     lost messages, 2 when the store cannot be read.
     """
+    from ..broker.start_of_store import open_as_broker
     from ..store.offline.fsck import check_store
     from ..store.offline.read_only import ReadOnlyDisk
 
     with refused(), progress_bar("checking") as progress:
         report = check_store(
-            ReadOnlyDisk(), _absolute(path), conf=_conf(conf), live=live, progress=progress
-        )
+            ReadOnlyDisk(), _absolute(path), conf=_conf(conf), live=live,
+            open_store=open_as_broker, progress=progress,
+        )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(report.as_dict()))
     else:
@@ -306,6 +309,7 @@ def _repair(
     conf: str,
     as_json: bool,
 ) -> None:
+    from ..broker.start_of_store import open_as_broker
     from ..store.disk.os_disk import OsDisk
     from ..store.offline.mend import carry_out, plan_for
     from ..store.offline.plan import HolePolicy, Rebuild
@@ -319,7 +323,7 @@ def _repair(
         with progress_bar("checking") as progress:
             report, plan = plan_for(
                 reader, path, holes=holes, rebuild=Rebuild(rebuild.value), conf=given,
-                progress=progress,
+                open_store=open_as_broker, progress=progress,
             )  # fmt: skip
     summary: dict[str, Any] = {"path": path, "into": into, "plan": plan.as_dict()}
     if not as_json:
@@ -332,7 +336,7 @@ def _repair(
     with refused(status=1), progress_bar("repairing") as progress:
         after = carry_out(
             reader, OsDisk(), report, plan, into=into, keep_backup=keep_backup, conf=given,
-            say=say, progress=progress,
+            open_store=open_as_broker, say=say, progress=progress,
         )  # fmt: skip
     if as_json:
         typer.echo(json.dumps({**summary, "before": report.as_dict(), "after": after.as_dict()}))
@@ -406,8 +410,7 @@ def _export(
     *,
     inflate: bool,
 ) -> int:
-    from ..store.disk.os_disk import OsDisk
-    from ..store.offline.export import JsonWriter, NewFile, ParquetWriter, Writer
+    from ..store.offline.export import JsonWriter, ParquetWriter, Writer, output_file
     from ..store.offline.read_only import ReadOnlyDisk
     from ..store.offline.selection import Bodies, selected
 
@@ -441,13 +444,11 @@ def _export(
             write_all(json_writer(sys.stdout.buffer.write))
             sys.stdout.buffer.flush()
         else:
-            # A new name until all is written, so that an aborted export leaves no half file.
-            with NewFile(OsDisk(), _absolute(output)) as file:
+            with output_file(_absolute(output)) as file:
                 if form is ExportFormat.PARQUET:
-                    write_all(ParquetWriter(file.partial, inflate=inflate))
+                    write_all(ParquetWriter(file, inflate=inflate))
                 else:
                     write_all(json_writer(file.write))
-                file.commit()
     finally:
         log.close()
     return _say_holes(walks[0])

@@ -16,7 +16,6 @@ Java counterpart: none; keys of tls.properties: remoting/netty/TlsSystemConfig.j
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +34,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..common.config import property_line
+from ..common.whole_file import replacing
 
 CA_CERT: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
@@ -394,14 +394,9 @@ def _has(path: Path, content: bytes) -> bool:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     """Replace a file at once, so that a server never reads a half. Raises: AuthorityError."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "wb") as file:
+        with replacing(path, mode=mode) as file:
             file.write(content)
-        fresh.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
         raise AuthorityError(f"{path} cannot be written: {error.strerror}") from error

@@ -5,7 +5,6 @@ Java counterparts: PullAPIWrapper, RemoteBrokerOffsetStore, LocalFileOffsetStore
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from ..common.whole_file import replacing
 from ..remoting import fastjson
 from ..remoting.bodies import ConsumeFromWhere, MessageQueue, SubscriptionData
 from ..remoting.errors import RemoteProtocolError
@@ -366,21 +366,18 @@ class LocalOffsetStore:
         return self._kept.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Rewrite the file, by renaming a temporary one."""
+        """Replace the file; a reader never sees a half."""
         changed = {q: self._offsets[q] for q in queues if q in self._offsets}
         if self._path is None or changed.items() <= self._kept.items():
             self._kept.update(changed)
             return
         self._kept.update(changed)
-        temporary = self._path.with_name(f"{self._path.name}.tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(fastjson.dumps({"offsetTable": self._kept}))
-            temporary.replace(self._path)
+            with replacing(self._path, syncs=False) as file:
+                file.write(fastjson.dumps({"offsetTable": self._kept}))
         except OSError as error:
             logger.warning("offsets were not written to %s: %s", self._path, error)
-            with contextlib.suppress(OSError):
-                temporary.unlink()
 
     def remove(self, queue: MessageQueue) -> None:
         """Remove an offset from memory."""

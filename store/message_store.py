@@ -43,10 +43,11 @@ from .index.index_service import IndexService
 from .log.commit_log import CommitLog
 from .offsets import PhysicalOffset, QueueOffset
 from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
-from .queues.deleted_topics import DeletedTopics
+from .queues.deleted_topics import DeletedTopics, topic_check
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.visible_log import VisibleLog
 from .recovery.doubt import clear_doubt, note_doubt, read_doubt
+from .recovery.rocksdb import refuse_rocksdb
 from .recovery.store_recovery import StoreRecovery
 from .status import (
     BatchResult,
@@ -89,10 +90,12 @@ class Opened(NamedTuple):
     Attributes:
       end: physical offset of its end; this process wrote the bytes after it.
       newest_ms: store timestamp of the newest message; 0: there was none.
+      is_ours: this program wrote the checkpoint.
     """
 
     end: int
     newest_ms: int
+    is_ours: bool = True
 
 
 class MessageStore:
@@ -220,6 +223,7 @@ class MessageStore:
         Raises:
           StoreLockedError: another process has the folder open.
           CorruptRecordError: files differ from the configured size; nothing was changed.
+          ForeignStateError: queues or tables are in RocksDB; nothing was changed.
           StoreIOError: the folder or a file could not be read or written.
         """
         root, disk = self.config.store_path_root_dir, self.disk
@@ -236,6 +240,7 @@ class MessageStore:
 
     def _recover(self) -> None:
         root, disk = self.config.store_path_root_dir, self.disk
+        refuse_rocksdb(disk, root)
         clean = not disk.exists(f"{root}/abort")
         self.deleted_topics.load()
         recovery = StoreRecovery(
@@ -246,9 +251,11 @@ class MessageStore:
             disk,
             clean=clean,
             wall_ms=self.clock.wall_ms(),
+            is_topic=topic_check(disk, root, self.deleted_topics.names),
         )
         found = recovery.scan()
-        self.opened = Opened(found.end, found.newest_ms)
+        is_ours = self.checkpoints.current.dispatched_offset >= 0
+        self.opened = Opened(found.end, found.newest_ms, is_ours)
         self.writer.reach(StoreTimeMs(found.newest_ms))
         doubt = read_doubt(disk, root, self.log.end_of_files)
         if not found.refusal:

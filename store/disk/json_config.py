@@ -126,7 +126,7 @@ def _keep_old(disk: Disk, path: str, *, private: bool) -> None:
     A copy and not a rename: `path` exists at every moment, old or new. A `.bak` is replaced only by
     a file with a correct seal; a damaged file is kept as `.damaged`.
     """
-    old = _read(disk, path)
+    old = read_bytes(disk, path)
     text, is_right = unsealed(old)
     if is_right:
         old = sealed(text, as_spare=True)
@@ -162,7 +162,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
                     "%(file)s is missing; its .bak, which is older, is used instead", {"file": path}
                 )
             continue
-        data = _read(disk, candidate)
+        data = read_bytes(disk, candidate)
         text, is_right = unsealed(data)
         try:
             if is_right is False:
@@ -201,7 +201,8 @@ def _write(disk: Disk, path: str, text: bytes, *, private: bool) -> None:
         file.close()
 
 
-def _read(disk: Disk, path: str) -> bytes:
+def read_bytes(disk: Disk, path: str) -> bytes:
+    """The whole of a file. Raises: StoreIOError: it could not be read."""
     file = disk.open(path)
     try:
         return file.pread(file.size(), START)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from ..start_warnings import warn_of_strays
 from .os_disk import Disk
 
 
-def numbered(disk: Disk, folder: str) -> dict[int, str]:
-    """The files of a folder whose names are numbers: number to path, ascending."""
+def numbered(disk: Disk, folder: str, *, warns: bool = False) -> dict[int, str]:
+    """The files of a folder whose names are numbers: number to path, ascending.
+
+    Args:
+      warns: log a warning for each other name.
+    """
     found = {}
-    for name in disk.list(folder):
+    names = disk.list(folder)
+    if warns:
+        warn_of_strays(folder, names)
+    for name in names:
         path = f"{folder}/{name}"
         if name.isascii() and name.isdigit() and not disk.is_folder(path):
             found[int(name)] = path

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import shutil
 import stat
 import sys
 from bisect import bisect_right
@@ -21,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ...common.whole_file import keep_attributes
 from ..errors import StoreIOError, StoreLockedError
 from ..offsets import Position
 from .file_system_sync import sync_file_system
@@ -359,9 +361,28 @@ class OsDisk:
             Path(path).mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file, replacing an existing target."""
+        """Rename a file, replacing an existing target, whose permissions it gets."""
         with _translated(source):
-            Path(source).replace(target)
+            new, old = Path(source), Path(target)
+            if old.is_symlink():
+                new, old = self._beside_linked(new, old)
+            if old.exists():
+                if not old.is_file():
+                    raise StoreIOError(target, "it is no regular file, so it is not replaced")
+                if not self.is_private(source):  # a file with secrets never becomes readable
+                    keep_attributes(new, old)
+            new.replace(old)
+
+    @staticmethod
+    def _beside_linked(source: Path, link: Path) -> tuple[Path, Path]:
+        """Move a file beside the one that a link names, maybe to another partition; both paths."""
+        target = Path(os.path.realpath(link))
+        near = target.with_name(f"{target.name}.tmp")
+        shutil.copy2(source, near)
+        with near.open("rb") as file:
+            os.fsync(file.fileno())
+        source.unlink()
+        return near, target
 
     def unlink(self, path: str) -> None:
         """Remove a file; a missing one is fine."""

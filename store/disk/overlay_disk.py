@@ -105,7 +105,9 @@ class OverlayFile:
         """Do nothing."""
 
     def map(self) -> memoryview:
-        """A copy of the whole file; large files are not opened through an overlay."""
+        """The map of the file below; of a changed file a copy in memory."""
+        if self.path not in self._disk.layers:
+            return self._below().map()
         return memoryview(self.pread(self.size(), START))
 
     def drop_pages(self) -> None:

@@ -17,6 +17,7 @@ from ..clock import LATEST_MS
 from ..disk.os_disk import Disk
 from ..format import FILE_MARKS_COUNT_MAX
 from ..recovery.checkpoint import Checkpoint, IndexProgress
+from ..start_warnings import LEFTOVER, warn_of_strays
 from .index_file import IndexFile
 
 logger = logging.getLogger(__name__)
@@ -98,12 +99,26 @@ class IndexLoader:
                 {"progress": progress},
             )
             progress = None
+        present = self._disk.list(self._folder)
+        warn_of_strays(self._folder, present)
         names = [
             name
-            for name in self._disk.list(self._folder)
+            for name in present
             if name.isascii() and name.isdigit() and len(name) <= NAME_LENGTH_MAX
         ]
         missing = _first_missing(progress, {int(name) for name in names}, log.start)
+        if not present and (missing is not None or self._is_lost(log)):
+            logger.warning(
+                "%(folder)s has no index file, though there was one: the index is built again "
+                "from the log; until then queries by key miss messages",
+                {"folder": self._folder},
+            )
+        elif missing is not None:
+            logger.warning(
+                "index file %(folder)s/%(name)017d is missing: the index is built again from "
+                "there; until then queries by key miss messages",
+                {"folder": self._folder, "name": missing},
+            )
         files: list[IndexFile] = []
         problem = ""
         for position, name in enumerate(names):
@@ -124,6 +139,15 @@ class IndexLoader:
         resumed = files[-1] if files and not files[-1].is_finished else None
         behind = start is not None and start < log.end
         return LoadedIndex(files, resumed, max(start or 0, log.start) if behind else None)
+
+    def _is_lost(self, log: LogSpan) -> bool:
+        """Whether RocketMQ's broker, which closed the store, must have had an index.
+
+        It puts every message of a client into the index, by its unique key.
+        """
+        page = self._checkpoint
+        is_theirs = page.dispatched_offset < 0 and page.physic_msg_timestamp_ms > 0
+        return is_theirs and self._clean and log.end > log.start and not self._read_only
 
     def _is_possible(self, progress: IndexProgress, log: LogSpan) -> bool:
         return 0 <= progress.indexed_offset <= log.end and (
@@ -199,6 +223,7 @@ class IndexLoader:
         logger.warning(
             "index file %(path)s is removed and rebuilt from the log: %(problem)s",
             {"path": path, "problem": problem},
+            extra=None if self._clean else LEFTOVER,  # a crash leaves files without a checkpoint
         )
         self._disk.unlink(path)
 

@@ -92,7 +92,7 @@ class CommitLog:
           CorruptRecordError: a file has another size than configured.
           StoreIOError: the folder or a file could not be read.
         """
-        paths = numbered(self.disk, self.folder)
+        paths = numbered(self.disk, self.folder, warns=True)
         newest = max(paths, default=0)
         for base, path in paths.items():
             file = self.disk.open(path)

@@ -1,7 +1,7 @@
 """Export of messages for other programs: JSON lines, one JSON document, Parquet.
 
-A file is written under another name and renamed, so it appears whole or not at all. Parquet needs
-pyarrow, which is not installed with trocket.
+A regular file appears whole or not at all (common/whole_file.py). Parquet needs pyarrow, which is
+not installed with trocket.
 
 Not done: a store as the format. Messages in another store would have other queue offsets, which
 consumers' offsets would not match.
@@ -10,19 +10,19 @@ consumers' offsets would not match.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
+from ...common.whole_file import replacing
 from ...remoting.message import MessageExt
-from ..disk.os_disk import Disk, DiskFile
+from ..disk.os_disk import explain
 from ..errors import StoreError, StoreIOError
-from ..offsets import Position
 from .selection import Bodies, as_json, readable_body
 
-BUFFER_BYTES = 1024 * 1024
 PARQUET_ROWS = 5000
 PARQUET_BYTES = 32 * 1024 * 1024
 
@@ -41,74 +41,20 @@ class Writer(Protocol):
         """Write the end of the file."""
 
 
-class NewFile:
-    """A file that is renamed to its path when it is complete.
+@contextmanager
+def output_file(path: str) -> Iterator[BinaryIO]:
+    """A file that replaces the one at its path when the context ends without an error.
 
-    Use as a context; `commit` before its end, or nothing is left behind.
-
-    Args:
-      disk: holds the file.
-      path: its final path; an existing file is replaced.
+    What is not a regular file, such as a pipe or /dev/stdout, is written into.
 
     Raises:
-      StoreIOError: it cannot be created.
+      StoreIOError: it cannot be written; an old file is unchanged.
     """
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self.path = path
-        self.partial = f"{path}.partial"
-        self._disk = disk
-        disk.unlink(self.partial)
-        self._file: DiskFile | None = disk.open(self.partial, create=True)
-        self._position = 0
-        self._buffer = bytearray()
-
-    def write(self, data: bytes) -> None:
-        """Append bytes.
-
-        Raises:
-          StoreIOError: they cannot be written.
-        """
-        self._buffer += data
-        if len(self._buffer) >= BUFFER_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._file is not None and self._buffer:
-            self._file.pwrite(self._buffer, Position(self._position))
-            self._position += len(self._buffer)
-            self._buffer = bytearray()
-
-    def commit(self) -> None:
-        """Sync and rename the file.
-
-        Raises:
-          StoreIOError: it cannot be written, synced or renamed.
-        """
-        self._flush()
-        file = self._file
-        if file is not None:
-            file.sync()
-            file.close()
-            self._file = None
-            self._disk.rename(self.partial, self.path)
-            self._disk.sync_folder(self.path.rpartition("/")[0] or ".")
-
-    def __enter__(self) -> NewFile:
-        """Enter the context."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Remove the file unless it was committed."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            self._disk.unlink(self.partial)
+    try:
+        with replacing(Path(path)) as file:
+            yield file
+    except OSError as error:
+        raise StoreIOError(path, explain(error)) from error
 
 
 class JsonWriter:
@@ -149,14 +95,14 @@ class ParquetWriter:
     """Messages as rows of a Parquet file.
 
     Args:
-      path: of a file that exists; it is written by pyarrow itself.
+      file: takes the bytes; the caller closes it.
       inflate: see `selection.as_json`.
 
     Raises:
       ExportError: pyarrow is not installed.
     """
 
-    def __init__(self, path: str, *, inflate: bool) -> None:
+    def __init__(self, file: BinaryIO, *, inflate: bool) -> None:
         try:
             # By name, so that nothing here depends on it.
             self._arrow: Any = importlib.import_module("pyarrow")
@@ -166,22 +112,14 @@ class ParquetWriter:
                 "Parquet needs pyarrow, which is not installed: pip install 'trocket[parquet]', or "
                 "export as jsonl"
             ) from error
-        self._path = path
         self._inflate = inflate
         self._schema = _parquet_schema(self._arrow)
-        try:
-            self._writer = parquet.ParquetWriter(path, self._schema)
-        except OSError as error:
-            raise StoreIOError(path, str(error)) from error
+        self._writer = parquet.ParquetWriter(file, self._schema)
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
 
     def write(self, record: MessageExt) -> None:
-        """Append one message.
-
-        Raises:
-          StoreIOError: it cannot be written.
-        """
+        """Append one message. Raises: OSError: it cannot be written."""
         row = as_json(record, Bodies.NONE)
         body, row["isCompressed"] = readable_body(record, inflate=self._inflate)
         row["body"] = body
@@ -192,23 +130,13 @@ class ParquetWriter:
             self._flush()
 
     def _flush(self) -> None:
-        try:
-            self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=self._schema))
-        except OSError as error:
-            raise StoreIOError(self._path, str(error)) from error
+        self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=self._schema))
         self._rows, self._bytes = [], 0
 
     def finish(self) -> None:
-        """Write the rest and the file's end.
-
-        Raises:
-          StoreIOError: it cannot be written.
-        """
+        """Write the rest and the file's end. Raises: OSError: they cannot be written."""
         self._flush()
-        try:
-            self._writer.close()
-        except OSError as error:
-            raise StoreIOError(self._path, str(error)) from error
+        self._writer.close()
 
 
 def _parquet_schema(arrow: Any) -> Any:

@@ -78,9 +78,13 @@ class Findings:
         advice: str = "",
     ) -> None:
         """Add a finding; for the arguments see `Finding`."""
-        self.counts[severity] += 1
+        self.add_one(Finding(severity, kind, path, offset, what, advice))
+
+    def add_one(self, finding: Finding) -> None:
+        """Add a finding."""
+        self.counts[finding.severity] += 1
         if len(self.items) < FINDINGS_MAX:
-            self.items.append(Finding(severity, kind, path, offset, what, advice))
+            self.items.append(finding)
 
     @property
     def total(self) -> int:

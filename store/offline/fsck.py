@@ -7,7 +7,9 @@ hole from the leftovers of a truncation; then the walk; then the checks that nee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from ..config import MessageStoreConfig
 from ..disk.numbered import numbered
 from ..disk.os_disk import Disk
 from ..format import Key
@@ -18,7 +20,9 @@ from ..queues.queue_ends import read_queue_ends
 from ..recovery.checkpoint import read_checkpoint
 from ..recovery.doubt import FILE_NAME as DOUBT
 from ..recovery.doubt import read_doubt
+from ..recovery.rocksdb import refuse_rocksdb
 from .batch_check import BatchCheck
+from .examined_start import OpenStore, examine_start
 from .findings import Findings, Severity
 from .index_check import IndexCheck
 from .index_counts import IndexCounts, find_counts
@@ -48,6 +52,7 @@ def check_store(
     conf: Mapping[str, str] | None = None,
     live: bool = False,
     remember: bool = False,
+    open_store: OpenStore | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Check a store.
@@ -58,15 +63,32 @@ def check_store(
       conf: the result of `layout.read_conf`.
       live: check even a store that a broker has open, up to the end of the log by its queues.
       remember: keep each lost message for a repair.
+      open_store: opens a store as a start does: its warnings are findings; None: not examined.
       progress: see `Progress`.
 
     Raises:
       NoStoreError: there is no store.
       StoreLockedError: a broker has it open, and `live` is not set.
+      ForeignStateError: queues or tables are in RocksDB.
       StoreIOError: a file cannot be read.
     """
     with kept_from_brokers(disk, root, live=live) as is_live:
-        return _Check(disk, root, conf, is_live, remember, progress).run()
+        refuse_rocksdb(disk, root.rstrip("/") or "/")
+        report = _Check(disk, root, conf, is_live, remember, progress).run()
+        if open_store is not None and not is_live:
+            report.start_opens = examine_start(
+                disk, start_config(report), open_store, report.findings
+            )
+        return report
+
+
+def start_config(report: Report) -> MessageStoreConfig:
+    """The settings of a start on a store, as far as its files show them."""
+    config, counts = replace(report.layout.configured), report.index_counts
+    config.store_path_root_dir = report.layout.root
+    if counts is not None:
+        config.max_hash_slot_num, config.max_index_num = counts
+    return config
 
 
 class _Check:
@@ -311,6 +333,7 @@ class _Check:
         report.max_offsets = self._max_offsets()
         states = self._queue_check.states
         report.begins = {key: state.begin for key, state in states.items()}
+        report.message_counts = {key: state.count for key, state in states.items()}
         if not report.is_live:
             report.config.check_offsets(
                 findings, lambda topic, queue_id: report.max_offsets.get((topic, queue_id))

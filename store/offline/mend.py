@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..disk.os_disk import Disk
 from ..errors import StoreError
 from ..log.log_bytes import last_nonzero
+from .examined_start import OpenStore, open_alone
 from .fsck import Progress, check_store
 from .layout import Layout, read_layout
 from .opening import opened
@@ -22,6 +23,7 @@ def plan_for(
     holes: HolePolicy = HolePolicy.ASK,
     rebuild: Rebuild = Rebuild.DAMAGED,
     conf: Mapping[str, str] | None = None,
+    open_store: OpenStore | None = None,
     progress: Progress | None = None,
 ) -> tuple[Report, Plan]:
     """Check a store and plan its repair.
@@ -30,11 +32,14 @@ def plan_for(
       read_disk: a `ReadOnlyDisk`.
       root: storePathRootDir.
       conf: the result of `layout.read_conf`.
+      open_store: see `check_store`.
 
     Raises:
       NoStoreError, StoreLockedError, StoreIOError: see `check_store`.
     """
-    report = check_store(read_disk, root, conf=conf, remember=True, progress=progress)
+    report = check_store(
+        read_disk, root, conf=conf, remember=True, open_store=open_store, progress=progress
+    )
     return report, plan_repair(report, holes, rebuild)
 
 
@@ -47,6 +52,7 @@ def carry_out(
     into: str = "",
     keep_backup: bool = True,
     conf: Mapping[str, str] | None = None,
+    open_store: OpenStore | None = None,
     say: LogLine = lambda line: None,
     progress: Progress | None = None,
 ) -> Report:
@@ -58,6 +64,7 @@ def carry_out(
       report, plan: the result of `plan_for`.
       into: folder for a copy to repair; "": in place.
       keep_backup: in place: keep replaced files beside the store.
+      open_store: opens the repaired store; None: without a broker's tables.
 
     Returns: the report of a check of the repaired store.
 
@@ -81,9 +88,18 @@ def carry_out(
     layout = read_layout(read_disk, root, sizes)
     _check_unchanged(read_disk, layout, report)
     backup = f"{root}{BACKUP_SUFFIX}" if keep_backup and not into else ""
-    Repair(disk, report, plan, layout, backup=backup, say=say, progress=progress).run()
+    Repair(
+        disk,
+        report,
+        plan,
+        layout,
+        backup=backup,
+        open_store=open_store or open_alone,
+        say=say,
+        progress=progress,
+    ).run()
     say(f"{root}: checking again")
-    return check_store(read_disk, root, conf=sizes, progress=progress)
+    return check_store(read_disk, root, conf=sizes, open_store=open_store, progress=progress)
 
 
 def _sizes(report: Report, conf: Mapping[str, str] | None) -> dict[str, str]:

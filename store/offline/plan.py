@@ -8,6 +8,7 @@ from enum import Enum
 from ..config import MessageStoreConfig
 from ..format import Key
 from ..queues.projection import SCHEDULE_TOPIC
+from .examined_start import STRAY, WARNED
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
 from .losses import per_queue
@@ -56,6 +57,8 @@ class Plan:
       restore: paths of config files to restore from their `.bak`.
       topics: queue counts of the topics to add to `topics.json`, by name.
       clamp: names of config files whose offsets are set back to the queues' ends.
+      strays: paths of files and folders that are not the store's.
+      start: the start corrects tables or files.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -67,6 +70,8 @@ class Plan:
     restore: list[str] = field(default_factory=list)
     clamp: list[str] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
+    start: bool = False
+    strays: list[str] = field(default_factory=list)
 
     @property
     def changes_log(self) -> bool:
@@ -98,13 +103,22 @@ def plan_repair(report: Report, holes: HolePolicy, rebuild: Rebuild) -> Plan:
     _plan_log(plan, report, holes)
     _plan_rest(plan, report, rebuild)
     _plan_config(plan, report)
+    for finding in report.findings.of_kind(STRAY):
+        plan.strays.append(finding.path)
+        plan.add("store.stray", finding.path, "move it out of the data folder")
+    for finding in report.findings.of_kind(WARNED):
+        plan.start = True
+        plan.add("store.start", finding.path, finding.what)
     root = report.layout.root
     if plan.steps or not report.is_clean_exit:
         plan.add(
             "store.close", root,
             "write the checkpoint, open the store once and close it cleanly (no abort file stays)",
         )  # fmt: skip
-    for finding in report.findings.of_kind("config.lost", "config.content", "log.file_name"):
+    kinds = ["log.file_name"]
+    if not report.start_opens:  # otherwise the start takes what is whole in them
+        kinds += ["config.lost", "config.content"]
+    for finding in report.findings.of_kind(*kinds):
         plan.problems.append(f"{finding.path}: {finding.what}; {finding.advice}")
     for finding in report.findings.of_kind("queue.stray"):
         plan.problems.append(f"{finding.path}: {finding.what}; {finding.advice}")

@@ -18,6 +18,7 @@ from ..log.commit_log import CommitLog
 from ..log.log_reader import NOWHERE, LogRecord, record_at
 from ..offsets import Position
 from ..queues.consume_queue_ext import ExtUnit
+from ..queues.deleted_topics import DeletedTopics
 from ..queues.projection import Place, Places
 from ..queues.unit_check import UnitFault, unit_fault
 from .findings import Findings, Severity
@@ -79,7 +80,8 @@ class CheckedQueue:
       end: physical offset behind its last record.
       differences: differences by kind: `missing`, `wrong`, `tags`, `delay`, `ext`, `again`.
       gaps: queue offsets that no record has, at most `GAPS_MAX`.
-      begin: physical offset of its first record; count: how many it has.
+      begin: physical offset of its first record; count: how many it has; older: how many it had
+        before it began again at 0.
       last: physical offset of its last record.
       strays: physical offsets of records that do not follow, at most `STRAYS_MAX`.
     """
@@ -93,6 +95,7 @@ class CheckedQueue:
         "gaps",
         "last",
         "next",
+        "older",
         "on_disk",
         "strays",
     )
@@ -100,7 +103,7 @@ class CheckedQueue:
     def __init__(self, on_disk: QueueOnDisk | None) -> None:
         self.on_disk = on_disk
         self.first = self.next = self.end = self.begin = self.last = -1
-        self.count = 0
+        self.count = self.older = 0
         self.strays: list[int] = []
         self.differences: dict[str, DifferenceCount] = {}
         self.gaps: list[Gap] = []
@@ -126,6 +129,7 @@ class CheckedQueue:
         self.differences = {}
         self.gaps = []
         self.first = self.next = offset
+        self.older, self.count = self.older + self.count, 0
 
 
 class QueueCheck:
@@ -164,6 +168,7 @@ class QueueCheck:
         self.deleted: set[Key] = set()
         """Queues of the log that have no folder, and whose topic is not configured any more."""
         self._disk = disk
+        self._root = root
         self._ext_folder = f"{root}/consumequeue_ext"
         self._queues = queues
         self._log = log
@@ -360,11 +365,30 @@ class QueueCheck:
                 f"{found.queue_offset}, but its head says something else",
                 "`trocket store repair` writes topic, queue id and queue offset back",
             )  # fmt: skip
+        self._report_older(findings)
         if deleted:
             findings.add(
                 Severity.INFO, "queue.deleted", self._queues.folder, -1,
                 f"the log still holds {sum(deleted.values())} messages of {len(deleted)} topics "
                 f"that are not configured and have no queues: {', '.join(sorted(deleted)[:5])}",
+            )  # fmt: skip
+
+    def _report_older(self, findings: Findings) -> None:
+        """Report queues that began again, unless the deletion of their topic is recorded."""
+        recorded = DeletedTopics(self._disk, self._root)
+        recorded.load()
+        older = {
+            key: state.older
+            for key, state in self.states.items()
+            if state.older and key[0] not in recorded.names
+        }
+        if older:
+            findings.add(
+                Severity.INFO, "queue.begun_again", self._queues.folder, -1,
+                f"the log holds {sum(older.values())} older messages of {len(older)} queues that "
+                f"began again at offset 0, where no consumer can read them: "
+                f"{', '.join(f'{topic} queue {number}' for topic, number in sorted(older)[:5])}",
+                "usual after a topic was deleted and created again; otherwise its folder was lost",
             )  # fmt: skip
 
     def _report(

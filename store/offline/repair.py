@@ -21,13 +21,13 @@ from ..disk.os_disk import Disk
 from ..errors import StoreError, StoreIOError
 from ..format import Key
 from ..log.log_reader import message_at, record_at
-from ..message_store import MessageStore
 from ..offsets import Position
 from ..queues.projection import SCHEDULE_TOPIC, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .copying import check_room, copy_file, copy_folder, files_below
+from .examined_start import OpenStore, open_alone
 from .fill import Piece, Stamp, UnfillableError, fill_hole, fixed_bytes
 from .findings import Findings
 from .json_files import (
@@ -48,6 +48,7 @@ from .report import Report
 from .topic_table import add_topics
 
 BACKUP_SUFFIX = ".before-repair"
+STRAY_SUFFIX = ".stray"
 ZEROS_CHUNK = 1024 * 1024
 
 Filling = tuple[Stamp, list[Piece]]
@@ -102,6 +103,7 @@ class Repair:
       report, plan: of this store, or of the one that it was copied from.
       layout: of this store.
       backup: folder for replaced files; "": they are not kept.
+      open_store: opens the repaired store once, as a start does.
       say: called with a line of text for each step.
       progress: called with the progress of a walk over the log.
     """
@@ -114,6 +116,7 @@ class Repair:
         layout: Layout,
         *,
         backup: str = "",
+        open_store: OpenStore = open_alone,
         say: LogLine = lambda line: None,
         progress: Progress | None = None,
     ) -> None:
@@ -123,6 +126,7 @@ class Repair:
         self._layout = layout
         self._root = layout.root
         self._backup = backup
+        self._open_store = open_store
         self._say = say
         self._progress = progress
         self._kept: set[str] = set()
@@ -143,6 +147,7 @@ class Repair:
         try:
             self._prepare_backup()
             self._mark_unclean()
+            self._move_strays()
             self._repair_log(pieces)
             self._log = read_layout(disk, self._root, self.conf()).commit_log(disk)
             self._rebuild_queues()
@@ -214,6 +219,31 @@ class Repair:
         if path.startswith(f"{log_folder}/"):
             return f"commitlog/{path[len(log_folder) + 1 :]}"
         return path[len(self._root) + 1 :]
+
+    def _move_strays(self) -> None:
+        """Move what is not the store's to the backup, or beside the store."""
+        base = self._backup or f"{self._root}{STRAY_SUFFIX}"
+        for found in self._plan.strays:
+            path = self._here(found)
+            self._say(f"{path}: moving it to {base}")
+            if not self._disk.is_folder(path):
+                self._move(path, base)
+                continue
+            for name in list(files_below(self._disk, path)):
+                self._move(f"{path}/{name}", base)
+            self._disk.remove_folder(path)
+
+    def _here(self, found: str) -> str:
+        """The path in this store of one that the check of its original found."""
+        checked = self._report.layout
+        if found.startswith(f"{checked.log_folder}/"):
+            return f"{self._layout.log_folder}{found.removeprefix(checked.log_folder)}"
+        return f"{self._root}{found.removeprefix(checked.root)}"
+
+    def _move(self, path: str, base: str) -> None:
+        target = f"{base}/{self._relative(path)}"
+        self._disk.make_folder(target.rpartition("/")[0])
+        self._disk.rename(path, target)
 
     def _mark_unclean(self) -> None:
         """Make a broker that starts on an incomplete repair recover, and rebuild these queues."""
@@ -519,8 +549,9 @@ class Repair:
         disk.sync_folder(self._root)
         config = self._config()
         self._say(f"{self._root}: opening and closing it once")
-        store = MessageStore(config, disk=disk)
-        store.load()
+        if plan.start:
+            self._keep_copies(f"{self._root}/config")
+        store = self._open_store(config, disk)
         try:
             if store.read_only:
                 raise RepairError(f"{self._root}: it does not open well: {store.trouble}")

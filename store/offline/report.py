@@ -37,6 +37,7 @@ class Report:
       batch_topics, batch_queues: those with batch consume queues.
       max_offsets: for each queue the offset after its last message.
       begins: for each queue the physical offset of its first record; -1: the log has none.
+      message_counts: for each queue the number of its messages in the log.
       damaged_queues: queues to rebuild; `lagging_queues`: those that the broker's next start
         corrects; `deleted_queues`: of deleted topics.
       unknown_topics: queue counts of topics that `topics.json` lacks, by name.
@@ -45,6 +46,7 @@ class Report:
       is_index_damaged: the index has to be rebuilt.
       has_index: there are index files.
       config: the broker's own state.
+      start_opens: a start was examined, and it is not refused.
       checkpoint: the page.
     """
 
@@ -67,6 +69,7 @@ class Report:
     batch_queues: set[Key] = field(default_factory=set)
     max_offsets: dict[Key, int] = field(default_factory=dict)
     begins: dict[Key, int] = field(default_factory=dict)
+    message_counts: dict[Key, int] = field(default_factory=dict)
     damaged_queues: set[Key] = field(default_factory=set)
     lagging_queues: set[Key] = field(default_factory=set)
     deleted_queues: set[Key] = field(default_factory=set)
@@ -75,6 +78,7 @@ class Report:
     index_counts: IndexCounts | None = None
     is_index_damaged: bool = False
     has_index: bool = False
+    start_opens: bool = False
 
     @property
     def is_clean(self) -> bool:

@@ -37,7 +37,7 @@ def find_unknown_topics(disk: Disk, report: Report) -> None:
         if is_known or topic.startswith(LIGHT_PREFIX) or key in report.deleted_queues or end <= 0:
             continue
         counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        messages[topic] = messages.get(topic, 0) + end - max(report.begins.get(key, 0), 0)
+        messages[topic] = messages.get(topic, 0) + report.message_counts.get(key, 0)
     report.unknown_topics = dict(sorted(counts.items()))
     for topic, count in report.unknown_topics.items():
         report.findings.add(

@@ -26,6 +26,7 @@ from ..disk.os_disk import Disk, DiskFile
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from ..offsets import START, Position
+from ..start_warnings import file_names
 
 logger = logging.getLogger(__name__)
 
@@ -270,20 +271,16 @@ class ConsumeQueue:
     def _find_files(self) -> None:
         size = self.files.file_size
         self.file_offsets = []
-        for name in [n for n in self.files.disk.list(self.folder) if n.isascii() and n.isdigit()]:
+        for name in file_names(self.folder, self.files.disk.list(self.folder)):
             path = f"{self.folder}/{name}"
             found = self.files.get(path).size()
             if found == 0:  # made when the process died
                 self.files.remove(path)
                 continue
             if found != size:
-                raise self._size_error(
-                    path,
-                    0,
-                    f"the file is {found} bytes long and not {size}; set {self._size_key} to the "
-                    "size it was written with, or remove this folder while the broker is down to "
-                    "have it rebuilt",
-                )
+                what = f"the file is {found} bytes long and not {size}; set {self._size_key} to the"
+                also = "remove this folder while the broker is down to have it rebuilt"
+                raise self._size_error(path, 0, f"{what} size it was written with, or {also}")
             start = int(name)
             if self.file_offsets and start != self.file_offsets[-1] + size:
                 raise CorruptRecordError(path, start, "the queue file before this one is missing")

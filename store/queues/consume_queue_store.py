@@ -18,6 +18,7 @@ from ..disk.os_disk import Disk
 from ..disk.topic_path import topic_path
 from ..errors import CorruptRecordError, StoreIOError
 from ..format import BATCH_UNIT_SIZE
+from ..start_warnings import warn_of_stray, warn_of_strays
 from ..status import BoundaryType
 from .batch_consume_queue import BatchConsumeQueue
 from .consume_queue import ConsumeQueue, QueueFiles, QueueSizeError
@@ -164,12 +165,14 @@ class ConsumeQueueStore:
         disk = self._disk
         for topic in disk.list(folder):
             if topic_path(topic) is None:
-                logger.warning(
-                    "%(folder)s/%(topic)s is ignored: it is not a topic's folder",
-                    {"folder": folder, "topic": topic},
-                )
+                warn_of_stray(f"{folder}/{topic}")
                 continue
-            for name in disk.list(f"{folder}/{topic}"):
+            if not disk.is_folder(f"{folder}/{topic}"):
+                warn_of_stray(f"{folder}/{topic}")
+                continue
+            names = disk.list(f"{folder}/{topic}")
+            warn_of_strays(f"{folder}/{topic}", names)
+            for name in names:
                 if name.isascii() and name.isdigit() and int(name) <= QUEUE_ID_MAX:
                     yield topic, int(name)
 

@@ -13,10 +13,14 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import cache
 from typing import Final
 
+from ...common.topic_names import is_system_topic
+from ..disk.json_config import parse, read_bytes, unsealed
 from ..disk.os_disk import Disk
+from ..errors import StoreIOError
 from ..offsets import START
 
 logger = logging.getLogger(__name__)
@@ -130,3 +134,29 @@ def _parse(data: bytes) -> tuple[int, dict[str, None]]:
     if content["version"] != VERSION:
         raise ValueError(f"it is of version {content['version']}")
     return int(content["knownFrom"]), {str(topic): None for topic in content["topics"]}
+
+
+def topic_check(disk: Disk, root: str, deleted: Container[str]) -> Callable[[str], bool]:
+    """A function that says whether a topic exists, as far as the files show it.
+
+    RocketMQ's broker does not record deletions: a topic that a readable topics.json lacks was
+    deleted, or is a system topic. The file is read at the first call.
+
+    Args:
+      deleted: the topics whose deletion this program recorded.
+    """
+
+    @cache
+    def configured() -> frozenset[str] | None:
+        path = f"{root}/config/topics.json"
+        try:
+            table = parse(unsealed(read_bytes(disk, path))[0]).get("topicConfigTable")
+        except (StoreIOError, ValueError):
+            return None
+        return frozenset(table) if isinstance(table, dict) and table else None
+
+    def exists(topic: str) -> bool:
+        known = configured()
+        return topic not in deleted and (known is None or topic in known or is_system_topic(topic))
+
+    return exists

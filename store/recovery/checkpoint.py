@@ -11,7 +11,7 @@ has a checksum and is valid only while Apache's two timestamps are those it was 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..disk.os_disk import Disk
 from ..format import (
@@ -63,6 +63,7 @@ class Checkpoint:
       dispatched_offset: all records before it and all their queue units are on the device; -1:
         unknown (the page is Apache's).
       index: the part of the index on the device; None: unknown.
+      problem: what is wrong with the file that was read; "": nothing.
     """
 
     physic_msg_timestamp_ms: int = 0
@@ -72,6 +73,7 @@ class Checkpoint:
     confirm_physical_offset: int = 0
     dispatched_offset: int = -1
     index: IndexProgress | None = None
+    problem: str = field(default="", compare=False)
 
     @classmethod
     def from_page(cls, page: bytes) -> Checkpoint:
@@ -80,9 +82,12 @@ class Checkpoint:
         found = cls(*CHECKPOINT_HEAD.unpack_from(page))
         magic, dispatched, physic, logics, crc = EXTENSION.unpack_from(page, EXTENSION_POSITION)
         covered = page[EXTENSION_POSITION : EXTENSION_POSITION + EXTENSION.size - 4]
+        is_right = crc == zlib.crc32(covered)
+        if magic == EXTENSION_MAGIC and not is_right:
+            found.problem = "its record of the queues' progress is damaged"
         if (
             magic == EXTENSION_MAGIC
-            and crc == zlib.crc32(covered)
+            and is_right
             and physic == found.physic_msg_timestamp_ms
             and logics == found.logics_msg_timestamp_ms
         ):
@@ -164,12 +169,16 @@ def read_checkpoint(disk: Disk, path: str) -> Checkpoint:
       StoreIOError: the file could not be read.
     """
     if not disk.exists(path):
-        return Checkpoint()
+        return Checkpoint(problem="it is missing")
     file = disk.open(path)
     try:
-        return Checkpoint.from_page(file.pread(CHECKPOINT_FILE_SIZE, START))
+        found = Checkpoint.from_page(file.pread(CHECKPOINT_FILE_SIZE, START))
+        size = file.size()
     finally:
         file.close()
+    if size != CHECKPOINT_FILE_SIZE:
+        found.problem = f"it is {size} bytes long and not {CHECKPOINT_FILE_SIZE}"
+    return found
 
 
 def write_checkpoint(disk: Disk, path: str, checkpoint: Checkpoint) -> None:

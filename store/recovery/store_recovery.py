@@ -23,7 +23,8 @@ point harmless:
    are ignored, except for the queues that were being rebuilt.
 
 The units of a queue before the checkpoint are checked only at its end (queue_ends.trocket, and the
-last unit's record); the others are verified when they are read (record_check.py).
+last unit's record; without that file coverage.py looks for records without a unit); the others are
+verified when they are read (record_check.py).
 """
 
 from __future__ import annotations
@@ -51,10 +52,13 @@ from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
+from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
 from ..queues.unit_check import UnitFault, unit_fault
+from ..start_warnings import LEFTOVER
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
+from .coverage import queues_without_units
 from .log_scan import LogScan, ScanResult, describe
 from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
@@ -103,6 +107,7 @@ class StoreRecovery:
       config, log, queue_store, checkpoint, disk: the store's; log and queues are not loaded yet.
       clean: there was no abort file.
       wall_ms: the wall clock, ms since 1970; the checkpoint's times are checked against it.
+      is_topic: whether a topic exists, as far as is known; queues of deleted ones are not missing.
     """
 
     def __init__(
@@ -115,8 +120,10 @@ class StoreRecovery:
         *,
         clean: bool,
         wall_ms: int,
+        is_topic: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._config = config
+        self._is_topic = is_topic
         self._log = log
         self._wall_ms = wall_ms
         self._queue_store = queue_store
@@ -206,6 +213,7 @@ class StoreRecovery:
                 "clock. New messages get the same store time until the clock has reached it; if "
                 "the clock is wrong, set it",
                 {"ahead_h": (newest_ms - self._wall_ms) / 3_600_000},
+                extra=LEFTOVER,
             )
         if not holes:
             as_closed = (
@@ -229,11 +237,23 @@ class StoreRecovery:
         # Apache's page: the first message of the newest file shows how late its clock was.
         firsts = (self._first_timestamp_ms(base) for base in reversed(log.files))
         known_ms = known_ms or next((first for first in firsts if first > 0), 0)
-        return correct_checkpoint(
+        path = f"{self._config.store_path_root_dir}/checkpoint"
+        if checkpoint.problem and log.files:
+            self._warn_of_lost_progress(path, checkpoint.problem)
+        is_corrected = correct_checkpoint(
             checkpoint,
-            f"{self._config.store_path_root_dir}/checkpoint",
+            path,
             latest_ms=max(self._wall_ms, known_ms),
             log_end=log.end_of_files,
+        )
+        return is_corrected or bool(checkpoint.problem)
+
+    def _warn_of_lost_progress(self, path: str, problem: str) -> None:
+        logger.warning(
+            "%(path)s cannot be used: %(problem)s; log and queues are compared without it, and it "
+            "is written again",
+            {"path": path, "problem": problem},
+            extra=None if self._clean else LEFTOVER,
         )
 
     def _scan_without_log(self, vouched: int) -> RecoveryResult:
@@ -277,7 +297,10 @@ class StoreRecovery:
     def _check_queues(self) -> set[Key]:
         """Set how much of each queue is kept; returns the queues to rebuild."""
         queue_store, dispatched = self._queue_store, self._checkpoint.dispatched_offset
-        ends = read_queue_ends(self._disk, self._config.store_path_root_dir)
+        root = self._config.store_path_root_dir
+        ends = read_queue_ends(self._disk, root)
+        if dispatched >= 0 and not self._disk.exists(f"{root}/{QUEUE_ENDS}"):
+            self._warn_of_lost_progress(f"{root}/{QUEUE_ENDS}", "it is missing")
         problem = queue_store.size_problem()
         if problem is not None and (ends is None or ends.file_size != self._config.queue_file_size):
             raise problem
@@ -314,10 +337,15 @@ class StoreRecovery:
                 damaged.add(key)
             else:
                 self._kept[key] = queue.max_offset
+        unlike = "it is missing, or does not end where the last checkpoint says"
+        if self._ends is None:
+            damaged |= queues_without_units(
+                self._log, queue_store, self._places, end=self._dispatch_from,
+                is_topic=self._is_topic,
+            )  # fmt: skip
+            unlike = "the log has messages of which it has no unit"
         for key in sorted(damaged):
-            reason = queue_store.damaged.get(
-                key, "it is missing, or does not end where the last checkpoint says"
-            )
+            reason = queue_store.damaged.get(key, unlike)
             logger.warning(
                 "queue %(queue_id)d of topic %(topic)s is rebuilt from the log: %(reason)s",
                 {"queue_id": key[1], "topic": key[0], "reason": reason},
@@ -427,6 +455,7 @@ class StoreRecovery:
                     "case": found.case.label,
                     "why": found.case.why,
                 },
+                extra=None if self._clean else LEFTOVER,
             )
         # A file that begins where the log ends is needed next, unless it must be overwritten.
         keep_until = base + file_size if base in log.files else base

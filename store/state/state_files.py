@@ -20,9 +20,11 @@ import trio
 
 from ...common.supervision import FailureLog, call_each
 from ...remoting.steps import in_steps
-from ..disk.json_config import load_newest, save_json, save_secret_json
+from ..disk.json_config import load_newest, read_bytes, save_json, save_secret_json, unsealed
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
+from ..offsets import START
+from ..start_warnings import LEFTOVER
 from .state_file import StateFile
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class StateFiles:
         self._folder = folder
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._from_spare: dict[str, bytes] = {}
+        self._damaged: list[str] = []
         self._count = 0
         self._newest: dict[str, int] = {}
         self._put_off: list[StateFile] = []
@@ -100,7 +103,31 @@ class StateFiles:
                     "%(path)s holds secrets, and other users of this machine may read it: "
                     "chmod 600",
                     {"path": path},
+                    extra=LEFTOVER,
                 )
+
+    def salvage(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Read what is left of a file and its `.bak`, neither of which can be used.
+
+        Checksums are ignored. Call `keep_damaged` before the file is saved again.
+
+        Args:
+          decode: reads what it can; raises ValueError when that is nothing.
+        Returns: its result; None: nothing can be read of either.
+        """
+        path = self._path(name)
+        self._damaged.append(name)
+        for candidate in (path, f"{path}.bak"):
+            try:
+                return decode(unsealed(read_bytes(self._disk, candidate))[0])
+            except (StoreIOError, ValueError):
+                continue
+        return None
+
+    def is_sealed(self, name: str) -> bool:
+        """Whether the file has the checksum with which this program saves it."""
+        path = self._path(name)
+        return self._disk.exists(path) and unsealed(read_bytes(self._disk, path))[1] is True
 
     def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Read the `.bak` of a file without entries; `replace_damaged` makes it the file.
@@ -128,6 +155,31 @@ class StateFiles:
                     {"file": self._path(name), "error": error},
                 )
         self._from_spare.clear()
+
+    def keep_damaged(self) -> None:
+        """Keep copies of the files of which `salvage` read what was whole, as `.damaged`."""
+        for name in self._damaged:
+            self._set_aside(name)
+        self._damaged.clear()
+
+    def _set_aside(self, name: str) -> None:
+        """Keep a copy of a damaged file as `.damaged`."""
+        path = self._path(name)
+        try:
+            if self._disk.exists(path):
+                copy = f"{path}.damaged"
+                self._disk.unlink(copy)
+                file = self._disk.open(copy, create=True, private=name in self._secret)
+                try:
+                    file.pwrite(read_bytes(self._disk, path), START)
+                    file.sync()
+                finally:
+                    file.close()
+        except StoreIOError as error:
+            logger.error(
+                "the damaged %(file)s could not be kept as .damaged: %(error)s",
+                {"file": path, "error": error},
+            )
 
     def save(self, name: str, text: bytes) -> None:
         """Save a file now.

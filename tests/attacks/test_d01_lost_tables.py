@@ -120,16 +120,32 @@ async def test_topics_that_the_table_has_lost_are_made_again_from_the_queues(
 @pytest.mark.parametrize("text", [b"null", b"[]", b"", b"\0\0\0\0"])
 async def test_a_broker_that_has_only_garbage_for_a_table_says_what_to_do(text: bytes) -> None:
     disk = await filled(MemoryDisk())
-    holding(text, with_spare=False)(disk, TOPICS)
+    holding(text, with_spare=False)(disk, OFFSETS)
     with pytest.RaisesGroup(
         pytest.RaisesExc(CorruptRecordError, match="restore one or remove both"),
         flatten_subgroups=True,
     ):
         async with embedded_broker(disk):
             pass
-    removed(disk, TOPICS)
+    removed(disk, OFFSETS)
     async with embedded_broker(disk) as broker:
         await all_is_there(broker, await broker.connect())
+
+
+@pytest.mark.parametrize("text", [b"null", b"[]", b"", b"\0\0\0\0", b"{bad"])
+async def test_garbage_for_the_topics_is_replaced_from_the_queues_and_kept(
+    text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = await filled(MemoryDisk())
+    holding(text, with_spare=False)(disk, TOPICS)
+    async with embedded_broker(disk) as broker:
+        await all_is_there(broker, await broker.connect())
+    assert "config/topics.json cannot be used, nor can its .bak" in caplog.text
+    assert bytes(disk.contents[f"{TOPICS}.damaged"]) == text
+    caplog.clear()
+    async with embedded_broker(disk) as broker:
+        assert b"more" in await bodies(await broker.connect(), "T", 2)
+    assert "cannot be used" not in caplog.text
 
 
 @pytest.mark.parametrize("is_empty", [True, False])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -214,6 +216,27 @@ def test_export_writes_a_file_or_standard_output(
     assert not list(tmp_path.glob("*.partial"))
     assert main(["store", "export", str(root), "--format", "json", "--limit", "3"]) == 0
     assert len(json.loads(capsysbinary.readouterr().out)) == 3
+
+
+def test_an_export_into_a_pipe_writes_into_it_and_keeps_it(root: Path, tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    assert main(["store", "export", str(root), "-o", str(pipe), "--limit", "3"]) == 0
+    reader.join(timeout=30)
+    assert len(got[0].splitlines()) == 3
+    assert pipe.is_fifo()
+
+
+def test_an_export_follows_links_and_keeps_permissions(root: Path, tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    assert main(["store", "export", str(root), "-o", str(link), "--limit", "3"]) == 0
+    assert link.is_symlink()
+    assert (len(real.read_text().splitlines()), real.stat().st_mode & 0o777) == (3, 0o640)
 
 
 def test_an_export_that_cannot_be_written_ends_with_2(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from trocket.store.disk.json_config import save_json, save_secret_json
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.disk.os_disk import OsDisk, explain, total_memory_bytes
 from trocket.store.errors import StoreIOError, StoreLockedError
@@ -143,3 +145,34 @@ def test_what_was_read_of_a_hole_stays_a_hole(tmp_path, monkeypatch):
     file.pwrite(b"x", 1 << 18)
     assert file.next_data(1 << 16) == 1 << 16
     file.close()
+
+
+def test_a_renamed_file_replaces_what_a_link_names_and_keeps_its_permissions(tmp_path):
+    real = tmp_path / "elsewhere" / "topics.json"
+    real.parent.mkdir()
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link = tmp_path / "topics.json"
+    link.symlink_to(real)
+    save_json(OsDisk(), str(link), b"{}")
+    assert link.is_symlink()
+    assert real.read_bytes().startswith(b"{}")
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert [each.name for each in real.parent.iterdir()] == ["topics.json"]
+
+
+def test_a_renamed_file_never_replaces_a_pipe(tmp_path):
+    pipe, new = tmp_path / "pipe", tmp_path / "new"
+    os.mkfifo(pipe)
+    new.write_bytes(b"text")
+    with pytest.raises(StoreIOError, match="no regular file"):
+        OsDisk().rename(str(new), str(pipe))
+    assert pipe.is_fifo()
+
+
+def test_a_file_with_secrets_stays_private_whatever_it_replaces(tmp_path):
+    path = tmp_path / "auth.json"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    save_secret_json(OsDisk(), str(path), b"{}")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

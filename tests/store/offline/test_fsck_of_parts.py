@@ -207,6 +207,24 @@ def test_a_topic_that_was_deleted_and_made_again_is_clean():
     assert "30 messages" in finding.what
 
 
+def test_a_queue_that_began_again_without_a_recorded_deletion_is_reported():
+    store = open_store(disk := MemoryDisk())
+    for _ in range(50):
+        put(store, b"old")
+    store.commit()
+    store.close()
+    # As a broker leaves it that did not notice the loss of the folder.
+    store = open_store(disk)
+    store.queue_store.delete_topics(["T"])
+    store.checkpoints.forget_topics({"T"})
+    for _ in range(30):
+        put(store, b"new")
+    store.commit()
+    store.close()
+    again = [f for f in check(disk).findings.items if f.kind == "queue.begun_again"]
+    assert ["50 older messages of 1 queues" in finding.what for finding in again] == [True]
+
+
 def test_a_queue_that_lags_is_a_warning_only_after_an_unclean_exit():
     disk = stopped_store()
     last = COUNT // 3 - 1

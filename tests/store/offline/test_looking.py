@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.offline import dump
 from trocket.store.offline.copying import check_room, copy_file
-from trocket.store.offline.export import ExportError, JsonWriter, NewFile, ParquetWriter
+from trocket.store.offline.export import ExportError, JsonWriter, ParquetWriter
 from trocket.store.offline.index_counts import IndexCounts, find_counts
 from trocket.store.offline.json_files import (
     clamp_consumers,
@@ -346,19 +347,6 @@ def test_batch_queues_are_listed(golden, tmp_path):
 # ---- files that are written ----------------------------------------------------------------------
 
 
-def test_a_new_file_appears_whole_or_not_at_all():
-    disk = MemoryDisk()
-    disk.contents["/out"] = bytearray(b"old")
-    with NewFile(disk, "/out") as file:
-        file.write(b"half")  # and no commit: something failed
-    assert {path: bytes(data) for path, data in disk.contents.items()} == {"/out": b"old"}
-    with NewFile(disk, "/out") as file:
-        file.write(b"wh")
-        file.write(b"ole")
-        file.commit()
-    assert {path: bytes(data) for path, data in disk.contents.items()} == {"/out": b"whole"}
-
-
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_one_json_document_parses_whatever_the_number_of_messages(count):
     out = bytearray()
@@ -369,20 +357,20 @@ def test_one_json_document_parses_whatever_the_number_of_messages(count):
     assert len(json.loads(bytes(out))) == count
 
 
-def test_without_pyarrow_parquet_is_refused_with_what_to_install(monkeypatch, tmp_path):
+def test_without_pyarrow_parquet_is_refused_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ExportError, match="pip install"):
-        ParquetWriter(str(tmp_path / "x"), inflate=True)
+        ParquetWriter(io.BytesIO(), inflate=True)
 
 
-def test_parquet_has_a_row_for_each_message(tmp_path):
+def test_parquet_has_a_row_for_each_message():
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is an extra")
-    path = str(tmp_path / "x.parquet")
-    writer = ParquetWriter(path, inflate=True)
+    file = io.BytesIO()
+    writer = ParquetWriter(file, inflate=True)
     wanted = records(stopped_store())
     for record in wanted:
         writer.write(record)
     writer.finish()
-    rows = parquet.read_table(path).to_pylist()
+    rows = parquet.read_table(io.BytesIO(file.getvalue())).to_pylist()
     assert [row["body"] for row in rows] == [record.body for record in wanted]
     assert [dict(row["properties"]) for row in rows] == [record.properties for record in wanted]
