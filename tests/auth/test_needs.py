@@ -20,7 +20,7 @@ from trocket.store.errors import StoreIOError
 from ..broker.embedded import embedded_broker, pull_fields, put_record, send_fields
 from .signed import ALICE, INIT_USER, allow, rule, signed
 
-PLACES = Places("c")
+PLACES = Places("c", has_group=lambda group: False)
 
 
 def contexts(code, fields=None, body=b"", *, needs=NEEDS_OF_BROKER, places=PLACES):
@@ -55,6 +55,43 @@ def test_a_pull_needs_the_topic_and_the_group(group, topic, needed) -> None:
     for code in (Code.POP_MESSAGE, Code.ACK_MESSAGE):
         # The group first, as the requests have it.
         assert contexts(code, fields) == [needed[-1], *needed[:-1]]
+
+
+KNOWN = {"team", "team_billing", "team_a", "a", "a_b"}
+SHARED = Places("c", has_group=KNOWN.__contains__, has_topic={"billing", "a_billing"}.__contains__)
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "needed"),
+    [
+        # It is the retry topic of the group team_billing, which exists.
+        ("team", "team_billing", ["Group:team", "Topic:billing", "Group:team_billing"]),
+        ("team_billing", "team_billing", ["Group:team_billing"]),
+        ("", "team_billing", ["Group:team_billing"]),
+        # No such group, so it has what each of two groups did not acknowledge.
+        ("team", "team_a_billing", ["Group:team", "Topic:a_billing", "Group:team_a", "Topic:billing"]),
+        ("", "team_a_billing", [
+            "Group:team_a_billing", "Group:team", "Topic:a_billing", "Group:team_a", "Topic:billing",
+        ]),
+        # A right to all topics that begin with "b" is none to the topic c of the group a_b.
+        ("a", "a_b+c", ["Group:a_b", "Topic:c"]),
+        ("team", "team_other", ["Group:team", "Topic:other"]),
+    ],
+)  # fmt: skip
+def test_a_retry_topic_of_several_owners_needs_the_rights_of_each(group, topic, needed) -> None:
+    fields = {
+        "a": group,
+        "b": "%RETRY%" + topic,
+        "consumerGroup": group,
+        "topic": "%RETRY%" + topic,
+    }
+    expected = [f"{resource} Sub" for resource in needed]
+    assert contexts(Code.SEND_MESSAGE_V2, fields, places=SHARED) == expected
+    pulled = contexts(Code.PULL_MESSAGE, fields, places=SHARED)
+    assert pulled == [*expected, f"Group:{group} Sub"]
+    body = b'{"acks":[{"c":"%b","t":"%%RETRY%%%b"}]}' % (group.encode(), topic.encode())
+    acked = contexts(Code.BATCH_ACK_MESSAGE, body=body, places=SHARED)
+    assert acked == [f"Group:{group} Sub", *expected]
 
 
 @pytest.mark.parametrize("code", [Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE])

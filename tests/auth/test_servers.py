@@ -216,6 +216,25 @@ async def test_a_pull_that_waits_is_answered_though_its_user_is_disabled_meanwhi
         assert (await client.answer(held)).code == 0
 
 
+async def test_a_retry_topic_is_that_of_the_group_that_exists_whatever_group_is_named():
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), ["Topic:billing Sub", "Group:team Sub"])
+        client = await broker.connect()
+        retry = "%RETRY%team_billing"
+        requests = [
+            signed(PULL, pull_fields(retry, consumerGroup="team"), user=ALICE),
+            signed(SEND, send_fields(retry, a="team"), b"x", user=ALICE),
+        ]
+        codes = [(await client.answer(await client.send(each))).code for each in requests]
+        assert ResponseCode.NO_PERMISSION not in codes
+        created = broker.controller.parts.tables.groups.find("team_billing")
+        assert created is not None
+        for request in requests:
+            answer = await client.answer(await client.send(request))
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert "Group:team_billing" in answer.remark
+
+
 async def test_codes_in_both_whitelists_are_open_and_no_other():
     lists = {"authentication_whitelist": "28, 310", "authorization_whitelist": "28,26"}
     async with embedded_broker(**ACCESS, **lists) as broker:
