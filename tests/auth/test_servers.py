@@ -18,6 +18,7 @@ from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.native import extension
 from trocket.remoting.codec import ONEWAY_FLAG, RESPONSE_FLAG, encode
+from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.clock import ManualClock
@@ -233,6 +234,32 @@ async def test_a_retry_topic_is_that_of_the_group_that_exists_whatever_group_is_
             answer = await client.answer(await client.send(request))
             assert answer.code == ResponseCode.NO_PERMISSION
             assert "Group:team_billing" in answer.remark
+
+
+async def test_a_pop_reads_no_retry_topic_of_a_group_with_another_name():
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), ["Topic:billing Sub", "Group:team Sub"])
+        client = await broker.connect()
+        beat = b'{"clientID":"c","consumerDataSet":[{"groupName":"team_billing"}]}'
+        code = RequestCode.HEART_BEAT
+        assert (await client.ask(code, signed(code, {}, beat).ext_fields, beat)).code == 0
+        for topic in ("billing", "%RETRY%team_billing"):
+            body = topic.encode()
+            fields = send_fields(topic, a="team_billing")
+            answer = await client.ask(SEND, signed(SEND, fields, body).ext_fields, body)
+            assert answer.code == 0, answer.remark
+        pop = {
+            "topic": "billing", "consumerGroup": "team", "queueId": -1, "maxMsgNums": 32,
+            "invisibleTime": 60_000, "pollTime": 0, "bornTime": 0, "initMode": 0,
+        }  # fmt: skip
+        assert broker.controller.parts.tables.groups.find("team_billing") is not None
+        broker.controller.config.pop_from_retry_probability = 100
+        bodies = set()
+        for _ in range(20):
+            request = signed(RequestCode.POP_MESSAGE, pop, user=ALICE)
+            answer = await client.answer(await client.send(request))
+            bodies |= {each.body for each in decode_messages(answer.body or b"")}
+        assert bodies == {b"billing"}
 
 
 async def test_codes_in_both_whitelists_are_open_and_no_other():
