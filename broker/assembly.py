@@ -508,6 +508,8 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     control = parts.plain_acl or parts.tables.access.control
     if control is not None:
         deliveries.transactions.may_ask = control.may_publish
+        parts.pulls.follow(control)
+        parts.pop.hold.rights = control
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
     store.on_visible = parts.new_messages.notify
     if config.enable_property_filter and config.enable_calc_filter_bit_map:

@@ -157,6 +157,7 @@ class Peer:
 
     def __init__(self, address: str = "192.0.2.1:50000") -> None:
         self.remote_address = address
+        self.attributes = {}
         self.remote_host = bytes(map(int, address.partition(":")[0].split("."))) + bytes(4)
 
 

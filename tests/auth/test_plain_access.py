@@ -254,7 +254,7 @@ def test_a_decision_is_kept_only_while_the_accounts_are() -> None:
     access = PlainAccess(lambda: current, NEEDS_OF_BROKER, Places("DefaultCluster"))
     fields = send("T")
     sign(fields, b"", "plain-user", "12345678")
-    channel = cast("Channel", SimpleNamespace(remote_address="10.1.1.1:1234"))
+    channel = cast("Channel", SimpleNamespace(remote_address="10.1.1.1:1234", attributes={}))
     for _ in range(2):
         access.check(RemotingCommand(10, fields, b""), channel)
     current = read("SUB")
