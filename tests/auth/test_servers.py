@@ -285,7 +285,7 @@ async def test_a_change_of_the_password_ends_the_checks_of_transactions(autojump
             assert (await client.answer(await client.send(request))).code == 0
         given_another_password(accounts_of(broker))
         await trio.sleep(60)
-        await producer.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        await spy.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
         assert spy.pushed == []
 
 
