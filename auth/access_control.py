@@ -20,7 +20,7 @@ from .accounts import Accounts
 from .authenticator import WRONG_SIGNATURE, Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
 from .decisions import Decisions
-from .model import Action, User, parse_address
+from .model import Action, Decision, ResourceType, User, parse_address
 from .needs import Need, Places, topic_of
 from .rules import Rules
 from .standing import is_proven, note_proven
@@ -128,6 +128,24 @@ class AccessControl:
         address = parse_address(host_of(channel.remote_address))
         why = self._authorizer.refusal(user.subject, topic_of(topic), (Action.PUB,), address)
         return why is None
+
+    def may_send(self, channel: object) -> bool:
+        """Whether the user who sent the last heartbeat on a connection may send to any topic."""
+        if not isinstance(channel, Channel):
+            return False
+        user = self._accounts.users.get(heartbeat_user(channel) or "")
+        if user is None or not user.is_enabled:
+            return False
+        if not self._authorizes or user.is_super:
+            return True
+        acl = self._accounts.acls.get(user.subject)
+        return acl is not None and any(
+            entry.decision is Decision.ALLOW
+            and entry.has_action((Action.PUB,))
+            and entry.resource.type in (ResourceType.ANY, ResourceType.TOPIC)
+            for policy in acl.policies
+            for entry in policy.entries
+        )
 
     @property
     def decision_count(self) -> int:

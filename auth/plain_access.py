@@ -145,6 +145,13 @@ class PlainAccess:
             return False
         return account.may_everything or account.allows(topic, Perm.PUB)
 
+    def may_send(self, channel: object) -> bool:
+        """Whether who sent the last heartbeat on a connection has an account, or needs none."""
+        if not isinstance(channel, Channel) or HEARTBEAT_OF not in channel.attributes:
+            return False
+        name = channel.attributes[HEARTBEAT_OF]
+        return name is None or str(name) in self._acl().accounts
+
     def revoked(self, request: RemotingCommand, channel: Channel) -> RequestRefused | None:
         """See `standing.Rights`."""
         acl = self._acl()

@@ -508,6 +508,7 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     control = parts.plain_acl or parts.tables.access.control
     if control is not None:
         deliveries.transactions.may_ask = control.may_publish
+        parts.clients.producers.may_send = control.may_send
         parts.pulls.follow(control)
         parts.pop.hold.rights = control
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
