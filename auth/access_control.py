@@ -21,7 +21,7 @@ from .authenticator import WRONG_SIGNATURE, Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
 from .decisions import Decisions
 from .model import Action, Decision, ResourceType, User, parse_address
-from .needs import Need, Places, topic_of
+from .needs import Need, OnMessage, Places, topic_of
 from .rules import Rules
 from .standing import is_proven, note_proven
 
@@ -166,7 +166,11 @@ class AccessControl:
             self._decisions.clear()
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
-        """Why a user's request is refused; None: it is not."""
+        """Why a user's request is refused; None: it is not.
+
+        Raises: RequestRefused: it names a message that is not there, or that the user must not
+          know of.
+        """
         decisions = self._decisions
         # The port is no part of a decision.
         key = decisions.key_of(request, user.username, channel.remote_host[:-4])
@@ -190,6 +194,8 @@ class AccessControl:
             for part in need:
                 for resource, actions in part.contexts(request, self._places):
                     why = self._authorizer.refusal(user.subject, resource, actions, address)
+                    if why is not None and isinstance(part, OnMessage):
+                        raise part.refusal(request)
                     if why is not None:
                         asked = str(resource)[:_SHOWN_MAX]
                         return _REFUSED.format(

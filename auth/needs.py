@@ -25,6 +25,8 @@ from typing import Final, NamedTuple, Protocol
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, TRANS_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
 from .model import Action, Resource, ResourcePattern, ResourceType
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
@@ -252,26 +254,35 @@ class OnGroup:
 class OnMessage:
     """The topic of the stored message that a request names.
 
-    RocketMQ trusts the request's own word for the topic, or asks for nothing.
+    RocketMQ trusts the request's own word for the topic, or asks for nothing. Where there is no
+    message, and where the user lacks the right, the answer is the same: otherwise anyone could find
+    out where messages of which topics are.
 
     Attributes:
       offset_of: gives the message's offset in the log, read as the processor reads it; it may raise
         RequestRefused, RemoteProtocolError, LocalProtocolError, ValueError.
+      missing: the processor's remark where no message is; `{offset}` stands for the offset.
     """
 
     offset_of: Callable[[RemotingCommand], int]
     actions: tuple[Action, ...]
+    missing: str
 
     @property
     def fields(self) -> None:
         return None
 
     def contexts(self, request: RemotingCommand, places: Places) -> Iterable[Context]:
+        """Raises also: RequestRefused: there is no message."""
         topic = places.topic_at(self.offset_of(request))
-        # Without a message there is nothing to be read, and the processor says so.
         if topic is None:
-            return ()
+            raise self.refusal(request)
         return topic_contexts(topic, "", self.actions, self.actions, places)
+
+    def refusal(self, request: RemotingCommand) -> RequestRefused:
+        """The answer where there is no message that the user may know of."""
+        text = self.missing.format(offset=self.offset_of(request))
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from .access_control import HEART_BEAT, HEARTBEAT_OF, note_heartbeat
 from .authenticator import Authenticator
 from .decisions import Decisions
 from .model import Action, Resource, ResourcePattern, ResourceType
-from .needs import Context, Need, Places
+from .needs import Context, Need, OnMessage, Places
 from .plain_acl import Perm, PlainAccount, PlainAcl
 from .remote_address import parts_of
 from .standing import is_proven, note_proven
@@ -228,7 +228,12 @@ class PlainAccess:
         try:
             for part in need:
                 for context in part.contexts(request, self._places):
-                    _check_context(request, account, context)
+                    try:
+                        _check_context(request, account, context)
+                    except RequestRefused:
+                        if isinstance(part, OnMessage):
+                            raise part.refusal(request) from None
+                        raise
         except (LocalProtocolError, RemoteProtocolError, ValueError) as error:
             _refuse(str(error))
 

@@ -50,7 +50,9 @@ Ask = Callable[..., str]
 def ask() -> Ask:
     """Send a request; returns "" if it passes, or the text of its refusal."""
     acl = PlainAcl([read_file(ACCOUNTS.encode(), "x.yml")])
-    access = PlainAccess(lambda: acl, NEEDS_OF_BROKER, Places("DefaultCluster"))
+    access = PlainAccess(
+        lambda: acl, NEEDS_OF_BROKER, Places("DefaultCluster", lambda offset: "subTopic")
+    )
 
     def ask(
         code: int,
