@@ -1,8 +1,8 @@
 """FairTurns: one turn at a time, in which addresses take turns, not connections.
 
 In one line, an honest client waits behind all that a stranger sent before it. Here each address has
-a line of its own, and the lines are served in rotation. When too many wait, the newest of the
-longest line leaves.
+its own line, and the lines are served in rotation. When too many wait, the newest of the longest
+line leaves.
 
 Pure, but for the waiting.
 
