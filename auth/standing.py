@@ -53,6 +53,16 @@ def is_proven(channel: Channel, name: str, password: str) -> bool:
     return isinstance(proven, dict) and proven.get(name) == password
 
 
+def owner_of_id(client_id: str, request: RemotingCommand, channel: Channel) -> str:
+    """What stands for a client in a table that all users share: its id, and with accounts the user
+    with it, because each client chooses its id."""
+    proven = channel.attributes.get(PROVEN)
+    name = request.ext_fields.get(ACCESS_KEY, "")
+    if not isinstance(proven, dict) or name not in proven:
+        return client_id
+    return f"{client_id!r} of user {name!r}"
+
+
 def asker_of(request: RemotingCommand, topic: str, group: str) -> RemotingCommand:
     """The part of a pull by which `Rights` decides again."""
     fields = {

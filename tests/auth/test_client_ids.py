@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 
@@ -142,3 +144,28 @@ async def test_an_account_without_rights_takes_no_id_and_no_transaction_from_a_p
         await reply(sender, "asker@1")
         assert seen == [("alice", b"pong")]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_lock_belongs_to_the_user_and_the_id(autojump_clock):
+    queue = {"topic": "T", "brokerName": "b", "queueId": 0}
+    body = json.dumps({"clientId": "c@1", "consumerGroup": "G", "mqSet": [queue]}).encode()
+    async with embedded_broker(
+        authentication_enabled=True, init_authentication_user=INIT_USER
+    ) as broker:
+        table = broker.controller.parts.tables.access.accounts
+        for user in (ALICE, BOB):
+            table.create_user(user)
+        client = await broker.connect()
+
+        async def locked(user: User) -> int:
+            request = signed(Code.LOCK_BATCH_MQ, {}, body, user=user)
+            answer = await client.answer(await client.send(request))
+            assert answer.code == 0, answer.remark
+            return len(json.loads(answer.body)["lockOKMQSet"])
+
+        assert await locked(ALICE) == 1
+        assert await locked(BOB) == 0
+        unlock = signed(Code.UNLOCK_BATCH_MQ, {}, body, user=BOB)
+        assert (await client.answer(await client.send(unlock))).code == 0
+        assert await locked(BOB) == 0
+        assert await locked(ALICE) == 1
