@@ -50,24 +50,33 @@ class Renewals:
     """The last receipts by message. Not thread-safe: used from the broker's one trio run."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[OrderKey, int], CheckPointId] = {}
+        # With the receipt by which each was got.
+        self._last: dict[tuple[OrderKey, int], tuple[CheckPointId, CheckPointId]] = {}
 
     def __len__(self) -> int:
         return len(self._last)
 
     def allows(self, queue: OrderKey, receipt: Receipt, now_ms: int) -> bool:
         """Whether a message may be renewed by a receipt: by its last one."""
-        last = self._last.get((queue, receipt.offset))
-        return (
-            last is None
-            or last == CheckPointId.of(receipt)
-            or now_ms > last.pop_time + last.invisible_time + KEPT_MS
-        )
+        known = self._last.get((queue, receipt.offset))
+        if known is None:
+            return True
+        last = known[0]
+        is_kept = now_ms <= last.pop_time + last.invisible_time + KEPT_MS
+        return not is_kept or last == CheckPointId.of(receipt)
 
-    def note(self, queue: OrderKey, receipt: Receipt) -> None:
-        """Remember the receipt that a message has got."""
+    def repeated(self, queue: OrderKey, receipt: Receipt, now_ms: int) -> CheckPointId | None:
+        """What an earlier request with a receipt gave its message, if that is still in force: the
+        request came twice. None: it did not."""
+        last, former = self._last.get((queue, receipt.offset), (None, None))
+        if last is None or former != CheckPointId.of(receipt):
+            return None
+        return last if now_ms <= last.pop_time + last.invisible_time else None
+
+    def note(self, queue: OrderKey, receipt: Receipt, former: Receipt) -> None:
+        """Remember the receipt that a message has got, and by which one."""
         key = queue, receipt.offset
         self._last.pop(key, None)
         if len(self._last) >= RENEWALS_MAX:
             del self._last[next(iter(self._last))]
-        self._last[key] = CheckPointId.of(receipt)
+        self._last[key] = CheckPointId.of(receipt), CheckPointId.of(former)

@@ -22,7 +22,7 @@ from ..pop.acks import Acks
 from ..pop.buffer import OrderKey
 from ..pop.check_point import CheckPoint
 from ..pop.parts import Pop
-from ..pop.renewals import Renewals
+from ..pop.renewals import CheckPointId, Renewals
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import read_receipt, refuse_lite, refuse_long_time, refuse_no_queue
 from .send_turn import SendTurn
@@ -89,39 +89,48 @@ class ChangeInvisibleTimeProcessor:
         reason = self._acks.refusal(receipt)
         if reason:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
-        self._refuse_unknown(header, receipt)
+        queue = OrderKey(topic, header.consumer_group, queue_id)
+        asked = receipt._replace(offset=offset)
+        known = self._renewals.repeated(queue, asked, self._wall_ms())
+        if known is None:
+            self._refuse_unknown(queue, asked)
+        self._turn.begin(channel)
+        if known is None:
+            known = self._renew(queue, asked, header)
+        fields = {
+            "popTime": str(known.pop_time),
+            "invisibleTime": str(known.invisible_time),
+            "reviveQid": str(known.revive_queue_id),
+        }
+        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
+
+    def _renew(
+        self, queue: OrderKey, receipt: Receipt, header: ChangeInvisibleTimeRequestHeader
+    ) -> CheckPointId:
+        """Store a new check point, and return it.
+
+        Raises: RequestRefused: SYSTEM_ERROR: it is not stored.
+        """
         now_ms = _later(self._wall_ms(), receipt.pop_time)
         renewed = CheckPoint(
-            topic,
-            header.consumer_group,
-            queue_id,
-            offset,
+            *queue,
+            receipt.offset,
             now_ms,
             header.invisible_time,
             receipt.broker_name,
             range(1),
             suspend=bool(header.suspend),
         )
-        self._turn.begin(channel)
         refusal = self._acks.renew(renewed, receipt)
         if refusal is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, refusal.remark or refusal.status.name)
-        queue = OrderKey(topic, header.consumer_group, queue_id)
-        renewed_by = receipt._replace(
-            start_offset=offset,
-            offset=offset,
-            pop_time=now_ms,
-            invisible_time=header.invisible_time,
+        last = receipt._replace(
+            start_offset=receipt.offset, pop_time=now_ms, invisible_time=header.invisible_time
         )
-        self._renewals.note(queue, renewed_by)
-        fields = {
-            "popTime": str(now_ms),
-            "invisibleTime": str(header.invisible_time),
-            "reviveQid": str(receipt.revive_queue_id),
-        }
-        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
+        self._renewals.note(queue, last, receipt)
+        return CheckPointId.of(last)
 
-    def _refuse_unknown(self, header: ChangeInvisibleTimeRequestHeader, receipt: Receipt) -> None:
+    def _refuse_unknown(self, queue: OrderKey, receipt: Receipt) -> None:
         """Refuse a receipt that is over, or is not the last one of its message.
 
         Each would store one more check point of the message, which becomes one more copy.
@@ -135,11 +144,9 @@ class ChangeInvisibleTimeProcessor:
                 "is given out again"
             )
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
-        queue = OrderKey(header.topic, header.consumer_group, header.queue_id)
         if self._acks.find(queue, receipt) is not None:
             return
-        asked = receipt._replace(offset=header.offset)
-        if not self._renewals.allows(queue, asked, now_ms):
+        if not self._renewals.allows(queue, receipt, now_ms):
             reason = "the invisible time was changed before: use the receipt of that answer"
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from trocket.broker.pop.buffer import OrderKey
 from trocket.broker.pop.renewals import KEPT_MS, RENEWALS_MAX, Renewals
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.receipt import Receipt, TopicForm
+from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
 from ..embedded import embedded_broker
@@ -21,7 +23,7 @@ def test_a_message_is_renewed_by_its_last_receipt_only() -> None:
     renewals = Renewals()
     last, old, other = receipt_of(7, 1_000), receipt_of(7, 100), receipt_of(8, 100)
     assert renewals.allows(QUEUE, old, 1_000)
-    renewals.note(QUEUE, last)
+    renewals.note(QUEUE, last, old)
     assert renewals.allows(QUEUE, last, 1_500)
     assert renewals.allows(QUEUE, other, 1_500)
     for forged in (
@@ -38,7 +40,7 @@ def test_a_message_is_renewed_by_its_last_receipt_only() -> None:
 def test_a_bounded_number_of_messages_is_remembered() -> None:
     renewals = Renewals()
     for offset in range(RENEWALS_MAX + 1):
-        renewals.note(QUEUE, receipt_of(offset, 1))
+        renewals.note(QUEUE, receipt_of(offset, 1), receipt_of(offset, 0))
     assert len(renewals) == RENEWALS_MAX
     assert renewals.allows(QUEUE, receipt_of(0, 9), 2)
     assert not renewals.allows(QUEUE, receipt_of(RENEWALS_MAX, 9), 2)
@@ -56,6 +58,25 @@ async def test_forged_receipts_make_one_copy_of_a_message_not_many(autojump_cloc
             answer = await group.change(got, 5_000, extraInfo=forged.to_text())
             codes.append(answer.code)
         assert codes == [0] + [ResponseCode.MESSAGE_ILLEGAL] * 59
+        await seconds(60)
+        assert group.end("%RETRY%G_T") == 1
+
+
+async def test_requests_that_come_twice_get_the_same_receipt_and_make_no_copy(
+    autojump_clock,
+) -> None:
+    async with embedded_broker() as broker:
+        group = await consumer(broker)
+        await group.send(1)
+        (got,) = await group.pop(invisibleTime=30_000)
+        fields = got.ack_fields(invisibleTime=20_000)
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        texts = {name: str(value) for name, value in fields.items()}
+        burst = [RemotingCommand(int(code), texts) for _ in range(20)]
+        opaques = [await group.client.send(each) for each in burst]
+        answers = [await group.client.answer(each) for each in opaques]
+        assert {each.code for each in answers} == {0}
+        assert len({each.ext_fields["popTime"] for each in answers}) == 1
         await seconds(60)
         assert group.end("%RETRY%G_T") == 1
 
