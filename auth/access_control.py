@@ -15,13 +15,15 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from ..remoting.hosts import host_of
 from ..remoting.request_codes import RequestCode
+from ..remoting.signature import ACCESS_KEY
 from .accounts import Accounts
-from .authenticator import Authenticator, denied
+from .authenticator import WRONG_SIGNATURE, Authenticator, denied
 from .authorizer import NO_MATCH, Authorizer
 from .decisions import Decisions
-from .model import Action, User, parse_address
-from .needs import Need, Places, topic_of
+from .model import Action, Decision, ResourceType, User, parse_address
+from .needs import Need, OnMessage, Places, topic_of
 from .rules import Rules
+from .standing import is_proven, note_proven
 
 UNREADABLE: Final = "parse authorization context error."
 """RocketMQ's text for a request whose topics and groups cannot be read."""
@@ -84,9 +86,28 @@ class AccessControl:
             refusal = self._decide(user, request, channel)
             if refusal is not None:
                 raise denied(refusal)
+        note_proven(channel, user.username, user.password)
         if code == HEART_BEAT:
             note_heartbeat(channel, user.username)
         return user
+
+    def revoked(self, request: RemotingCommand, channel: Channel) -> RequestRefused | None:
+        """See `standing.Rights`."""
+        if request.code in self._open:
+            return None
+        name = request.ext_fields.get(ACCESS_KEY, "")
+        user = self._accounts.users.get(name)
+        if user is None:
+            return denied(f"User:{name} is not found.")
+        if not user.is_enabled:
+            return denied(f"User:{name} is disabled.")
+        if not is_proven(channel, name, user.password):
+            return denied(WRONG_SIGNATURE)
+        if not self._authorizes or user.is_super or request.code in self._unauthorized:
+            return None
+        self._follow_changes()
+        refusal = self._decide(user, request, channel)
+        return None if refusal is None else denied(refusal)
 
     def may_publish(self, channel: object, topic: str) -> bool:
         """Whether the user who sent the last heartbeat on a connection may send to a topic.
@@ -99,12 +120,32 @@ class AccessControl:
         user = self._accounts.users.get(heartbeat_user(channel) or "")
         if user is None or not user.is_enabled:
             return False
+        if not is_proven(channel, user.username, user.password):
+            return False
         if not self._authorizes or user.is_super:
             return True
         self._follow_changes()
         address = parse_address(host_of(channel.remote_address))
         why = self._authorizer.refusal(user.subject, topic_of(topic), (Action.PUB,), address)
         return why is None
+
+    def may_send(self, channel: object) -> bool:
+        """Whether the user who sent the last heartbeat on a connection may send to any topic."""
+        if not isinstance(channel, Channel):
+            return False
+        user = self._accounts.users.get(heartbeat_user(channel) or "")
+        if user is None or not user.is_enabled:
+            return False
+        if not self._authorizes or user.is_super:
+            return True
+        acl = self._accounts.acls.get(user.subject)
+        return acl is not None and any(
+            entry.decision is Decision.ALLOW
+            and entry.has_action((Action.PUB,))
+            and entry.resource.type in (ResourceType.ANY, ResourceType.TOPIC)
+            for policy in acl.policies
+            for entry in policy.entries
+        )
 
     @property
     def decision_count(self) -> int:
@@ -125,7 +166,11 @@ class AccessControl:
             self._decisions.clear()
 
     def _decide(self, user: User, request: RemotingCommand, channel: Channel) -> str | None:
-        """Why a user's request is refused; None: it is not."""
+        """Why a user's request is refused; None: it is not.
+
+        Raises: RequestRefused: it names a message that is not there, or that the user must not
+          know of.
+        """
         decisions = self._decisions
         # The port is no part of a decision.
         key = decisions.key_of(request, user.username, channel.remote_host[:-4])
@@ -149,6 +194,8 @@ class AccessControl:
             for part in need:
                 for resource, actions in part.contexts(request, self._places):
                     why = self._authorizer.refusal(user.subject, resource, actions, address)
+                    if why is not None and isinstance(part, OnMessage):
+                        raise part.refusal(request)
                     if why is not None:
                         asked = str(resource)[:_SHOWN_MAX]
                         return _REFUSED.format(

@@ -21,7 +21,17 @@ from ..remoting.bodies import AccountsInfo, AclInfo, Body, UserInfo
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.steps import STEP_ITEMS, Steps, at_once, one_step
 from ..store.state.state_file import Save, StateFile
-from .conversion import acl_info, acl_of, check_user, refuse, user_info, user_of
+from .conversion import (
+    PASSWORD_SIZE_ADVISED,
+    acl_info,
+    acl_of,
+    check_new_name,
+    check_user,
+    refuse,
+    user_info,
+    user_of,
+    why_unmatched,
+)
 from .model import (
     Acl,
     Policy,
@@ -173,11 +183,13 @@ class Accounts:
         Raises: RequestRefused: it exists, a value is blank or too long, or the table is full.
         """
         check_user(user)
+        check_new_name(user.username)
         if user.username in self.users:
             refuse("The user is existed")
         if len(self.users) >= USERS_MAX:
             refuse(f"The table is full: {USERS_MAX} users")
         self.users[user.username] = user
+        _warn_of_password(user)
         self._changed()
 
     def update_user(
@@ -203,6 +215,8 @@ class Accounts:
             user_status=user_status or old.user_status,
         )
         check_user(new)
+        if has_password:
+            _warn_of_password(new)
         self.users[old.username] = new
         self._changed()
 
@@ -282,6 +296,9 @@ class Accounts:
         count = sum(len(policy.entries) for policy in merged.policies)
         if count > ENTRIES_MAX:
             refuse(f"The entries are {count}, the limit is {ENTRIES_MAX}.")
+        for policy in acl.policies:
+            for entry in policy.entries:
+                _warn_of_rule(acl.subject, entry.resource)
         self.acls[acl.subject] = merged
         self._changed()
 
@@ -444,6 +461,31 @@ class Accounts:
         self.file.changed()
         what, meaning = "following a change of accounts", "It may be followed late"
         call_each(self._subscribers, self._failures, what, meaning)
+
+
+def _warn_of_password(user: User) -> None:
+    """Say that a password is short; RocketMQ takes any, so it is taken."""
+    if len(user.password) < PASSWORD_SIZE_ADVISED:
+        logger.warning(
+            "the password of user %(user)s has %(size)d characters, so it can be found by trying "
+            "with one signed request: give the user one of at least %(advised)d",
+            {
+                "user": user.username,
+                "size": len(user.password),
+                "advised": PASSWORD_SIZE_ADVISED,
+            },
+        )
+
+
+def _warn_of_rule(subject: str, resource: Resource) -> None:
+    """Say that a rule can never match; RocketMQ takes any, so it is taken."""
+    why = why_unmatched(resource)
+    if why:
+        logger.warning(
+            "the rule of %(subject)s for %(resource)s never matches, because %(why)s: change or "
+            "remove it",
+            {"subject": subject, "resource": str(resource), "why": why},
+        )
 
 
 def _save_nothing(name: str, text: bytes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from ..remoting.codec import RemotingCommand
-from .needs import Need
+from .needs import Need, is_divisible
 
 DECISIONS_MAX: Final = 10_000
 """Decisions that are kept, as many as RocketMQ keeps (statefulAuthorizationCacheMaxNum)."""
@@ -52,8 +52,12 @@ class Decisions(Generic[T]):
         return (*who, request.code, *[values(name) for name in fields])
 
     def keep(self, key: Key, decision: T) -> None:
-        """Keep a decision; all others are forgotten when there are too many."""
-        if sum(len(part) for part in key if isinstance(part, str)) <= DECISION_SIZE_MAX:
+        """Keep a decision, unless it may change without a change of accounts: whose a retry topic
+        is depends on the groups that exist. All others are forgotten when there are too many."""
+        texts = [part for part in key if isinstance(part, str)]
+        if any(map(is_divisible, texts)):
+            return
+        if sum(map(len, texts)) <= DECISION_SIZE_MAX:
             if len(self.kept) >= DECISIONS_MAX:
                 self.kept.clear()
             self.kept[key] = decision

@@ -63,6 +63,8 @@ def _by_id(request: RemotingCommand) -> int:
     return decode_offset_id(request.ext_fields.get("msgId", "")).physical_offset
 
 
+_NO_HALF: Final = "Find prepared transaction message failed"
+
 ANY_USER: Final[Need] = ()
 """Enough is a user that proves its name."""
 
@@ -87,22 +89,22 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.RECALL_MESSAGE: _TOPIC_PUB,
     RequestCode.END_TRANSACTION: (
         OnTopic("topic", _PUB, is_optional=True, is_open=is_half_topic),
-        OnMessage(_half_message, _PUB),
+        OnMessage(_half_message, _PUB, _NO_HALF),
     ),
     RequestCode.PULL_MESSAGE: _CONSUMED,
     RequestCode.LITE_PULL_MESSAGE: _CONSUMED,
     RequestCode.CONSUMER_SEND_MSG_BACK: (
         OnGroup("group", _SUB),
-        OnMessage(_sent_back, _SUB),
+        OnMessage(_sent_back, _SUB, "look message by offset failed, {offset}"),
     ),
     RequestCode.QUERY_MESSAGE: (OnTopic("topic", _SUB_OR_GET),),
     RequestCode.VIEW_MESSAGE_BY_ID: (
         OnTopic("topic", _GET, is_optional=True),
-        OnMessage(_viewed, _GET),
+        OnMessage(_viewed, _GET, "can not find message by the offset, {offset}"),
     ),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: (
         OnTopic("topic", _UPDATE, is_optional=True),
-        OnMessage(_by_id, _UPDATE),
+        OnMessage(_by_id, _UPDATE, _NO_HALF),
     ),
     # Consumers.
     RequestCode.HEART_BEAT: (InBody(bodies.heartbeat),),
@@ -198,7 +200,7 @@ NEEDS_OF_BROKER: Final[Mapping[int, Need]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: (
         OnGroup("consumerGroup", _SUB),
         OnTopic("topic", _SUB, group_field="consumerGroup", is_optional=True),
-        OnMessage(_by_id, _SUB),
+        OnMessage(_by_id, _SUB, "there is no message at {offset}"),
     ),
     RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: (
         OnGroup("group", _UPDATE),

@@ -8,8 +8,9 @@ A header's field is read as the processors' typed headers read it, by its wire n
 becomes "", which only rules for all resources of its type match.
 
 Retried messages belong to their group: for a topic `%RETRY%g` the need is one for the group g. The
-retry topic of a pop consumer, `%RETRY%g+t` or `%RETRY%g_t`, needs the group and the topic; since
-`g_t` may be a group as well, it is divided only by the group that the request names.
+retry topic of a pop consumer, `%RETRY%g+t` or `%RETRY%g_t`, needs the group and the topic. Since
+`g_t` may be a group as well, and `%RETRY%a_b_c` the topic of several pairs, a name that can be
+divided in several ways needs the rights of each that the server knows (`owners_of`).
 
 Java counterpart: RocketMQ 5.5.0 auth/…/DefaultAuthorizationContextBuilder.java and the annotations
 RocketMQAction and RocketMQResource of remoting/protocol/header. docs/quirks.md has the differences:
@@ -24,6 +25,8 @@ from typing import Final, NamedTuple, Protocol
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, TRANS_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
+from ..remoting.errors import RequestRefused
+from ..remoting.response_codes import ResponseCode
 from .model import Action, Resource, ResourcePattern, ResourceType
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
@@ -61,10 +64,15 @@ class Places(NamedTuple):
       cluster: the server's.
       topic_at: gives the topic of the message at an offset of the log; None: there is no message.
         That of a half or a delayed message is the topic that it is for.
+      has_group: whether there is a consumer group of that name. A server that does not know says
+        yes: then a name that may be a group's needs the right to that group.
+      has_topic: whether there is a topic of that name.
     """
 
     cluster: str
     topic_at: Callable[[int], str | None] = lambda offset: None
+    has_group: Callable[[str], bool] = lambda group: True
+    has_topic: Callable[[str], bool] = lambda topic: False
 
 
 class Part(Protocol):
@@ -88,8 +96,59 @@ def group_of(name: str) -> Resource:
     return Resource(ResourceType.GROUP, name)
 
 
+class Owner(NamedTuple):
+    """Whose messages a retry topic has.
+
+    Attributes:
+      topic: that the group pops; "": the topic has all retried messages of the group.
+    """
+
+    group: str
+    topic: str = ""
+
+
+def owners_of(name: str, group: str, places: Places) -> list[Owner]:
+    """All to whom the messages of the retry topic `%RETRY%name` may belong.
+
+    The groups that exist tell how a name is divided; the group that a request names does not,
+    because the sender chooses it.
+
+    Args:
+      name: of the retry topic, without its prefix.
+      group: the group that the request names; "": none.
+    """
+    of_group, plus, of_topic = name.partition("+")  # no group's and no topic's name has one
+    if plus:
+        return [Owner(of_group, of_topic)]
+    is_group = places.has_group(name)
+    if group and name.startswith(f"{group}_"):
+        found = [Owner(group, name[len(group) + 1 :])]
+        if is_group:
+            found.append(Owner(name))
+    else:
+        found = [Owner(name)]
+        if is_group:
+            return found
+    pieces = name.split("_")
+    for count in range(1, len(pieces)):
+        other = Owner("_".join(pieces[:count]), "_".join(pieces[count:]))
+        is_known = places.has_topic(other.topic) and places.has_group(other.group)
+        if is_known and other not in found:
+            found.append(other)
+    return found
+
+
+def is_divisible(topic: str) -> bool:
+    """Whether it depends on the groups that exist to whom a topic belongs."""
+    return topic.startswith(RETRY_TOPIC_PREFIX) and "_" in topic and "+" not in topic
+
+
 def topic_contexts(
-    topic: str, group: str, actions: tuple[Action, ...], retry_actions: tuple[Action, ...]
+    topic: str,
+    group: str,
+    actions: tuple[Action, ...],
+    retry_actions: tuple[Action, ...],
+    places: Places,
 ) -> Iterator[Context]:
     """The contexts of a topic, which may be a retry topic.
 
@@ -102,15 +161,10 @@ def topic_contexts(
     if not topic.startswith(RETRY_TOPIC_PREFIX):
         yield Context(topic_of(topic), actions)
         return
-    name = topic[len(RETRY_TOPIC_PREFIX) :]
-    if group and name.startswith((f"{group}+", f"{group}_")):
-        yield Context(group_of(group), retry_actions)
-        yield Context(topic_of(name[len(group) + 1 :]), retry_actions)
-        return
-    of_group, plus, of_topic = name.partition("+")  # no group's name has one
-    yield Context(group_of(of_group), retry_actions)
-    if plus:
-        yield Context(topic_of(of_topic), retry_actions)
+    for owner in owners_of(topic[len(RETRY_TOPIC_PREFIX) :], group, places):
+        yield Context(group_of(owner.group), retry_actions)
+        if owner.topic:
+            yield Context(topic_of(owner.topic), retry_actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +228,7 @@ class OnTopic:
             if self.is_open(topic, places.cluster):
                 continue
             yield from topic_contexts(
-                topic, group, self.actions, self.retry_actions or self.actions
+                topic, group, self.actions, self.retry_actions or self.actions, places
             )
 
 
@@ -200,38 +254,49 @@ class OnGroup:
 class OnMessage:
     """The topic of the stored message that a request names.
 
-    RocketMQ trusts the request's own word for the topic, or asks for nothing.
+    RocketMQ trusts the request's own word for the topic, or asks for nothing. Where there is no
+    message, and where the user lacks the right, the answer is the same: otherwise anyone could find
+    out where messages of which topics are.
 
     Attributes:
       offset_of: gives the message's offset in the log, read as the processor reads it; it may raise
         RequestRefused, RemoteProtocolError, LocalProtocolError, ValueError.
+      missing: the processor's remark where no message is; `{offset}` stands for the offset.
     """
 
     offset_of: Callable[[RemotingCommand], int]
     actions: tuple[Action, ...]
+    missing: str
 
     @property
     def fields(self) -> None:
         return None
 
     def contexts(self, request: RemotingCommand, places: Places) -> Iterable[Context]:
+        """Raises also: RequestRefused: there is no message."""
         topic = places.topic_at(self.offset_of(request))
-        # Without a message there is nothing to be read, and the processor says so.
-        return () if topic is None else topic_contexts(topic, "", self.actions, self.actions)
+        if topic is None:
+            raise self.refusal(request)
+        return topic_contexts(topic, "", self.actions, self.actions, places)
+
+    def refusal(self, request: RemotingCommand) -> RequestRefused:
+        """The answer where there is no message that the user may know of."""
+        text = self.missing.format(offset=self.offset_of(request))
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
 
 @dataclass(frozen=True, slots=True)
 class InBody:
     """What a function finds in the body."""
 
-    find: Callable[[RemotingCommand], Iterable[Context]]
+    find: Callable[[RemotingCommand, Places], Iterable[Context]]
 
     @property
     def fields(self) -> None:
         return None
 
     def contexts(self, request: RemotingCommand, places: Places) -> Iterable[Context]:
-        return self.find(request)
+        return self.find(request, places)
 
 
 Need = tuple[Part, ...]

@@ -38,9 +38,10 @@ from .access_control import HEART_BEAT, HEARTBEAT_OF, note_heartbeat
 from .authenticator import Authenticator
 from .decisions import Decisions
 from .model import Action, Resource, ResourcePattern, ResourceType
-from .needs import Context, Need, Places
+from .needs import Context, Need, OnMessage, Places
 from .plain_acl import Perm, PlainAccount, PlainAcl
 from .remote_address import parts_of
+from .standing import is_proven, note_proven
 
 EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "
 """Begins each remark, as the text of RocketMQ's exception does. The line of Java source that
@@ -123,6 +124,8 @@ class PlainAccess:
         Raises: RequestRefused: SYSTEM_ERROR, with RocketMQ's text.
         """
         account = self._checked(request, channel)
+        if account is not None:
+            note_proven(channel, account.access_key, account.secret_key)
         if request.code == HEART_BEAT:
             note_heartbeat(channel, None if account is None else account.access_key)
         return account
@@ -138,7 +141,35 @@ class PlainAccess:
         if name is None:
             return True
         account = self._acl().accounts.get(str(name))
-        return account is not None and (account.may_everything or account.allows(topic, Perm.PUB))
+        if account is None or not is_proven(channel, account.access_key, account.secret_key):
+            return False
+        return account.may_everything or account.allows(topic, Perm.PUB)
+
+    def may_send(self, channel: object) -> bool:
+        """Whether who sent the last heartbeat on a connection has an account, or needs none."""
+        if not isinstance(channel, Channel) or HEARTBEAT_OF not in channel.attributes:
+            return False
+        name = channel.attributes[HEARTBEAT_OF]
+        return name is None or str(name) in self._acl().accounts
+
+    def revoked(self, request: RemotingCommand, channel: Channel) -> RequestRefused | None:
+        """See `standing.Rights`."""
+        acl = self._acl()
+        host = _parts_of(channel.remote_address.rpartition(":")[0])
+        if any(host in addresses for addresses in acl.white_addresses):
+            return None
+        try:
+            account = _account_of(request, acl)
+            if host in account.white_addresses:
+                return None
+            if not is_proven(channel, account.access_key, account.secret_key):
+                _refuse(f"Check signature failed for accessKey={account.access_key}")
+        except RequestRefused as refusal:
+            return refusal
+        if account.may_everything:
+            return None
+        refused = self._decide(request, account, acl)
+        return None if refused is None else RequestRefused(*refused)
 
     def _checked(self, request: RemotingCommand, channel: Channel) -> PlainAccount | None:
         acl = self._acl()
@@ -197,7 +228,12 @@ class PlainAccess:
         try:
             for part in need:
                 for context in part.contexts(request, self._places):
-                    _check_context(request, account, context)
+                    try:
+                        _check_context(request, account, context)
+                    except RequestRefused:
+                        if isinstance(part, OnMessage):
+                            raise part.refusal(request) from None
+                        raise
         except (LocalProtocolError, RemoteProtocolError, ValueError) as error:
             _refuse(str(error))
 

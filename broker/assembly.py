@@ -299,24 +299,30 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
         runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
-        _plain_acl(foundation),
+        _plain_acl(foundation, tables.access.places),
     )  # fmt: skip
     _connect(parts, bit_maps)
     return parts
 
 
-def _plain_acl(foundation: Foundation) -> PlainAclAccess | None:
+def _plain_acl(foundation: Foundation, places: Places) -> PlainAclAccess | None:
     if not foundation.config.acl_enable:
         return None
     from .plain_acl import PlainAclAccess  # needs PyYAML
 
     config, clock = foundation.config, foundation.seams.clock
-    return PlainAclAccess(config, foundation.address, _places(foundation), clock=clock)
+    return PlainAclAccess(config, foundation.address, places, clock=clock)
 
 
-def _places(foundation: Foundation) -> Places:
-    topic_at = partial(topic_of_message, foundation.store)
-    return Places(foundation.config.broker_cluster_name, topic_at)
+def _places(
+    foundation: Foundation, topics: TopicConfigManager, groups: SubscriptionGroupManager
+) -> Places:
+    return Places(
+        foundation.config.broker_cluster_name,
+        partial(topic_of_message, foundation.store),
+        groups.contains,
+        topics.topic_config_table.__contains__,
+    )
 
 
 def _keeper(foundation: Foundation, servers: FilterServerManager) -> FilterServerKeeper:
@@ -338,23 +344,20 @@ def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
         secret=(ACCOUNTS_FILE,),
     )
     later = files.later if files.may_put_off else None
+    topics = TopicConfigManager(
+        config, clock=clock, save=files.save, save_later=later, refusals=refusals
+    )
+    groups = SubscriptionGroupManager(
+        config, clock=clock, save=files.save, save_later=later, refusals=refusals
+    )
     return Tables(
         files,
-        ServerAccess(
-            config,
-            files,
-            NEEDS_OF_BROKER,
-            _places(foundation),
-        ),
-        TopicConfigManager(
-            config, clock=clock, save=files.save, save_later=later, refusals=refusals
-        ),
+        ServerAccess(config, files, NEEDS_OF_BROKER, _places(foundation, topics, groups)),
+        topics,
         TopicQueueMappingManager(
             config.broker_name, clock=clock, save=files.save, save_later=later
         ),
-        SubscriptionGroupManager(
-            config, clock=clock, save=files.save, save_later=later, refusals=refusals
-        ),
+        groups,
         ConsumerOffsetManager(clock=clock, save=files.save),
         DelayOffsetManager(
             clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
@@ -505,6 +508,9 @@ def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
     control = parts.plain_acl or parts.tables.access.control
     if control is not None:
         deliveries.transactions.may_ask = control.may_publish
+        parts.clients.producers.may_send = control.may_send
+        parts.pulls.follow(control)
+        parts.pop.hold.rights = control
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
     store.on_visible = parts.new_messages.notify
     if config.enable_property_filter and config.enable_calc_filter_bit_map:

@@ -39,7 +39,7 @@ class PlainAclAccess:
 
     Attributes:
       files: the accounts; `load` must be called before requests are served.
-      may_publish: see `PlainAccess.may_publish`.
+      may_publish, may_send, revoked: see `PlainAccess`.
     """
 
     def __init__(
@@ -53,6 +53,8 @@ class PlainAclAccess:
         self.files = _files(config.acl_config_path, clock)
         self._access = PlainAccess(lambda: self.files.acl, NEEDS_OF_BROKER, places)
         self.may_publish = self._access.may_publish
+        self.may_send = self._access.may_send
+        self.revoked = self._access.revoked
         self._processor = PlainAclProcessor(
             config, address, self.files, self._access.is_administrator
         )

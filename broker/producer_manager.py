@@ -3,9 +3,10 @@
 A producer is registered from its first heartbeat until it unregisters (35), its connection closes,
 or no heartbeat comes for CHANNEL_EXPIRED_S.
 
-The broker pushes replies to a client id, which each client chooses. So with accounts an id belongs
-to the user that registered it first, as long as that connection is open. (In RocketMQ the last
-connection that registers an id gets its replies.)
+The broker pushes replies to a client id, which each client chooses. So with accounts the replies to
+an id go to the user that registered it first, as long as that connection is open and the user may
+send anything. Another user with that id is registered as any other, and gets no replies. (In
+RocketMQ the last connection that registers an id gets its replies.)
 
 Java counterpart: broker/client/ProducerManager.java of 5.3.3. Pure.
 """
@@ -13,7 +14,7 @@ Java counterpart: broker/client/ProducerManager.java of 5.3.3. Pure.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .client_channel_info import (
     CHANNEL_EXPIRED_S,
@@ -35,10 +36,12 @@ class ProducerManager:
 
     Attributes:
       expired_s: as above; it may change.
+      may_send: whether the user of a connection may send to any topic; without accounts all may.
     """
 
     def __init__(self, *, expired_s: float = CHANNEL_EXPIRED_S) -> None:
         self.expired_s = expired_s
+        self.may_send: Callable[[ClientChannel], bool] = lambda channel: True
         self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
         self._groups_of: dict[ClientChannel, set[str]] = {}
         self._holders: dict[str, ClientChannelInfo] = {}
@@ -61,6 +64,7 @@ class ProducerManager:
         known = clients.get(client.channel)
         if known is not None:
             known.last_update_s = client.last_update_s
+            self._claim_id(client, is_new=False)
             return False
         groups = self._groups_of.setdefault(client.channel, set())
         if len(groups) >= GROUPS_PER_CHANNEL_MAX:
@@ -74,14 +78,24 @@ class ProducerManager:
             return False
         clients[client.channel] = client
         groups.add(group)
-        if self.may_have_id(client):
-            self._holders[client.client_id] = client
-            self._ids_of.setdefault(client.channel, set()).add(client.client_id)
+        self._claim_id(client, is_new=True)
         logger.info(
             "new producer connected, group: %(group)s %(client)s",
             {"group": group, "client": client},
         )
         return True
+
+    def _claim_id(self, client: ClientChannelInfo, *, is_new: bool) -> None:
+        """Let the replies to a client's id go to it, if they may; of two connections of a user,
+        to the new one."""
+        holder = self._holders.get(client.client_id)
+        if holder is not None and holder.channel is client.channel:
+            holder.user = client.user
+        elif (
+            holder is None or is_new or holder.user != client.user or holder.channel.closed
+        ) and self.may_have_id(client):
+            self._holders[client.client_id] = client
+            self._ids_of.setdefault(client.channel, set()).add(client.client_id)
 
     def unregister(self, group: str, channel: ClientChannel) -> bool:
         """Remove one client from one group.
@@ -108,7 +122,8 @@ class ProducerManager:
         if not groups:
             del self._groups_of[channel]
             for client_id in self._ids_of.pop(channel, ()):
-                if self._holders[client_id].channel is channel:
+                holder = self._holders.get(client_id)
+                if holder is not None and holder.channel is channel:
                     del self._holders[client_id]
         return client
 
@@ -159,15 +174,20 @@ class ProducerManager:
         return CLIENT_SIZE * len(self._groups_of.get(channel, ()))
 
     def find_channel(self, client_id: str) -> ClientChannel | None:
-        """The connection of a client's last registration; None: it is not connected."""
+        """The connection of a client's last registration; None: it is not connected, or its user
+        may send nothing any more."""
         holder = self._holders.get(client_id)
-        return None if holder is None else holder.channel
+        return None if holder is None or not self.may_send(holder.channel) else holder.channel
 
     def may_have_id(self, client: ClientChannelInfo) -> bool:
-        """Whether no open connection of another user has a client's id."""
+        """Whether a client may get the replies to its id: no open connection of another user that
+        may send has it."""
+        if not self.may_send(client.channel):
+            return False
         holder = self._holders.get(client.client_id)
         return (
             holder is None
+            or not self.may_send(holder.channel)
             or holder.channel is client.channel
             or holder.user == client.user
             or holder.channel.closed

@@ -27,6 +27,7 @@ import trio
 
 from ..common.supervision import FailureLog
 from ..remoting.channel import Channel
+from ..remoting.codec import RemotingCommand
 from ..remoting.turn import Turn
 from .config import BrokerConfig
 from .fair_backlog import FairBacklog
@@ -225,6 +226,7 @@ class PullRequestHoldService:
 
     Attributes:
       wake_directly: answers usual pulls; None: all pulls are tried by `resume`.
+      askers: who asked for a held pull, where there are accounts; an entry goes with its pull.
     """
 
     def __init__(
@@ -242,6 +244,7 @@ class PullRequestHoldService:
         self._elapsed_s = elapsed_s
         self._queues: HeldQueues = {}
         self.wake_directly: WakeDirectly | None = None
+        self.askers: dict[HeldPull, RemotingCommand] = {}
         self._shares: HeldShares | None = None
         self._count = 0
         self._memory = HeldMemory()
@@ -473,6 +476,8 @@ class PullRequestHoldService:
             return
         self._count -= 1
         queue.remove(held)
+        if self.askers:
+            self.askers.pop(held, None)
         self._memory.give_back(held.pull)
         if self._shares is not None:
             self._shares.remove(channel, held.pull.terms.group)

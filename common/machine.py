@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -100,3 +101,20 @@ def _number_in(file: Path) -> Iterator[int]:
         return
     if text.isdecimal() and len(text) <= _DIGITS_MAX:  # else "max": no limit
         yield int(text)
+
+
+FILES_RESERVE: Final = 1_000
+"""Descriptors that connections must leave: those of the store's files, up to 900, and some for
+slaves, name servers and the metrics port."""
+
+
+def connection_places() -> int:
+    """Connections that the limit of open files leaves room for.
+
+    All but FILES_RESERVE; where that is little, three eighths: 384 of the usual hard limit 1,024,
+    whose other 640 are enough for the files of some hundred queues.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(limit - FILES_RESERVE, limit * 3 // 8, 1)

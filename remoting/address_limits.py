@@ -7,6 +7,8 @@ Java counterpart: none.
 
 from __future__ import annotations
 
+import sys
+
 from ..common.connection_policy import ConnectionPolicy
 from ..common.networks import is_exempt, owner_of, parse_networks
 from .hosts import host_of
@@ -37,11 +39,15 @@ class AddressLimits:
     Args:
       policy: the limits; read at each use, so changes take effect at once.
       refusals: takes what is refused.
+
+    Attributes:
+      places: connections that the process has descriptors for.
     Raises: ValueError: limitExemptAddresses is not a list of addresses and networks.
     """
 
     def __init__(self, policy: ConnectionPolicy, refusals: Refusals) -> None:
         self._policy = policy
+        self.places = sys.maxsize
         self._refusals = refusals
         self._exempt = parse_networks(policy.limit_exempt_addresses)
         self._addresses: dict[str, PeerAddress] = {}
@@ -52,7 +58,17 @@ class AddressLimits:
     @property
     def is_crowded(self) -> bool:
         """Whether nine tenths of all places are taken."""
-        return self._count * 10 > self._policy.connections_max * 9
+        return self._count * 10 > self.connections_max * 9
+
+    @property
+    def connections_max(self) -> int:
+        """Connections at a time: connectionsMax, or fewer where descriptors are few."""
+        return min(self._policy.connections_max, self.places)
+
+    @property
+    def connections_per_address_max(self) -> int:
+        """The same for one address, which must leave places for others: half of few."""
+        return min(self._policy.connections_per_address_max, max(self.places // 2, 1))
 
     def admit(self, remote_address: str) -> PeerAddress | None:
         """Count a new connection; None: it must be closed.
@@ -60,8 +76,7 @@ class AddressLimits:
         Args:
           remote_address: "ip:port", IPv6 in brackets.
         """
-        policy = self._policy
-        if self._count >= policy.connections_max:
+        if self._count >= self.connections_max:
             what = f"the connection is refused, because {self._count} are open"
             self._refusals.note("connectionsMax", remote_address, what)
             return None
@@ -70,7 +85,7 @@ class AddressLimits:
         address = self._addresses.get(key)
         if address is None:
             address = PeerAddress(key, is_exempt=is_exempt(host, self._exempt))
-        elif address.connections >= policy.connections_per_address_max and not address.is_exempt:
+        elif address.connections >= self.connections_per_address_max and not address.is_exempt:
             what = (
                 f"the connection is refused, because {address.connections} of this address are open"
             )

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from ..common.allocator import Trimmer
+from ..common.machine import FILES_RESERVE, connection_places
 from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
 from .address_limits import AddressLimits, PeerAddress
@@ -123,6 +124,8 @@ class RemotingServer:
         Args:
           listeners: from `open_listener`.
         """
+        if listeners:
+            self._limit_to_descriptors()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._poller.run)
@@ -138,6 +141,17 @@ class RemotingServer:
         finally:
             for listener in listeners:
                 listener.close()
+
+    def _limit_to_descriptors(self) -> None:
+        self._addresses.places = connection_places()
+        wanted, places = self._limits.policy.connections_max, self._addresses.connections_max
+        if places < wanted:
+            logger.warning(
+                "at most %(places)d connections are served at a time, not connectionsMax=%(wanted)d"
+                ", because this process may open few files, and some are kept for the store: raise "
+                "the limit (ulimit -n, LimitNOFILE of systemd) above %(least)d",
+                {"places": places, "wanted": wanted, "least": wanted + FILES_RESERVE},
+            )
 
     async def serve_stream(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import ssl
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,9 @@ import trio
 
 from ..common.config import ConfigError
 from ..common.file_stamps import FileStamp, stamps_of
+from ..common.networks import owner_of
+from .fair_turns import FairTurns, TooManyWaitError
+from .hosts import host_of
 from .refusals import Refusals
 from .tls_config import TlsConfig, TlsMode
 from .tls_context import handshake_problem, new_server_context, server_context, server_paths
@@ -36,9 +40,14 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 """How long a handshake may take after the first byte, as long as a first frame may. Netty: 10 s."""
 
 HANDSHAKES_MAX: Final = 1_000
-"""Handshakes of a server that have begun and are unfinished; another one ends the oldest. A client
+"""Handshakes of a server that have begun and are unfinished; another one ends the oldest of the
+address with the most. A client
 needs less than a second, so a flood of peers that do not go on ends its own handshakes first. Each
 takes about 100 KiB of memory."""
+
+WAITING_MAX: Final = 5_000
+"""Connections that wait to begin their handshakes. Half of connectionsMax by default: one begins in
+a millisecond or two, so more would wait longer than HANDSHAKE_TIMEOUT_S anyway."""
 
 CHECK_INTERVAL_S: Final = 1.0
 """Between two looks at the files of certificates: a few microseconds. RocketMQ: 500 ms."""
@@ -77,6 +86,7 @@ class _Handshake:
     """A handshake that has begun."""
 
     scope: trio.CancelScope
+    address: str
     was_ended: bool = False  # for newer ones
 
 
@@ -97,8 +107,9 @@ class ServerTls:
         self._problem = ""
         self._making = trio.Lock()
         self._pace = trio.Lock()
-        self._beginning = trio.Lock()
+        self._beginning = FairTurns(WAITING_MAX)
         self._shaking: dict[_Handshake, None] = {}  # the oldest first
+        self._of_addresses: Counter[str] = Counter()
         self._stamp: Stamp = ()
         self._digest = b""
         if config.mode is TlsMode.disabled:
@@ -182,26 +193,30 @@ class ServerTls:
             return None
         problem = ""
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S) as scope:
-            handshake = _Handshake(scope)
+            handshake = _Handshake(scope, owner_of(host_of(peer)))
             try:
                 # One begins at a time, and those that have begun go on meanwhile: a thousand
-                # clients that come at once wait in the socket, not in OpenSSL.
-                async with self._beginning:
+                # clients that come at once wait in the socket, not in OpenSSL. The addresses take
+                # turns, so a flood of one does not delay the others.
+                async with self._beginning.turn(handshake.address):
                     self._make_room()
                     transport = TlsTransport(plain, context, server_side=True)
-                    self._shaking[handshake] = None
+                    self._add(handshake)
                     await transport.begin(self._pace)
                 await transport.handshake(self._pace)
             except OSError as error:
                 problem = handshake_problem(error, _TRUST_KEY)
+            except TooManyWaitError:
+                problem = f"{WAITING_MAX} others wait to begin theirs, most of its address"
             finally:
-                self._shaking.pop(handshake, None)
+                self._remove(handshake)
         if scope.cancelled_caught:
             problem = f"its handshake took more than {HANDSHAKE_TIMEOUT_S:g} s"
             if handshake.was_ended:
                 problem = (
                     f"{HANDSHAKES_MAX} handshakes are unfinished, which is the limit, and its was "
-                    "the oldest. Many of these lines mean a flood of connections"
+                    "the oldest of the address with the most. Many of these lines mean a flood of "
+                    "connections"
                 )
         if problem:
             refusals.note_problem(FAILED, peer, f"{_UNFINISHED}: {problem}")
@@ -241,11 +256,26 @@ class ServerTls:
         refusals.note_problem(FAILED, where, f"a connection is {_UNFINISHED}: {problem}")
         return None
 
+    def _add(self, handshake: _Handshake) -> None:
+        self._shaking[handshake] = None
+        self._of_addresses[handshake.address] += 1
+
+    def _remove(self, handshake: _Handshake) -> None:
+        if handshake in self._shaking:
+            del self._shaking[handshake]
+            self._of_addresses[handshake.address] -= 1
+            if not self._of_addresses[handshake.address]:
+                del self._of_addresses[handshake.address]
+
     def _make_room(self) -> None:
-        """End the oldest unfinished handshake if there are too many."""
+        """End the oldest unfinished handshake of the address with the most, if there are too many.
+
+        The oldest, because clients need less than a second.
+        """
         if len(self._shaking) >= HANDSHAKES_MAX:
-            oldest = next(iter(self._shaking))
-            del self._shaking[oldest]
+            ((address, _),) = self._of_addresses.most_common(1)
+            oldest = next(each for each in self._shaking if each.address == address)
+            self._remove(oldest)
             oldest.was_ended = True
             oldest.scope.cancel()
 

@@ -180,6 +180,10 @@ class _Connection:
             request = await self._next()
             if not isinstance(request, h11.Request):
                 return False
+            if _has_two_lengths(request):
+                await self._send(_text(400, _TWO_LENGTHS))
+                await self._linger()
+                return False
             end = await self._next()
         self._place.is_waiting = False
         if not isinstance(end, h11.EndOfMessage):
@@ -228,6 +232,19 @@ class _Connection:
         data += self._http.send(h11.EndOfMessage()) or b""
         with trio.fail_after(SEND_S):
             await self._stream.send_all(data)
+
+
+_TWO_LENGTHS: Final = (
+    "a request with both Content-Length and Transfer-Encoding is not served: a proxy may read its "
+    "end elsewhere"
+)
+"""Source: RFC 9112, 6.1: such a request ought to be handled as an error."""
+
+
+def _has_two_lengths(request: h11.Request) -> bool:
+    """Whether a request says twice, in different ways, where it ends."""
+    names = {name for name, _ in request.headers}
+    return {b"content-length", b"transfer-encoding"} <= names
 
 
 def _text(status: int, text: str) -> Answer:

@@ -63,7 +63,7 @@ def assemble_pop(
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
-    retry_topics = PopRetryTopics(config, topics, offsets)
+    retry_topics = PopRetryTopics(config, topics, offsets, groups.contains)
     hold = _hold(config, store, clock)
     orders = OrderedPops.of_store(
         config,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import trio
 
+from ...auth.standing import Rights
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand, encode
 from ...remoting.errors import RequestRefused
@@ -94,6 +95,7 @@ class PopHold:
       serve, serve_notification: the processors of waiting requests, which set them. One may write
         its answer itself, and must do nothing but answer or hold the request again.
       pops, notifications: those that wait.
+      rights: whether those that wait may still be served; None: there are no accounts.
     """
 
     def __init__(
@@ -105,23 +107,31 @@ class PopHold:
         tags_codes_since: TagsCodesSince = unknown_codes,
     ) -> None:
         self._clock = clock
+        self.rights: Rights | None = None
         self.serve: Processor = _not_served
         self.serve_notification: Processor = _not_served
         self.pops = WaitingRequests(
-            lambda request, channel: _serve_again(self.serve, request, channel),
+            lambda request, channel: self._serve_again(self.serve, request, channel),
             config,
             now_s=now_s,
             elapsed_s=clock.monotonic_s,
             tags_codes_since=tags_codes_since,
         )
         self.notifications = WaitingRequests(
-            lambda request, channel: _serve_again(self.serve_notification, request, channel),
+            lambda request, channel: self._serve_again(self.serve_notification, request, channel),
             config,
             youngest_first=True,
             now_s=now_s,
             elapsed_s=clock.monotonic_s,
             tags_codes_since=tags_codes_since,
         )
+
+    def _serve_again(self, serve: Processor, request: RemotingCommand, channel: Channel) -> None:
+        refusal = None if self.rights is None else self.rights.revoked(request, channel)
+        if refusal is None:
+            _serve_again(serve, request, channel)
+        else:
+            channel.write(encode(request.answer(refusal.code, refusal.remark)))
 
     def hold(self, waiting: WaitingPop) -> Polling:
         """Let a pop wait; unless it WAITS, the caller answers at once."""

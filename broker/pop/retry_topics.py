@@ -8,6 +8,7 @@ addRetryTopicIfNotExist of 5.5.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -30,19 +31,36 @@ class PopRetryTopics:
     Args:
       config: the broker's.
       topics, offsets: the broker's tables.
+      has_group: whether there is a consumer group of that name.
     """
 
     def __init__(
-        self, config: BrokerConfig, topics: TopicConfigManager, offsets: ConsumerOffsetManager
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        has_group: Callable[[str], bool] = lambda group: False,
     ) -> None:
         self._config = config
+        self._has_group = has_group
         self._topics = topics
         self._offsets = offsets
 
     def name(self, topic: str, group: str) -> str:
         """The retry topic that new messages go to, by enableRetryTopicV2."""
         v2, v1 = pop_retry_topics(topic, group)
-        return v2 if self._config.enable_retry_topic_v2 else v1
+        is_v2 = self._config.enable_retry_topic_v2 or self._is_of_another(topic, group)
+        return v2 if is_v2 else v1
+
+    def _is_of_another(self, topic: str, group: str) -> bool:
+        """Whether the first form is the retry topic of a group that may have another owner.
+
+        With accounts, the group `a` that pops `b` must not get the retries of the group `a_b`.
+        Without them all is as with Apache's broker, where both read one topic.
+        """
+        config = self._config
+        has_rights = config.authorization_enabled or config.acl_enable
+        return has_rights and self._has_group(f"{group}_{topic}")
 
     def read_names(self, topic: str, group: str) -> tuple[str, ...]:
         """The retry topics that a pop reads one of: that of `name` first, then maybe the other.
@@ -51,6 +69,8 @@ class PopRetryTopics:
         was switched off, and gets what is not acknowledged of them.
         """
         v2, v1 = pop_retry_topics(topic, group)
+        if self._is_of_another(topic, group):
+            return (v2,)
         if not self._config.enable_retry_topic_v2:
             return (v1, v2)
         return (v2, v1) if self._config.retrieve_message_from_pop_retry_topic_v1 else (v2,)

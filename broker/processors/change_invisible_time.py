@@ -16,12 +16,15 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import ChangeInvisibleTimeRequestHeader, decode, encode_header
+from ...remoting.receipt import Receipt
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
 from ...store.message_store import MessageStore
 from ..pop.acks import Acks
+from ..pop.buffer import OrderKey
 from ..pop.check_point import CheckPoint
 from ..pop.parts import Pop
+from ..pop.renewals import CheckPointId, Renewals
 from ..topic_config_manager import TopicConfigManager
 from .pop_checks import read_receipt, refuse_lite, refuse_long_time, refuse_no_queue
 from .send_turn import SendTurn
@@ -53,6 +56,7 @@ class ChangeInvisibleTimeProcessor:
         self._acks = Acks(pop.buffer, pop.puts, turn, pop.revive)
         self._turn = turn
         self._orders = pop.orders
+        self._renewals = Renewals()
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change,
         }
@@ -89,28 +93,66 @@ class ChangeInvisibleTimeProcessor:
         reason = self._acks.refusal(receipt)
         if reason:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
+        queue = OrderKey(topic, header.consumer_group, queue_id)
+        asked = receipt._replace(offset=offset)
+        known = self._renewals.repeated(queue, asked, self._wall_ms())
+        if known is None:
+            self._refuse_unknown(queue, asked)
+        self._turn.begin(channel)
+        if known is None:
+            known = self._renew(queue, asked, header)
+        fields = {
+            "popTime": str(known.pop_time),
+            "invisibleTime": str(known.invisible_time),
+            "reviveQid": str(known.revive_queue_id),
+        }
+        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
+
+    def _renew(
+        self, queue: OrderKey, receipt: Receipt, header: ChangeInvisibleTimeRequestHeader
+    ) -> CheckPointId:
+        """Store a new check point, and return it.
+
+        Raises: RequestRefused: SYSTEM_ERROR: it is not stored.
+        """
         now_ms = _later(self._wall_ms(), receipt.pop_time)
         renewed = CheckPoint(
-            topic,
-            header.consumer_group,
-            queue_id,
-            offset,
+            *queue,
+            receipt.offset,
             now_ms,
             header.invisible_time,
             receipt.broker_name,
             range(1),
             suspend=bool(header.suspend),
         )
-        self._turn.begin(channel)
         refusal = self._acks.renew(renewed, receipt)
         if refusal is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, refusal.remark or refusal.status.name)
-        fields = {
-            "popTime": str(now_ms),
-            "invisibleTime": str(header.invisible_time),
-            "reviveQid": str(receipt.revive_queue_id),
-        }
-        self._turn.answer(request, request.answer(ResponseCode.SUCCESS, NOT_SET, fields), True)
+        last = receipt._replace(
+            start_offset=receipt.offset, pop_time=now_ms, invisible_time=header.invisible_time
+        )
+        self._renewals.note(queue, last, receipt)
+        return CheckPointId.of(last)
+
+    def _refuse_unknown(self, queue: OrderKey, receipt: Receipt) -> None:
+        """Refuse a receipt that is over, or is not the last one of its message.
+
+        Each would store one more check point of the message, which becomes one more copy.
+
+        Raises: RequestRefused: MESSAGE_ILLEGAL.
+        """
+        now_ms = self._wall_ms()
+        if now_ms > receipt.revive_time + CLOCK_STEP_MAX_MS:
+            reason = (
+                f"the receipt is over since {now_ms - receipt.revive_time} ms, so the message "
+                "is given out again"
+            )
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
+        if self._acks.find(queue, receipt) is not None:
+            return
+        if not self._renewals.allows(queue, receipt, now_ms):
+            reason = "the invisible time was changed before: use the receipt of that answer"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, reason)
 
 
 def _later(now_ms: int, pop_time: int) -> int:

@@ -61,10 +61,9 @@ together some 5 ms."""
 HEARTBEAT_STEP_SUBSCRIPTIONS: Final = 2_500
 """Subscriptions that are updated per step, or those of one group: each takes up to 2 us."""
 
-_ID_TAKEN: Final = (
-    "the client id {id} is in use by the open connection of another user, so this client's "
-    "producers are not registered and its requests get no replies: give each client its own "
-    "instance name"
+_NO_REPLIES: Final = (
+    "the client id {id} is in use by the open connection of another user, so this client gets no "
+    "replies to its requests: give each client its own instance name"
 )
 
 
@@ -148,9 +147,8 @@ class ClientManageProcessor:
             yield
         if self._filters is not None:
             yield from self._register_filters(self._filters, data)
-        if data.producer_data_set and not self._producers.may_have_id(client):
-            # Consumers do not depend on ids that are unique among groups, so they are registered.
-            raise RequestRefused(ResponseCode.NO_PERMISSION, _ID_TAKEN.format(id=data.client_id))
+        if data.producer_data_set:
+            self._note_taken_id(client)
         for producers in in_parts(data.producer_data_set, HEARTBEAT_STEP_GROUPS):
             if producers[0] is not data.producer_data_set[0]:
                 yield
@@ -172,6 +170,19 @@ class ClientManageProcessor:
         if is_saved and self._topics.data_version is version_before:
             return answer
         return Deferred(lambda: self._answer_saved(answer))
+
+    def _note_taken_id(self, client: ClientChannelInfo) -> None:
+        """Say that a client gets no replies, because another user has its id.
+
+        It is registered as any other: an id is no right, and one user's must not cost another its
+        checks of transactions.
+        """
+        holder = self._producers.find_channel(client.client_id)
+        if holder is not None and not self._producers.may_have_id(client):
+            what = _NO_REPLIES.format(id=client.client_id[:NAME_SIZE_MAX])
+            logger.warning(
+                "%(peer)s: %(what)s", {"peer": client.channel.remote_address, "what": what}
+            )
 
     async def _answer_saved(self, answer: RemotingCommand) -> RemotingCommand:
         await until_saved(self._groups.file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...auth.standing import owner_of_id
 from ...remoting.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -47,14 +48,16 @@ class LockProcessor:
     def _lock(self, request: RemotingCommand, channel: Channel) -> Answer:
         body = read_body(request, LockBatchRequestBody.from_request, _check_count)
         _refuse_long_names(body)
+        owner = owner_of_id(body.client_id, request, channel)
         held = self._locks.try_lock_batch(
-            body.consumer_group, body.mq_set, body.client_id, now_s=self._clock.monotonic_s()
+            body.consumer_group, body.mq_set, owner, now_s=self._clock.monotonic_s()
         )
         return request.answer(body=LockBatchResponseBody(lock_ok_mq_set=held).to_body())
 
     def _unlock(self, request: RemotingCommand, channel: Channel) -> Answer:
         body = read_body(request, UnlockBatchRequestBody.from_request, _check_count)
-        self._locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
+        owner = owner_of_id(body.client_id, request, channel)
+        self._locks.unlock_batch(body.consumer_group, body.mq_set, owner)
         return request.answer()
 
 

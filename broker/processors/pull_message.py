@@ -29,6 +29,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ...auth.standing import Rights, asker_of
 from ...common.message_properties import find_property
 from ...common.sql92.expression import Expression
 from ...common.topic_names import RETRY_TOPIC_PREFIX
@@ -165,6 +166,7 @@ class PullMessageProcessor:
         self.runs: PullRunProcessor | None = None
         recent = store.reader.recent
         self._wake_directly: WakeDirectly | None = None
+        self._rights: Rights | None = None
         if recent is not None:
             self.runs = PullRunProcessor(
                 recent.native,
@@ -199,9 +201,14 @@ class PullMessageProcessor:
         self.hold_service.settings_changed()
         if self.runs is not None:
             self.runs.settings_changed()
-        # Pulls that are answered directly are never sent to a slave.
-        reads_slave = self._config.slave_read_enable
-        self.hold_service.wake_directly = None if reads_slave else self._wake_directly
+        # Pulls that are answered directly are never sent to a slave, nor asked for again.
+        is_checked = self._config.slave_read_enable or self._rights is not None
+        self.hold_service.wake_directly = None if is_checked else self._wake_directly
+
+    def follow(self, rights: Rights) -> None:
+        """Answer held pulls only while their users may pull."""
+        self._rights = rights
+        self.settings_changed()
 
     def lite_pull_message(self, request: RemotingCommand, channel: Channel) -> Deferred | None:
         """Serve a pull of a lite pull consumer; see `pull_message`.
@@ -274,7 +281,10 @@ class PullMessageProcessor:
             hold_s = pulls.hold_s
             if not self._config.long_polling_enable:
                 hold_s = min(max(self._config.short_polling_time_mills, 0), HOLD_MS_MAX) / 1000
-            if self.hold_service.hold(HeldPull(pull, self._now_s() + hold_s)):
+            held = HeldPull(pull, self._now_s() + hold_s)
+            if self.hold_service.hold(held):
+                if self._rights is not None:
+                    self.hold_service.askers[held] = asker_of(request, terms.topic, terms.group)
                 self._stats.count_misses(1)
                 return None
         if result is None:
@@ -355,6 +365,8 @@ class PullMessageProcessor:
     def _resume(self, held: HeldPull, over: bool) -> bool:
         """Try a held pull again; return whether it was answered."""
         pull = held.pull
+        if self._rights is not None and self._answer_revoked(self._rights, held):
+            return True
         if self._resets and self._answer_reset(pull):
             return True
         began_s = self._elapsed_s()
@@ -384,6 +396,16 @@ class PullMessageProcessor:
             if self._may_wait(result.status, pull.queue_offset):
                 return False
         self._answer(pull, result, began_s)
+        return True
+
+    def _answer_revoked(self, rights: Rights, held: HeldPull) -> bool:
+        """Refuse a held pull whose user has lost its rights meanwhile; return whether it has."""
+        pull = held.pull
+        asker = self.hold_service.askers.get(held)
+        refusal = None if asker is None else rights.revoked(asker, pull.channel)
+        if refusal is None:
+            return False
+        pull.channel.write(encode(pull.answer(refusal.code, refusal.remark)))
         return True
 
     def _record_filter(self, pull: Pull, expression: Expression) -> RecordFilter:

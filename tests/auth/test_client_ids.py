@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 
-from trocket.auth.model import User, UserType
+from trocket.auth.model import User, UserStatus, UserType
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode as Code
-from trocket.remoting.response_codes import ResponseCode
 
 from ..broker.embedded import embedded_broker, send_fields
 from ..peers import Client
@@ -59,9 +60,10 @@ async def two_users(broker, seen: list[tuple[str, bytes]]) -> None:
         alice, bob, sender = [await broker.connect() for _ in range(3)]
         assert (await beat(alice, ALICE, "asker@1")).code == 0
         answer = await beat(bob, BOB, "asker@1", "bobs-group")
-        assert answer.code == ResponseCode.NO_PERMISSION
-        assert "asker@1 is in use by the open connection of another user" in answer.remark
-        # His consumers are served: old clients in containers have equal ids.
+        assert answer.code == 0
+        # He is served, too: old clients in containers have equal ids.
+        clients = broker.controller.parts.clients
+        assert len(clients.producers.group_table["CLIENT_INNER_PRODUCER"]) == 2
         assert (
             broker.controller.parts.clients.consumers.get_consumer_group_info("bobs-group")
             is not None
@@ -110,3 +112,60 @@ async def test_without_accounts_the_last_connection_gets_them(user, autojump_clo
         assert (await reply(await broker.connect(), "asker@1")).code == 0
         nursery.cancel_scope.cancel()
     assert seen == [("other", b"pong")]
+
+
+async def test_an_account_without_rights_takes_no_id_and_no_transaction_from_a_producer(
+    autojump_clock,
+):
+    seen: list[tuple[str, bytes]] = []
+    async with (
+        embedded_broker(
+            authentication_enabled=True,
+            authorization_enabled=True,
+            init_authentication_user=INIT_USER,
+        ) as broker,
+        trio.open_nursery() as nursery,
+    ):
+        table = broker.controller.parts.tables.access.accounts
+        stranger = User("stranger", "secret-of-stranger")
+        for user in (ALICE, BOB, stranger):
+            table.create_user(user)
+        thief, alice, sender = [await broker.connect() for _ in range(3)]
+        assert (await beat(thief, stranger, "asker@1")).code == 0
+        assert (await beat(alice, ALICE, "asker@1")).code == 0
+        nursery.start_soon(serve, thief, "thief", seen)
+        nursery.start_soon(serve, alice, "alice", seen)
+        assert (await reply(sender, "asker@1")).code == 0
+        assert seen == [("alice", b"pong")]
+        channels = broker.controller.parts.clients.producers.group_table["CLIENT_INNER_PRODUCER"]
+        assert len(channels) == 2
+        # She is disabled, so nothing goes to her connection any more.
+        table.update_user(ALICE.username, user_status=UserStatus.DISABLE)
+        await reply(sender, "asker@1")
+        assert seen == [("alice", b"pong")]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lock_belongs_to_the_user_and_the_id(autojump_clock):
+    queue = {"topic": "T", "brokerName": "b", "queueId": 0}
+    body = json.dumps({"clientId": "c@1", "consumerGroup": "G", "mqSet": [queue]}).encode()
+    async with embedded_broker(
+        authentication_enabled=True, init_authentication_user=INIT_USER
+    ) as broker:
+        table = broker.controller.parts.tables.access.accounts
+        for user in (ALICE, BOB):
+            table.create_user(user)
+        client = await broker.connect()
+
+        async def locked(user: User) -> int:
+            request = signed(Code.LOCK_BATCH_MQ, {}, body, user=user)
+            answer = await client.answer(await client.send(request))
+            assert answer.code == 0, answer.remark
+            return len(json.loads(answer.body)["lockOKMQSet"])
+
+        assert await locked(ALICE) == 1
+        assert await locked(BOB) == 0
+        unlock = signed(Code.UNLOCK_BATCH_MQ, {}, body, user=BOB)
+        assert (await client.answer(await client.send(unlock))).code == 0
+        assert await locked(BOB) == 0
+        assert await locked(ALICE) == 1

@@ -50,7 +50,9 @@ Ask = Callable[..., str]
 def ask() -> Ask:
     """Send a request; returns "" if it passes, or the text of its refusal."""
     acl = PlainAcl([read_file(ACCOUNTS.encode(), "x.yml")])
-    access = PlainAccess(lambda: acl, NEEDS_OF_BROKER, Places("DefaultCluster"))
+    access = PlainAccess(
+        lambda: acl, NEEDS_OF_BROKER, Places("DefaultCluster", lambda offset: "subTopic")
+    )
 
     def ask(
         code: int,
@@ -254,7 +256,7 @@ def test_a_decision_is_kept_only_while_the_accounts_are() -> None:
     access = PlainAccess(lambda: current, NEEDS_OF_BROKER, Places("DefaultCluster"))
     fields = send("T")
     sign(fields, b"", "plain-user", "12345678")
-    channel = cast("Channel", SimpleNamespace(remote_address="10.1.1.1:1234"))
+    channel = cast("Channel", SimpleNamespace(remote_address="10.1.1.1:1234", attributes={}))
     for _ in range(2):
         access.check(RemotingCommand(10, fields, b""), channel)
     current = read("SUB")

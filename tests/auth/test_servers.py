@@ -18,6 +18,7 @@ from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.native import extension
 from trocket.remoting.codec import ONEWAY_FLAG, RESPONSE_FLAG, encode
+from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.clock import ManualClock
@@ -200,20 +201,137 @@ async def test_a_change_of_rights_counts_from_the_next_request_on():
         assert await outcome() == "User:alice is not found."
 
 
-async def test_a_pull_that_waits_is_answered_though_its_user_is_disabled_meanwhile():
+def disabled(accounts):
+    accounts.update_user("alice", user_status=UserStatus.DISABLE)
+
+
+def deleted(accounts):
+    accounts.delete_user("alice")
+
+
+def given_another_password(accounts):
+    accounts.update_user("alice", password="secret-of-nobody")
+
+
+def denied(accounts):
+    allow(accounts, ["Topic:other Sub", "Group:CG Sub"])
+
+
+WAITING = {
+    PULL: {"queueOffset": 0},
+    RequestCode.POP_MESSAGE: {
+        "queueId": -1, "maxMsgNums": 32, "invisibleTime": 60_000, "pollTime": 20_000,
+        "bornTime": 0, "initMode": 0,
+    },
+    RequestCode.NOTIFICATION: {"queueId": -1, "pollTime": 20_000, "bornTime": 0},
+}  # fmt: skip
+"""Requests that wait for a message, with their fields."""
+
+
+@pytest.mark.parametrize("change", [disabled, deleted, given_another_password, denied])
+@pytest.mark.parametrize("code", WAITING)
+async def test_what_waits_gets_nothing_once_its_user_has_lost_the_right(code, change):
+    async with embedded_broker(**ACCESS) as broker:
+        client = await broker.connect()
+        accounts = accounts_of(broker)
+        allow(accounts, ["Topic:T Sub", "Group:CG Sub"])
+        created = RequestCode.UPDATE_AND_CREATE_TOPIC
+        fields = {
+            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4,
+            "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
+        }  # fmt: skip
+        assert (await client.ask(created, signed(created, fields).ext_fields)).code == 0
+        waiting = pull_fields(**WAITING[code]) if code == PULL else WAITING[code]
+        asked = {"topic": "T", "consumerGroup": "CG", **waiting}
+        held = await client.send(signed(code, asked, user=ALICE))
+        await client.answer(await client.send(signed(RequestCode.GET_BROKER_RUNTIME_INFO)))
+        change(accounts)
+        await client.ask(SEND, signed(SEND, send_fields(), b"secret").ext_fields, b"secret")
+        answer = await client.answer(held)
+        assert answer.code == ResponseCode.NO_PERMISSION, answer
+        assert b"secret" not in (answer.body or b"")
+
+
+@pytest.mark.parametrize("code", WAITING)
+async def test_what_waits_is_answered_after_a_change_of_other_accounts(code):
     async with embedded_broker(**ACCESS) as broker:
         client = await broker.connect()
         accounts = accounts_of(broker)
         allow(accounts, ["Topic:T Sub", "Group:CG Sub"])
         await client.ask(SEND, signed(SEND, send_fields(), b"x").ext_fields, b"x")
-        held = await client.send(signed(PULL, pull_fields(queueOffset=1), user=ALICE))
-        opaque = await client.send(signed(RequestCode.GET_BROKER_RUNTIME_INFO))
-        await client.answer(opaque)
-        accounts.update_user("alice", user_status=UserStatus.DISABLE)
-        again = await client.send(signed(PULL, pull_fields(queueOffset=1), user=ALICE))
-        assert (await client.answer(again)).code == ResponseCode.NO_PERMISSION
+        waiting = pull_fields(queueOffset=1) if code == PULL else WAITING[code]
+        if code != PULL:
+            pop = {"topic": "T", "consumerGroup": "CG", **WAITING[RequestCode.POP_MESSAGE]}
+            first = await client.send(signed(RequestCode.POP_MESSAGE, pop, user=ALICE))
+            assert (await client.answer(first)).code == 0
+        asked = {"topic": "T", "consumerGroup": "CG", **waiting}
+        held = await client.send(signed(code, asked, user=ALICE))
+        await client.answer(await client.send(signed(RequestCode.GET_BROKER_RUNTIME_INFO)))
+        accounts.create_user(User("bob", "secret-of-bob"))
         await client.ask(SEND, signed(SEND, send_fields(), b"y").ext_fields, b"y")
         assert (await client.answer(held)).code == 0
+
+
+async def test_a_change_of_the_password_ends_the_checks_of_transactions(autojump_clock):
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), ["Topic:T Pub"])
+        spy, producer = await broker.connect(), await broker.connect()
+        beat = b'{"clientID":"spy","producerDataSet":[{"groupName":"PG"}]}'
+        half = send_fields(f=4, i=f"{send_fields()['i']}TRAN_MSG\x01true\x02PGROUP\x01PG\x02")
+        for client, request in (
+            (spy, signed(RequestCode.HEART_BEAT, {}, beat, user=ALICE)),
+            (producer, signed(SEND, half, b"secret")),
+        ):
+            assert (await client.answer(await client.send(request))).code == 0
+        given_another_password(accounts_of(broker))
+        await trio.sleep(60)
+        await spy.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        assert spy.pushed == []
+
+
+async def test_a_retry_topic_is_that_of_the_group_that_exists_whatever_group_is_named():
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), ["Topic:billing Sub", "Group:team Sub"])
+        client = await broker.connect()
+        retry = "%RETRY%team_billing"
+        requests = [
+            signed(PULL, pull_fields(retry, consumerGroup="team"), user=ALICE),
+            signed(SEND, send_fields(retry, a="team"), b"x", user=ALICE),
+        ]
+        codes = [(await client.answer(await client.send(each))).code for each in requests]
+        assert ResponseCode.NO_PERMISSION not in codes
+        created = broker.controller.parts.tables.groups.find("team_billing")
+        assert created is not None
+        for request in requests:
+            answer = await client.answer(await client.send(request))
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert "Group:team_billing" in answer.remark
+
+
+async def test_a_pop_reads_no_retry_topic_of_a_group_with_another_name():
+    async with embedded_broker(**ACCESS) as broker:
+        allow(accounts_of(broker), ["Topic:billing Sub", "Group:team Sub"])
+        client = await broker.connect()
+        beat = b'{"clientID":"c","consumerDataSet":[{"groupName":"team_billing"}]}'
+        code = RequestCode.HEART_BEAT
+        assert (await client.ask(code, signed(code, {}, beat).ext_fields, beat)).code == 0
+        for topic in ("billing", "%RETRY%team_billing"):
+            body = topic.encode()
+            fields = send_fields(topic, a="team_billing")
+            answer = await client.ask(SEND, signed(SEND, fields, body).ext_fields, body)
+            assert answer.code == 0, answer.remark
+        pop = {
+            "topic": "billing", "consumerGroup": "team", "queueId": -1, "maxMsgNums": 32,
+            "invisibleTime": 60_000, "pollTime": 0, "bornTime": 0, "initMode": 0,
+        }  # fmt: skip
+        assert broker.controller.parts.tables.groups.find("team_billing") is not None
+        broker.controller.config.pop_from_retry_probability = 100
+        bodies = set()
+        for _ in range(20):
+            request = signed(RequestCode.POP_MESSAGE, pop, user=ALICE)
+            answer = await client.answer(await client.send(request))
+            bodies |= {each.body for each in decode_messages(answer.body or b"")}
+        assert bodies == {b"billing"}
 
 
 async def test_codes_in_both_whitelists_are_open_and_no_other():

@@ -40,3 +40,13 @@ def test_an_address_is_forgotten_when_its_last_request_has_ended() -> None:
     first.in_flight -= 1
     limits.forget_finished()
     assert admitted(limits) is not first
+
+
+def test_connections_are_no_more_than_there_are_descriptors_for() -> None:
+    limits = AddressLimits(ConnectionPolicy(), Refusals())
+    limits.places = 4
+    assert [limits.admit(STRANGER) is None for _ in range(3)] == [False, False, True]
+    assert limits.admit("192.0.2.2:1") is not None
+    assert limits.admit("127.0.0.1:1") is not None
+    assert limits.admit("127.0.0.1:1") is None
+    assert limits.is_crowded

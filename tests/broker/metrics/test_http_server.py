@@ -91,12 +91,23 @@ async def test_long_answers_are_compressed_for_readers_that_accept_it() -> None:
     [
         (get("/", method="POST"), b"405"),
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", b"413"),
+        (
+            get("/", "Content-Length: 5", "Transfer-Encoding: chunked") + b"0\r\n\r\n",
+            b"400",
+        ),
         (b"\0\0\0\x10{not http}\r\n\r\n", b"400"),
         (b"GET /" + b"x" * 2 * REQUEST_SIZE_MAX + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"431"),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * REQUEST_SIZE_MAX, b"431"),
     ],
-    ids=["method", "body", "frame of another protocol", "long path", "headers without an end"],
-)
+    ids=[
+        "method",
+        "body",
+        "two lengths",
+        "frame of another protocol",
+        "long path",
+        "headers without an end",
+    ],
+)  # fmt: skip
 async def test_what_is_not_served_is_refused(request_bytes: bytes, status: bytes) -> None:
     async with server() as port:
         headers, _ = await ask(port, request_bytes)
