@@ -196,6 +196,7 @@ class ScheduleMessageService:
         now_ms = self._clock.wall_ms()
         reached: dict[int, int] = {}
         count = failed = 0
+        is_refused = False
         self._store.begin_burst()
         try:
             while self._due and self._due[0][0] <= now_ms and count < SLICE_COUNT:
@@ -205,6 +206,11 @@ class ScheduleMessageService:
                 offset = reached.get(level)
                 if offset is None:
                     offset = self._offset(level)
+                if offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
+                    # The message was deleted while it waited. To skip it would skip the next one,
+                    # which will have this offset.
+                    self._next(level, offset)
+                    continue
                 try:
                     done = self._deliver(level, offset, now_ms)
                 except StoreError:
@@ -216,15 +222,11 @@ class ScheduleMessageService:
                     failed += 1
                     continue
                 if not done:
+                    is_refused = True
                     break
                 count += done
                 reached[level] = offset + done
-                heappop(self._due)
-                due_ms = self._due_ms(level, offset + done)
-                if due_ms is None:
-                    self._idle.add((SCHEDULE_TOPIC, level - 1))
-                else:
-                    heappush(self._due, (due_ms, level))
+                self._next(level, offset + done)
             arrivals = self._store.commit()
         # The heap is ahead of the store now: it is built again from the committed offsets.
         except Exception:
@@ -236,8 +238,17 @@ class ScheduleMessageService:
         self.delivered += count
         if arrivals:
             self._on_messages(arrivals)
-        if not count and not failed:
+        if is_refused and not count and not failed:
             raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store accepts no messages")
+
+    def _next(self, level: int, queue_offset: int) -> None:
+        """Replace the first level of the heap, `level`, by its message at an offset, if any."""
+        heappop(self._due)
+        due_ms = self._due_ms(level, queue_offset)
+        if due_ms is None:
+            self._idle.add((SCHEDULE_TOPIC, level - 1))
+        else:
+            heappush(self._due, (due_ms, level))
 
     def _reset(self) -> None:
         """Drop the known due times; the next scan starts at the saved offsets."""

@@ -17,7 +17,7 @@ from trocket.store.status import PutMessageStatus, PutRefusal
 
 from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
 
-SEND, PULL = 310, 11
+SEND, PULL, DELETE_LOG = 310, 11, 329
 LEVELS_S = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
 OFFSETS = "/store/config/delayOffset.json"
 
@@ -152,3 +152,24 @@ async def test_many_due_at_once_leave_the_broker_answering(autojump_clock):
         await client.ask(SEND, send_fields(), b"now")
         await trio.sleep(3)
         assert broker.controller.store.max_offset("T", 0) == 501
+
+
+async def test_the_next_message_is_delivered_when_the_one_before_was_deleted_while_it_waited(
+    autojump_clock,
+):
+    async with embedded_broker(file_reserved_time=1) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(i=delay(18, "gone")), b"gone")).code == 0
+        for _ in range(8):  # the message's log file is full, and so are others
+            fields = send_fields("other")
+            assert (await client.ask(SEND, fields, bytes(100_000))).code == 0
+        await trio.sleep(3700)
+        client = await broker.connect()
+        assert (await client.ask(DELETE_LOG, {})).code == 0
+        await trio.sleep(3600)  # the deleted message's time has passed
+        assert broker.controller.store.min_offset("SCHEDULE_TOPIC_XXXX", 17) == 1
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(i=delay(18, "kept")), b"kept")).code == 0
+        await trio.sleep(7201)
+        client = await broker.connect()
+        assert [message.body for message in await stored(client)] == [b"kept"]
