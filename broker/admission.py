@@ -20,6 +20,7 @@ from ..common.message_properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_POP_CK,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
@@ -54,6 +55,7 @@ from ..common.topic_names import (
 )
 from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 from ..remoting.message import MessageExt
+from ..remoting.message_batch import encode_entry, iter_batch
 from ..remoting.request_codes import RequestCode
 
 _INT32_DIGITS: Final = 10
@@ -127,9 +129,17 @@ STRIPPED_NAMES: Final = (
     "TRAN_PREPARED_QUEUE_OFFSET",
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_POP_CK,
 )
 """Properties that only a broker sets. A client that forwards a received message may send them, too,
-so the message is stored without them rather than refused."""
+so the message is stored without them rather than refused.
+
+Source: Apache's broker removes POP_CK, which a client would take for the receipt of its own pop;
+clearReservedProperties of SendMessageProcessor.
+"""
+
+RECEIPT_NAMES: Final = (PROPERTY_POP_CK,)
+"""The stripped properties that a batch is stored without, too; it is refused for the others."""
 
 TIMER_NAMES: Final = (
     PROPERTY_TIMER_DELAY_SEC,
@@ -147,6 +157,7 @@ _WAITING_NAMES: Final = (
 """Properties by which a client asks for delayed delivery or a transaction."""
 
 
+_RECEIPT_HEADS: Final = tuple(name.encode() + b"\1" for name in RECEIPT_NAMES)
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
 _TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _WAITING_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in _WAITING_NAMES)
@@ -173,6 +184,7 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
         or b"R_" in properties
         or b"L_" in properties
         or b"Y_" in properties  # a priority
+        or b"P_" in properties  # a receipt
     )
 
 
@@ -192,6 +204,30 @@ def admitted(properties: bytes) -> bytes:
     if find_property(properties, _TIMER_OUT) is not None:
         removed += TIMER_NAMES
     return change_properties(properties, {}, removed)
+
+
+def without_receipts(properties: bytes) -> bytes:
+    """The properties of a message of a batch without those of RECEIPT_NAMES.
+
+    Args:
+      properties: encoded.
+    """
+    if any(head in properties for head in _RECEIPT_HEADS):
+        return change_properties(properties, {}, RECEIPT_NAMES)
+    return properties
+
+
+def batch_without_receipts(body: bytes) -> bytes:
+    """The body of a batch without the properties of RECEIPT_NAMES; most have none.
+
+    Raises: RemoteProtocolError: one has, and the body is malformed.
+    """
+    if not any(head in body for head in _RECEIPT_HEADS):
+        return body
+    return b"".join(
+        encode_entry(flag, own_body, without_receipts(properties))
+        for flag, own_body, properties in iter_batch(body)
+    )
 
 
 def may_break_batch_rules(body: bytes) -> bool:
@@ -216,6 +252,8 @@ def refused_in_batch(properties: bytes) -> str | None:
         only when it is "true".
     """
     for name, token in _STRIPPED_TOKENS:
+        if name in RECEIPT_NAMES:
+            continue
         if token in properties and find_property(properties, token[:-1]) is not None:
             return name
     for name, token in _WAITING_TOKENS:

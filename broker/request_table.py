@@ -107,6 +107,7 @@ def request_table(parts: BrokerParts) -> Serving:
         parts.tables.mappings,
     )
     is_ordered = partial(_is_ordered, parts)
+    batches = SendBatchProcessor(parts.store, turn, topics, added, parts.static)
     sends = SendMessageProcessor(
         config,
         store,
@@ -116,9 +117,11 @@ def request_table(parts: BrokerParts) -> Serving:
         groups=parts.tables.groups,
         is_ordered=is_ordered,
         static=parts.static,
+        send_batch=batches.send_batch_message,
     )
     tables = [
         sends.processors,
+        batches.processors,
         *_storing(parts, puts, topics, added),
         *_reading(parts),
         *_popping(parts, turn),
@@ -189,7 +192,6 @@ def _storing(
     groups, topics = parts.tables.groups, parts.tables.topics
     transactions = parts.deliveries.transactions
     return [
-        SendBatchProcessor(store, puts.turn, send_topics, added, parts.static).processors,
         SendBackProcessor(
             config,
             store,

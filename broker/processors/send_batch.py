@@ -1,4 +1,5 @@
-"""Sends of several messages at once: SEND_BATCH_MESSAGE 320.
+"""Sends of several messages at once: SEND_BATCH_MESSAGE 320, and SEND_MESSAGE 10 and
+SEND_MESSAGE_V2 310 whose header says that the body is a batch.
 
 Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of 5.3.3.
 """
@@ -14,17 +15,22 @@ from ...native import extension
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
-from ...remoting.headers import decode_send_message_v2
+from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
 from ...remoting.message_batch import iter_batch, refuse_long_batch
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
-from ..admission import may_break_batch_rules, refused_in_batch
+from ..admission import (
+    batch_without_receipts,
+    may_break_batch_rules,
+    refused_in_batch,
+    without_receipts,
+)
 from ..attributes import BATCH_CQ, QUEUE_TYPE
 from .added_properties import AddedProperties
-from .send_numbers import LETTER_NAMES, refuse_hidden
-from .send_topics import SendTopics
+from .send_numbers import LETTER_NAMES, WORD_NAMES, refuse_hidden
+from .send_topics import WORD_CODES, SendTopics
 from .send_turn import WAIT_OFF, SendTurn
 from .static_topic import StaticTopicProcessor, is_physical
 
@@ -67,11 +73,14 @@ class SendBatchProcessor:
         """
         turn = self._turn
         turn.begin(channel)
-        header = decode_send_message_v2(request.ext_fields)
+        if request.code in WORD_CODES:
+            header, names = decode(SendMessageRequestHeader, request.ext_fields), WORD_NAMES
+        else:
+            header, names = decode_send_message_v2(request.ext_fields), LETTER_NAMES
         topic = header.topic
         if topic in self._static.topics and not is_physical(request.ext_fields):
             send = partial(self.send_batch_message, channel=channel)
-            self._static.send(request, topic, LETTER_NAMES.queue_id, turn, send)
+            self._static.send(request, topic, names.queue_id, turn, send)
             return
         refuse_hidden(header.sys_flag, b"")
         if topic.startswith(RETRY_TOPIC_PREFIX):
@@ -85,7 +94,7 @@ class SendBatchProcessor:
             queue_id = self._topics.other_queue(config, queue_id, channel)
         if len(request.body) > self._store.config.max_message_size:
             raise turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
-        properties = (header.properties or "").encode("utf-8", "replace")
+        properties = without_receipts((header.properties or "").encode("utf-8", "replace"))
         added, unique_key = self._added.first, None
         if config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             # The batch is one record, an inner batch, if the producer gave it a unique key.
@@ -97,13 +106,14 @@ class SendBatchProcessor:
             too_long = refuse_long_batch(request.body)
             if too_long is not None:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"batch body: {too_long}")
-            if may_break_batch_rules(request.body):
-                for _, _, own in iter_batch(request.body):
+            body = batch_without_receipts(request.body)
+            if may_break_batch_rules(body):
+                for _, _, own in iter_batch(body):
                     _refuse_in_batch(own)
             refusal, offsets, queue_offset = self._store.put_batch(
                 topic,
                 queue_id,
-                request.body,
+                body,
                 added,
                 born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_host,

@@ -55,6 +55,7 @@ from .send_numbers import (
     QUEUE_IDS,
     WORD_NAMES,
     SendNames,
+    is_batch,
     read_numbers,
 )
 from .send_topics import DLQ_QUEUE_COUNT, WORD_CODES, SendTopics, bad_header
@@ -62,7 +63,7 @@ from .send_turn import WAIT_OFF
 from .static_topic import StaticTopicProcessor, is_physical
 from .turn_puts import Place, TurnPuts
 
-_ZERO_TEXTS = ("0", "0", "0")
+_USUAL_TEXTS = ("0", "0", "0", "false")
 
 
 class SendMessageProcessor:
@@ -77,6 +78,7 @@ class SendMessageProcessor:
       groups: the consumer groups.
       is_ordered: returns whether a group consumes in order, that is, a client of it holds locks.
       static: rewrites sends to static topics.
+      send_batch: serves the sends that say that their body is a batch.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class SendMessageProcessor:
         groups: SubscriptionGroupManager,
         is_ordered: Callable[[str], bool],
         static: StaticTopicProcessor,
+        send_batch: Callable[[RemotingCommand, Channel], None],
     ) -> None:
         self._config = config
         self._store = store
@@ -100,6 +103,7 @@ class SendMessageProcessor:
         self._groups = groups
         self._is_ordered = is_ordered
         self._static = static
+        self._send_batch = send_batch
         self._send_usual_half = UsualHalves(config, store, puts, added).send
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
@@ -130,22 +134,28 @@ class SendMessageProcessor:
         if channel is not turn.channel:  # saves a call
             turn.begin(channel)
         fields = request.ext_fields
-        n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume = names
+        n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume, n_batch = names
         # In nearly all sends the numbers are these texts; others are parsed one by one.
         try:
             topic = fields[n_topic]
             queue_id = QUEUE_IDS.get(fields[n_queue])
             born = fields[n_born]
-            numbers = (fields[n_flag], fields[n_sys_flag], fields.get(n_reconsume) or "0")
+            texts = (
+                fields[n_flag], fields[n_sys_flag], fields.get(n_reconsume) or "0",
+                fields.get(n_batch) or "false",
+            )  # fmt: skip
             if (
                 queue_id is not None
-                and numbers == _ZERO_TEXTS
+                and texts == _USUAL_TEXTS
                 and len(born) == BORN_DIGITS
                 and born.isascii()
                 and born.isdecimal()
             ):
                 born_ms = int(born)
                 flag = sys_flag = reconsume = 0
+            elif is_batch(fields, names):
+                self._send_batch(request, channel)
+                return
             else:
                 queue_id, born_ms, flag, sys_flag, reconsume = read_numbers(fields, names)
         except KeyError as error:

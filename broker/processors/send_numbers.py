@@ -38,12 +38,13 @@ class SendNames(NamedTuple):
     flag: str
     properties: str
     reconsume_times: str
+    batch: str
 
 
 WORD_NAMES: Final = SendNames(
-    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes"
+    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch"
 )
-LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j")
+LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j", "m")
 
 
 class SendNumbers(NamedTuple):
@@ -54,6 +55,16 @@ class SendNumbers(NamedTuple):
     flag: int
     sys_flag: int
     reconsume_times: int
+
+
+def is_batch(fields: Mapping[str, str], names: SendNames) -> bool:
+    """Whether a send says that its body is a batch, as the C++ client's do with the codes of single
+    messages.
+
+    Source: SendMessageProcessor.processRequest goes by this field, not by the code; the text is
+    read as by Java's Boolean.parseBoolean.
+    """
+    return fields.get(names.batch, "").lower() == "true"
 
 
 def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:

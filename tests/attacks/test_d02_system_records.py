@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from trocket.broker.admission import (
+    RECEIPT_NAMES,
     STRIPPED_NAMES,
     TIMER_NAMES,
     TOPIC_RULES,
@@ -93,7 +94,8 @@ PROPERTY_RULES = {
     # The messages of a batch lie inside its body, and the batch is stored whole or not at all.
     RequestCode.SEND_BATCH_MESSAGE: dict.fromkeys(
         (*STRIPPED_NAMES, *TIMER_NAMES, "DELAY", "TIMER_DEL_UNIQKEY", "TRAN_MSG"), Verdict.REFUSED
-    ),
+    )
+    | dict.fromkeys(RECEIPT_NAMES, Verdict.STRIPPED),
 }
 """What a send may say of itself; a property that is not listed is stored."""
 SENDS = sorted(PROPERTY_RULES)

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.native import extension
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
@@ -103,6 +104,27 @@ async def test_a_negative_queue_id_lets_the_broker_choose() -> None:
         client = await broker.connect()
         answers = [await client.ask(SEND_V2, send_fields(e=-1), b"x") for _ in range(40)]
     assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("native", [extension, None])
+@pytest.mark.parametrize("serialize_type", [0, 1])
+@pytest.mark.parametrize(("flag", "count"), [("true", 3), ("TRUE", 3), ("false", 1), ("no", 1)])
+@pytest.mark.parametrize("code", [SEND_V1, SEND_V2])
+async def test_the_field_batch_says_whether_a_body_is_a_batch(
+    code, flag, count, serialize_type, native
+):
+    body = encode_batch([Message("T", text) for text in (b"1", b"2", b"3")])
+    fields = send_fields(m=flag)
+    if code == SEND_V1:
+        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+    async with embedded_broker(native=native) as broker:
+        client = await broker.connect()
+        answer = await client.ask(code, fields, body, serialize_type)
+        messages = await stored(client)
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.ext_fields["msgId"].count(",") == count - 1
+    wanted = [b"1", b"2", b"3"] if count == 3 else [body]
+    assert [message.body for message in messages] == wanted
 
 
 async def test_a_batch_is_stored_as_its_messages_in_one_answer() -> None:
