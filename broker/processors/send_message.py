@@ -29,7 +29,6 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import read_number
-from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.message_id import encode_offset_id
 from ...remoting.numbers import RECONSUME_TIMES_MAX
 from ...remoting.recall_handle import recall_handle
@@ -187,7 +186,7 @@ class SendMessageProcessor:
         else:
             properties = self._added.merge_into(properties, self._store.now_ms)
         body = request.body
-        if len(body) > self._message_size_max or len(properties) > PROPERTIES_SIZE_MAX:
+        if len(body) > self._message_size_max:
             raise self._turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         refusal, physical_offset, queue_offset = self._store.put_message(
             topic,

@@ -503,3 +503,20 @@ def test_request_codes_are_those_of_the_protocol() -> None:
         RequestCode.SEND_BATCH_MESSAGE,
         RequestCode.PULL_MESSAGE,
     )
+
+
+@pytest.mark.parametrize("native", [extension, None])
+@pytest.mark.parametrize("kind", ["plain", "special", "batch"])
+async def test_too_long_properties_are_refused_with_their_size_and_its_limit(kind, native):
+    own = {"x": "y" * 32_757} | ({"R_": "1"} if kind == "special" else {})
+    text = "".join(f"{name}\1{value}\2" for name, value in own.items())
+    async with embedded_broker(native=native) as broker:
+        client = await broker.connect()
+        if kind == "batch":
+            body = encode_batch([Message("T", b"x", properties=own)])
+            answer = await client.ask(SEND_BATCH, send_fields(m="true", i=""), body)
+        else:
+            answer = await client.ask(SEND_V2, send_fields(i=text), b"x")
+        ends = broker.controller.store.max_offset("T", 0)
+    assert (answer.code, ends) == (ResponseCode.MESSAGE_ILLEGAL, 0)
+    assert "bytes of properties, at most 32767 are allowed" in answer.remark
