@@ -134,7 +134,7 @@ STRIPPED_NAMES: Final = (
 """Properties that only a broker sets. A client that forwards a received message may send them, too,
 so the message is stored without them rather than refused.
 
-Source: Apache's broker removes POP_CK, which a client would take for the receipt of its own pop;
+Source: Apache's broker removes POP_CK, which a client would use as the receipt of a later pop;
 clearReservedProperties of SendMessageProcessor.
 """
 

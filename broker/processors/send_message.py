@@ -189,18 +189,10 @@ class SendMessageProcessor:
         if len(body) > self._message_size_max:
             raise self._turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         refusal, physical_offset, queue_offset = self._store.put_message(
-            topic,
-            queue_id,
-            body,
-            properties,
-            born_timestamp_ms=born_ms,
-            born_host=channel.remote_host,
-            store_host=self._store_host,
-            tags_code=tags,
-            flag=flag,
-            sys_flag=sys_flag,
-            reconsume_times=reconsume,
-        )
+            topic, queue_id, body, properties, born_timestamp_ms=born_ms,
+            born_host=channel.remote_host, store_host=self._store_host, tags_code=tags,
+            flag=flag, sys_flag=sys_flag, reconsume_times=reconsume,
+        )  # fmt: skip
         if refusal is not None:
             raise self._turn.refusal(refusal)
         turn.accept(request, queue_id, physical_offset, queue_offset, waits)

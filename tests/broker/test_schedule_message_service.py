@@ -72,7 +72,7 @@ async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock
         await client.ask(SEND, send_fields(i=delay(1)), b"soon")
         await client.ask(SEND, send_fields(i=delay(4)), b"30 s")
         await trio.sleep(2)
-    assert re.search(rb'"offsetTable":\{\s*1:1\s*\}', bytes(disk.contents[OFFSETS]))
+    assert re.search(rb'"offsetTable":\{\s*1:1,\s*4:0\s*\}', bytes(disk.contents[OFFSETS]))
     await trio.sleep(40)
     async with embedded_broker(disk, clock=clock) as broker:
         client = await broker.connect()
@@ -173,3 +173,18 @@ async def test_the_next_message_is_delivered_when_the_one_before_was_deleted_whi
         await trio.sleep(7201)
         client = await broker.connect()
         assert [message.body for message in await stored(client)] == [b"kept"]
+
+
+async def test_a_clean_stop_before_the_first_delivery_is_not_taken_for_a_lost_table(
+    autojump_clock, caplog
+):
+    disk, clock = MemoryDisk(), TrioClock()
+    async with embedded_broker(disk, clock=clock) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(i=delay(3)), b"later")).code == 0
+    caplog.clear()
+    async with embedded_broker(disk, clock=clock) as broker:
+        assert "delayOffset.json" not in caplog.text
+        await trio.sleep(10)
+        client = await broker.connect()
+        assert [message.body for message in await stored(client)] == [b"later"]
