@@ -177,7 +177,7 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
         or b"R_" in properties
         or b"L_" in properties
         or b"Y_" in properties  # a priority
-        or b"P_CK" in properties  # a receipt
+        or b"P_" in properties  # a receipt
     )
 
 

@@ -84,6 +84,20 @@ TOPIC_ATTRIBUTES: Final[dict[str, Attribute]] = {
 }
 """Every attribute that a topic may have, by key."""
 
+
+def unserved_attributes(attributes: Mapping[str, str]) -> list[str]:
+    """Those of a topic's attributes that this broker does not serve, as `name=value`.
+
+    Args:
+      attributes: value by name, of a topic that another broker made.
+    """
+    return [
+        f"{name}={value}"
+        for name, value in attributes.items()
+        if name in TOPIC_ATTRIBUTES and value in TOPIC_ATTRIBUTES[name].unserved
+    ]
+
+
 PRIORITY_FACTOR: Final = "priority.factor"
 PRIORITY_FACTOR_MAX: Final = 100
 

@@ -160,6 +160,10 @@ class ScheduleMessageService:
             if due_ms is not None:
                 self._idle.discard(queue)
                 heappush(self._due, (due_ms, level))
+                # A level that waits for its first delivery is in the file, too: the next start
+                # takes a store with delayed messages and without the file for a damaged one.
+                if level not in self._offsets.offset_table:
+                    self._offsets.update_offset(level, self._offset(level))
 
     def _follow_clock(self) -> None:
         """Find the due times anew if the clock was set back since `_due_ms` read it."""

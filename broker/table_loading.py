@@ -24,7 +24,7 @@ from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
 from ..store.start_warnings import LEFTOVER
 from ..store.state.state_file import StateFile
 from ..store.state.state_files import StateFiles
-from .attributes import BATCH_CQ, QUEUE_TYPE
+from .attributes import BATCH_CQ, QUEUE_TYPE, unserved_attributes
 from .config_text import (
     CONSUMER_FILTERS,
     CONSUMER_OFFSETS,
@@ -207,6 +207,7 @@ class TableLoader:
                 _persist(table.file)
             if name in self._mended:
                 _persist(table.file)  # once more, because the .bak is damaged as well
+        _report_unserved(self._topics.topic_config_table.values())
 
     def _restore_topics(self, store: MessageStore) -> None:
         deleted, known = store.deleted_topics, self._topics.topic_config_table
@@ -315,6 +316,25 @@ def _delays_lost(store: MessageStore) -> str:
         "delayed messages that are still in the log are delivered again, from the oldest on; their "
         "consumers get them twice. Progress is recorded from then on"
     )
+
+
+def _report_unserved(topics: Iterable[TopicConfig]) -> None:
+    """Warn of topics, made by another broker, whose attributes this one does not serve."""
+    found = [
+        (topic.topic_name, text)
+        for topic in topics
+        for text in unserved_attributes(topic.attributes)
+    ]
+    for name, text in found[:LINES_MAX]:
+        logger.warning(
+            "topic %(topic)r has the attribute %(attribute)s, which this broker does not serve: "
+            "the topic is served without it, as one without this attribute (a compacted topic "
+            "is not compacted, and its old messages are deleted like those of others). If you "
+            "need it, move the topic back to RocketMQ's broker",
+            {"topic": name, "attribute": text},
+        )
+    if len(found) > LINES_MAX:
+        logger.warning("and %(more)d more topics like these", {"more": len(found) - LINES_MAX})
 
 
 def _problem(unknown: UnknownTopic) -> str:

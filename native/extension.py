@@ -251,7 +251,11 @@ class Extension(Protocol):
     def wake_pulls(
         self, rules: tuple[Any, ...], keys: list[tuple[str, int]], log_end: int, /
     ) -> tuple[
-        list[tuple[Any, bytes, int]], list[tuple[str, int]], int, list[tuple[str, int, int]]
+        list[tuple[Any, bytes, int]],
+        list[tuple[str, int]],
+        int,
+        list[tuple[str, int, int]],
+        BaseException | None,
     ]:
         """Answer held pulls that are alone in their queues and want all messages.
 
@@ -263,6 +267,7 @@ class Extension(Protocol):
           log_end: physical offset.
 
         Returns: the connections with their answers and the number of them; the keys of queues that
-          are not for me, in their order; the bytes of the answered records; and for each answer
-          the pull's topic@group, and the number and the bytes of its records.
+          are not for me, in their order; the bytes of the answered records; for each answer the
+          pull's topic@group, and the number and the bytes of its records; and the first error, None
+          if there was none. The queue where it happened, and those after it, are not for me.
         """

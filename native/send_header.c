@@ -1,8 +1,8 @@
 /* Headers of sends: from a frame in either serialization to the parts of a plain send.
 
    A plain send is a SEND_MESSAGE or SEND_MESSAGE_V2, answered or oneway, with a unique key, plain
-   or compressed, perhaps with a delay level, and without any other property that needs a rule. Its topic and queue are still to be
-   looked up; see sends.c.
+   or compressed, perhaps with a delay level, and without any other property that needs a rule, and
+   does not say that it is a batch. Its topic and queue are still to be looked up; see sends.c.
 
    Pure Python: codec.py and `SendMessageProcessor._send`. */
 #include "native.h"
@@ -183,7 +183,7 @@ needs_no_rule(Span properties, SendHeader *send)
     return underscores == 1 ||
            !(find_bytes(properties, TEXT("TRAN")) || find_bytes(properties, TEXT("R_")) ||
              find_bytes(properties, TEXT("L_")) || find_bytes(properties, TEXT("Y_")) ||
-             find_bytes(properties, TEXT("P_CK")));
+             find_bytes(properties, TEXT("P_")));
 }
 
 static int
@@ -219,8 +219,8 @@ read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
     send->is_json = frame->serialization == JSON;
     if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
                         : read_binary(frame, &fields, &flag, send)) ||
-        (flag & ~ONEWAY) != 0 ||
-        (fields.batch.size != 0 && !equals(fields.batch, TEXT("false"))) || !read_usual_numbers(&fields, send) ||
+        (flag & ~ONEWAY) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
+        !read_usual_numbers(&fields, send) ||
         !has_usual_properties(fields.properties, send))
         return 0;
     send->is_oneway = flag == ONEWAY;

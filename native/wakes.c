@@ -32,6 +32,7 @@ typedef struct {
     Rules rules;
     int64_t log_end, served;
     PyObject *gets; /* list of (topic@group, messages, bytes); strong */
+    PyObject *error; /* the first exception, NULL: there was none; strong */
     Answered channels[CHANNELS_MAX];
     int channel_count;
 } Waking;
@@ -45,6 +46,7 @@ typedef struct {
 /* What is read of its queue in the store. */
 typedef struct {
     PyObject *tail; /* strong */
+    Py_buffer units; /* its bytes, exported */
     int64_t min_offset, max_offset, tail_offset, cold_end;
 } Queue;
 
@@ -162,6 +164,9 @@ read_queue(const Waking *waking, PyObject *key, Queue *queue)
     if (found == 1) {
         queue->tail = PyObject_GetAttr(object, state->tail);
         found = queue->tail == NULL ? -1 : PyByteArray_CheckExact(queue->tail);
+        /* The export keeps the bytes where they are while the units are read. */
+        if (found == 1 && PyObject_GetBuffer(queue->tail, &queue->units, PyBUF_SIMPLE) < 0)
+            found = -1;
     }
     Py_DECREF(object);
     return found;
@@ -172,7 +177,7 @@ static int
 find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Found *found)
 {
     const Rules *rules = &waking->rules;
-    int64_t from = pull->queue_offset, size = PyByteArray_GET_SIZE(queue->tail) / UNIT_SIZE;
+    int64_t from = pull->queue_offset, size = queue->units.len / UNIT_SIZE;
     if (from < queue->min_offset || from < queue->cold_end || from < queue->tail_offset ||
         from >= queue->max_offset || queue->max_offset - queue->tail_offset > size)
         return 0;
@@ -185,7 +190,7 @@ find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Fou
     /* A get does not go past the end of a queue's file. */
     if (from / rules->queue_file_count != (from + found->count - 1) / rules->queue_file_count)
         return 0;
-    found->units = (const uint8_t *)PyByteArray_AS_STRING(queue->tail) +
+    found->units = (const uint8_t *)queue->units.buf +
                    (from - queue->tail_offset) * UNIT_SIZE;
     found->base = -1;
     found->size = 0;
@@ -291,10 +296,29 @@ forget_pull(const State *state, PyObject *others, PyObject *held)
         return -1;
     }
     int failed = PyDict_DelItem(others, held);
-    if (failed)
-        PyObject_SetAttr(held, state->queue, queue);
+    if (failed) { /* no attribute is set while an exception is */
+        PyObject *kind, *error, *traceback;
+        PyErr_Fetch(&kind, &error, &traceback);
+        if (PyObject_SetAttr(held, state->queue, queue) < 0)
+            PyErr_Clear();
+        PyErr_Restore(kind, error, traceback);
+    }
     Py_DECREF(queue);
     return failed;
+}
+
+/* Keep the exception that is set, if it is the first, for Python to log; none is set any more. */
+static void
+keep_error(Waking *waking)
+{
+    PyObject *kind, *error, *traceback;
+    PyErr_Fetch(&kind, &error, &traceback);
+    PyErr_NormalizeException(&kind, &error, &traceback);
+    if (waking->error == NULL && error != NULL)
+        waking->error = Py_NewRef(error);
+    Py_XDECREF(kind);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
 }
 
 /* Note what a pull gets, for the statistics; -1 with an exception set. */
@@ -339,13 +363,15 @@ wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
             found = -1;
         /* The answer leaves even if it cannot be counted. */
         if (found == 1 && note_get(waking, pull.terms, &records) < 0)
-            PyErr_Clear();
+            keep_error(waking);
         if (found == 1) {
             answered->count++;
             waking->served += records.size;
         } else
             answered->answers.size = before;
     }
+    if (queue.units.obj != NULL)
+        PyBuffer_Release(&queue.units);
     Py_XDECREF(queue.tail);
     release_pull(&pull);
     return found;
@@ -410,7 +436,7 @@ wake_queues(Waking *waking, PyObject *keys)
         if (found != 2)
             found = wake_queue(waking, key);
         if (found < 0) { /* Python finds out what is wrong; the answers so far must leave */
-            PyErr_Clear();
+            keep_error(waking);
             found = 2;
         }
         if (found != 1 && PyList_Append(rest, key) < 0)
@@ -470,7 +496,7 @@ read_rules(PyObject *tuple, Rules *rules)
 }
 
 /* wake_pulls(rules, keys, log_end) -> (answers, keys of queues that Python must do, bytes served,
-   what the pulls got) */
+   what the pulls got, the first exception or None) */
 PyObject *
 wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -491,10 +517,12 @@ wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     PyObject *woken = NULL, *rest = wake_queues(&waking, arguments[1]);
     PyObject *answers = rest == NULL ? NULL : answers_of(&waking);
     if (answers != NULL)
-        woken = Py_BuildValue("(OOLO)", answers, rest, (long long)waking.served, waking.gets);
+        woken = Py_BuildValue("(OOLOO)", answers, rest, (long long)waking.served, waking.gets,
+                              waking.error ? waking.error : Py_None);
     Py_XDECREF(answers);
     Py_XDECREF(rest);
     Py_DECREF(waking.gets);
+    Py_XDECREF(waking.error);
     for (int at = 0; at < waking.channel_count; at++) {
         Py_DECREF(waking.channels[at].channel);
         buffer_free(&waking.channels[at].answers);

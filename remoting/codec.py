@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any
 
 import msgspec
 from construct import Int8ub, Int16sb, Int32sb
@@ -33,8 +32,8 @@ from construct import Struct as Schema
 from ..native import Extension, extension
 from .errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
 from .header_layouts import HeaderLayouts
+from .json_header import LANGUAGES, OTHER, JsonHeader, decode_loose, decode_plain
 from .language_codes import LanguageCode
-from .numbers import INT32
 from .pull_fields import PullSeriesCache
 from .request_codes import RequestCode
 from .schema import derive_struct
@@ -152,22 +151,7 @@ _unpack_start = _FRAME_START.unpack_from
 _pack_start = _FRAME_START.pack
 _unpack_int32 = _INT32.unpack_from
 
-_LANGUAGES = {language.name: int(language) for language in LanguageCode}
 _LANGUAGE_NAMES = {int(language): language.name for language in LanguageCode}
-_OTHER = int(LanguageCode.OTHER)
-
-
-class _JsonHeader(msgspec.Struct, gc=False):
-    """The JSON header, with the members in the order in which Java peers write them."""
-
-    code: Annotated[int, INT32.meta]
-    extFields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
-    flag: Annotated[int, INT32.meta] = 0
-    language: str = "OTHER"
-    opaque: Annotated[int, INT32.meta] = 0
-    remark: str | msgspec.UnsetType | None = msgspec.UNSET
-    serializeTypeCurrentRPC: str = "JSON"
-    version: Annotated[int, INT32.meta] = 0
 
 
 _layouts = HeaderLayouts()
@@ -175,7 +159,6 @@ _layout_of = _layouts.by_size.get
 _pulls = PullSeriesCache()
 _pull_fields = _pulls.find
 _PULL_MESSAGE = int(RequestCode.PULL_MESSAGE)
-_decode_json_header = msgspec.json.Decoder(_JsonHeader).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -391,11 +374,11 @@ def _decode_text(
 
 def _decode_json(text: bytes, start: int, body: bytes) -> RemotingCommand:
     try:
-        header = _decode_json_header(text)
+        header = decode_plain(text)
     except RecursionError as error:
         raise RemoteProtocolError("JSON header: nested too deeply", start) from error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        header = _decode_loose_json(text, start)
+        header = decode_loose(text, start)
     fields = header.extFields
     remark = header.remark
     if fields is None or fields is msgspec.UNSET:
@@ -411,7 +394,7 @@ def _decode_json(text: bytes, start: int, body: bytes) -> RemotingCommand:
         None if remark is msgspec.UNSET else remark,
         header.opaque,
         header.flag,
-        _LANGUAGES.get(header.language, _OTHER),
+        LANGUAGES.get(header.language, OTHER),
         header.version,
         0,
     )
@@ -419,35 +402,6 @@ def _decode_json(text: bytes, start: int, body: bytes) -> RemotingCommand:
 
 def _too_many_fields(start: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"more than {EXT_FIELDS_MAX} extFields", start)
-
-
-def _decode_loose_json(text: bytes, start: int) -> _JsonHeader:
-    """Decode a header that only fastjson reads: with bare keys, or numbers in place of strings.
-
-    Raises: RemoteProtocolError: fastjson would not read it, either, or a member has a wrong type.
-    """
-    from . import fastjson
-
-    try:
-        tree: Any = fastjson.loads(text, tolerant_size_max=fastjson.REQUEST_TOLERANT_SIZE_MAX)
-        if isinstance(tree, dict) and isinstance(tree.get("extFields"), dict):
-            fields = tree["extFields"].items()
-            tree = {**tree, "extFields": {str(k): _as_text(v) for k, v in fields if v is not None}}
-        return msgspec.convert(tree, _JsonHeader, strict=False)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"JSON header: {error.reason}", start) from error
-    except (msgspec.ValidationError, TypeError) as error:
-        raise RemoteProtocolError(f"JSON header: {error}", start) from error
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return str(value)
-    raise TypeError(f"an extFields member is a {type(value).__name__}, not a string")
 
 
 def _decode_rocketmq(data: bytes, start: int, header_end: int, end: int) -> RemotingCommand:
@@ -561,7 +515,7 @@ def frame_start(header_size: int, body_size: int, serialize_type: int) -> bytes:
 def _encode_json_header(command: RemotingCommand) -> bytes:
     fields = command.ext_fields
     remark = command.remark
-    header = _JsonHeader(
+    header = JsonHeader(
         command.code,
         msgspec.UNSET if fields is NO_EXT_FIELDS else dict(fields),
         command.flag,

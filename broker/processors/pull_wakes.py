@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ...common.supervision import FailureLog
 from ...remoting.answer_template import AnswerTemplate
 from ...store.message_store import MessageStore
 from ...store.reading.recent_records import RecentRecords
 from ..pull_request_hold import HeldQueues, Key
+
+logger = logging.getLogger(__name__)
 
 
 class WakeRules(NamedTuple):
@@ -84,6 +88,7 @@ class DirectWakes:
         self._end = store.writer
         self._served = store.log.served
         self._count_get = count_get
+        self._failures = FailureLog(logger)
 
     def wake(self, keys: list[Key]) -> tuple[list[tuple[Any, bytes, int]], list[Key]]:
         """Answer pulls, and take them out of their queues.
@@ -94,7 +99,12 @@ class DirectWakes:
         Returns: the connections with their answers, not written yet, and the number of them; and
           the keys of queues that are not done.
         """
-        answers, rest, size, gets = self._wake_pulls(self._rules, keys, self._end.committed_offset)
+        answers, rest, size, gets, error = self._wake_pulls(
+            self._rules, keys, self._end.committed_offset
+        )
+        if error is not None:
+            meaning = "Nothing is lost: held pulls are answered in pure Python, which is slower"
+            self._failures.note("answering held pulls in the C extension", meaning, error)
         if size:
             self._served(size)
         for key, count, got in gets:

@@ -20,10 +20,13 @@ def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRe
     """
     status, remark = refusal
     if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+        # The broker adds properties, so a message may be refused that seems to be within 32 KB.
+        is_long = status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED and remark
+        own = f" With those that the broker adds it has {remark}." if is_long else ""
         return RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             "the message is illegal, maybe msg body or properties length not matched. msg body "
-            f"length limit {config.max_message_size}B, msg properties length limit 32KB.",
+            f"length limit {config.max_message_size}B, msg properties length limit 32KB.{own}",
         )
     why = f" ({remark})" if remark else ""
     if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:

@@ -1,4 +1,5 @@
-"""Sends of several messages at once: SEND_BATCH_MESSAGE 320, and others that say they are a batch.
+"""Sends of several messages at once: SEND_BATCH_MESSAGE 320, and SEND_MESSAGE 10 and
+SEND_MESSAGE_V2 310 whose header says that the body is a batch.
 
 Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of 5.3.3.
 """

@@ -29,7 +29,6 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import read_number
-from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.message_id import encode_offset_id
 from ...remoting.numbers import RECONSUME_TIMES_MAX
 from ...remoting.recall_handle import recall_handle
@@ -63,7 +62,7 @@ from .send_turn import WAIT_OFF
 from .static_topic import StaticTopicProcessor, is_physical
 from .turn_puts import Place, TurnPuts
 
-_ZERO_TEXTS = ("0", "0", "0")
+_USUAL_TEXTS = ("0", "0", "0", "false")
 
 
 class SendMessageProcessor:
@@ -78,7 +77,7 @@ class SendMessageProcessor:
       groups: the consumer groups.
       is_ordered: returns whether a group consumes in order, that is, a client of it holds locks.
       static: rewrites sends to static topics.
-      send_batch: serves those that say they are a batch.
+      send_batch: serves the sends that say that their body is a batch.
     """
 
     def __init__(
@@ -136,24 +135,26 @@ class SendMessageProcessor:
         fields = request.ext_fields
         n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume, n_batch = names
         # In nearly all sends the numbers are these texts; others are parsed one by one.
-        batch = fields.get(n_batch)
-        if batch and batch != "false" and is_batch(batch):
-            self._send_batch(request, channel)
-            return
         try:
             topic = fields[n_topic]
             queue_id = QUEUE_IDS.get(fields[n_queue])
             born = fields[n_born]
-            numbers = (fields[n_flag], fields[n_sys_flag], fields.get(n_reconsume) or "0")
+            texts = (
+                fields[n_flag], fields[n_sys_flag], fields.get(n_reconsume) or "0",
+                fields.get(n_batch) or "false",
+            )  # fmt: skip
             if (
                 queue_id is not None
-                and numbers == _ZERO_TEXTS
+                and texts == _USUAL_TEXTS
                 and len(born) == BORN_DIGITS
                 and born.isascii()
                 and born.isdecimal()
             ):
                 born_ms = int(born)
                 flag = sys_flag = reconsume = 0
+            elif is_batch(fields, names):
+                self._send_batch(request, channel)
+                return
             else:
                 queue_id, born_ms, flag, sys_flag, reconsume = read_numbers(fields, names)
         except KeyError as error:
@@ -185,21 +186,13 @@ class SendMessageProcessor:
         else:
             properties = self._added.merge_into(properties, self._store.wall_time_ms)
         body = request.body
-        if len(body) > self._message_size_max or len(properties) > PROPERTIES_SIZE_MAX:
+        if len(body) > self._message_size_max:
             raise self._turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         refusal, physical_offset, queue_offset = self._store.put_message(
-            topic,
-            queue_id,
-            body,
-            properties,
-            born_timestamp_ms=born_ms,
-            born_host=channel.remote_host,
-            store_host=self._store_host,
-            tags_code=tags,
-            flag=flag,
-            sys_flag=sys_flag,
-            reconsume_times=reconsume,
-        )
+            topic, queue_id, body, properties, born_timestamp_ms=born_ms,
+            born_host=channel.remote_host, store_host=self._store_host, tags_code=tags,
+            flag=flag, sys_flag=sys_flag, reconsume_times=reconsume,
+        )  # fmt: skip
         if refusal is not None:
             raise self._turn.refusal(refusal)
         turn.accept(request, queue_id, physical_offset, queue_offset, waits)

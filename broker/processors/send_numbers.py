@@ -47,15 +47,6 @@ WORD_NAMES: Final = SendNames(
 LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j", "m")
 
 
-def is_batch(text: str) -> bool:
-    """Whether the field `batch` says that the body has several messages, as Java reads it.
-
-    Source: SendMessageProcessor.processRequest, which goes by this field and not by the code; the
-    C++ client sends batches with code 10.
-    """
-    return text.lower() == "true"
-
-
 class SendNumbers(NamedTuple):
     """The numbers of a send; `reconsume_times` is the number of earlier retries."""
 
@@ -64,6 +55,16 @@ class SendNumbers(NamedTuple):
     flag: int
     sys_flag: int
     reconsume_times: int
+
+
+def is_batch(fields: Mapping[str, str], names: SendNames) -> bool:
+    """Whether a send says that its body is a batch, as the C++ client's do with the codes of single
+    messages.
+
+    Source: SendMessageProcessor.processRequest goes by this field, not by the code; the text is
+    read as by Java's Boolean.parseBoolean.
+    """
+    return fields.get(names.batch, "").lower() == "true"
 
 
 def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:

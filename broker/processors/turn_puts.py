@@ -13,7 +13,6 @@ from typing import NamedTuple
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
-from ...remoting.message_codec import PROPERTIES_SIZE_MAX
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset, QueueOffset
@@ -74,8 +73,7 @@ class TurnPuts:
 
         Raises: RequestRefused: it was not stored.
         """
-        size = len(message.body)
-        if size > self._config.max_message_size or len(message.properties) > PROPERTIES_SIZE_MAX:
+        if len(message.body) > self._config.max_message_size:
             raise self.turn.refusal(PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL))
         refusal, physical_offset, queue_offset = self.inner.put(message)
         if refusal is not None:

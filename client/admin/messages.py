@@ -168,13 +168,15 @@ class MessageVerbs:
                 return []
             with reading_answer(address):
                 messages = decode_messages(answer.body)
-            # The index knows hashes only: others may share this one.
-            return [
-                self._received(message, broker.name)
+            # The index knows hashes only: others may share this one. Apache's brokers give a
+            # message twice that has a key twice.
+            found = {
+                message.physical_offset: message
                 for message in messages
                 if message.topic == full
                 and (message.unique_key == key or (not is_id and key in _keys(message)))
-            ]
+            }
+            return [self._received(message, broker.name) for message in found.values()]
 
         return await self._brokers.ask(brokers, ask)
 

@@ -462,14 +462,14 @@ class IndexFile:
         return begin_ms <= self.end_timestamp_ms and end_ms >= self.begin_timestamp_ms
 
     def select(
-        self, key_hash: int, found: list[int], count_max: int, begin_ms: int, end_ms: int
+        self, key_hash: int, found: dict[int, None], count_max: int, begin_ms: int, end_ms: int
     ) -> Steps[None]:
-        """Steps that append physical offsets of entries with this hash, newest first.
+        """Steps that add physical offsets of entries with this hash, newest first.
 
         A file that is closed between two steps, because retention removed it, has no more entries.
 
         Args:
-          found: the list to append to, up to `count_max`.
+          found: what to add to, as its keys, up to `count_max`.
           begin_ms, end_ms: store times, both included, compared in whole seconds.
 
         Raises:
@@ -495,7 +495,7 @@ class IndexFile:
                 return
             time_ms = self.begin_timestamp_ms + seconds * 1000
             if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
-                found.append(physical_offset)
+                found[physical_offset] = None
             if not 0 < previous < index or time_ms < begin_ms:
                 return
             index = previous

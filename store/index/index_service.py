@@ -407,7 +407,10 @@ class IndexService:
     def query(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
     ) -> Steps[QueryOffsets]:
-        """Steps that find the physical offsets of messages with a key, newest first.
+        """Steps that find the physical offsets of messages with a key, each once, newest first.
+
+        A message has several entries with one hash if a key occurs twice in it. RocketMQ answers
+        with it as often, and leaves out as many others.
 
         Hashes may collide: the caller has to compare the messages (Apache's broker does not).
 
@@ -416,9 +419,9 @@ class IndexService:
 
         Source: RocketMQ 5.3.3 store/index/IndexService.java queryOffset.
         """
-        found: list[int] = []
+        found: dict[int, None] = {}
         if not self.files:
-            return QueryOffsets(found, 0, 0)
+            return QueryOffsets([], 0, 0)
         key_hash = index_key_hash(f"{topic}#{key}")
         newest = self.files[-1]
         for file in reversed(list(self.files)):
@@ -426,7 +429,7 @@ class IndexService:
                 yield from file.select(key_hash, found, count_max, begin_ms, end_ms)
             if file.begin_timestamp_ms < begin_ms or len(found) >= count_max:
                 break
-        return QueryOffsets(found, newest.end_timestamp_ms, newest.end_physical_offset)
+        return QueryOffsets(list(found), newest.end_timestamp_ms, newest.end_physical_offset)
 
     def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:
         """Remove the oldest files, whose messages are all before an offset.

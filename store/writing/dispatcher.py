@@ -7,6 +7,7 @@ Invariant: under SYNC_FLUSH nothing is visible before it is on the device.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Set
 from typing import NamedTuple
 
@@ -53,7 +54,7 @@ class Dispatcher:
         self.on_visible: Callable[[Collection[Key]], None] = _ignore
         self._index = index
         self._activity = activity
-        self._held: list[HeldCommit] = []
+        self._held: deque[HeldCommit] = deque()
 
     def show(self, end: int, touched: list[ConsumeQueue], items: list[Indexed]) -> list[Key]:
         """Make a commit visible; returns the keys of its queues."""
@@ -83,7 +84,7 @@ class Dispatcher:
             return
         visible: dict[Key, None] = {}
         while held and held[0].end <= flushed_offset:
-            self.dispatched_offset, ends, items = held.pop(0)
+            self.dispatched_offset, ends, items = held.popleft()
             for queue, queue_end in ends:
                 queue.max_offset = queue_end
                 visible[queue.key] = None

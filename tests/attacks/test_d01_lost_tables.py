@@ -268,3 +268,22 @@ async def test_repair_does_not_add_a_topic_that_was_deleted(autojump_clock: obje
         assert (await client.ask(215, {"topic": "T"})).code == 0
     before = check_store(disk, "/store")
     assert before.unknown_topics == {}
+
+
+async def test_a_topic_of_another_broker_with_an_attribute_that_is_not_served_is_warned_of(caplog):
+    disk = MemoryDisk()
+    async with embedded_broker(disk) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
+    text = disk.contents[TOPICS].decode()
+    head, _, rest = text.partition('"T":{')
+    assert rest
+    before, _, after = rest.partition('"attributes":{')
+    text = f'{head}"T":{{{before}"attributes":{{"cleanup.policy":"COMPACTION"{after}'
+    disk.contents[TOPICS][:] = text.rstrip().encode()  # without the checksum
+    async with embedded_broker(disk) as broker:
+        client = await broker.connect()
+        assert await bodies(client, "T") == [b"x"]
+    lines = [each.getMessage() for each in caplog.records if "COMPACTION" in each.getMessage()]
+    assert len(lines) == 1
+    assert "topic 'T' has the attribute cleanup.policy=COMPACTION" in lines[0]

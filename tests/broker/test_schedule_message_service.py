@@ -73,7 +73,7 @@ async def test_what_waits_waits_on_after_a_restart_and_comes_once(autojump_clock
         await client.ask(SEND, send_fields(i=delay(1)), b"soon")
         await client.ask(SEND, send_fields(i=delay(4)), b"30 s")
         await trio.sleep(2)
-    assert re.search(rb'"offsetTable":\{\s*1:1\s*\}', bytes(disk.contents[OFFSETS]))
+    assert re.search(rb'"offsetTable":\{\s*1:1,\s*4:0\s*\}', bytes(disk.contents[OFFSETS]))
     await trio.sleep(40)
     async with embedded_broker(disk, clock=clock) as broker:
         client = await broker.connect()
@@ -183,3 +183,39 @@ async def test_many_due_at_once_leave_the_broker_answering(autojump_clock):
         await client.ask(SEND, send_fields(), b"now")
         await trio.sleep(3)
         assert broker.controller.store.max_offset("T", 0) == 501
+
+
+async def test_the_next_message_is_delivered_when_the_one_before_was_deleted_while_it_waited(
+    autojump_clock,
+):
+    async with embedded_broker(file_reserved_time=1) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(i=delay(18, "gone")), b"gone")).code == 0
+        for _ in range(8):  # the message's log file is full, and so are others
+            fields = send_fields("other")
+            assert (await client.ask(SEND, fields, bytes(100_000))).code == 0
+        await trio.sleep(3700)
+        client = await broker.connect()
+        assert (await client.ask(DELETE_LOG, {})).code == 0
+        await trio.sleep(3600)  # the deleted message's time has passed
+        assert broker.controller.store.min_offset("SCHEDULE_TOPIC_XXXX", 17) == 1
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(i=delay(18, "kept")), b"kept")).code == 0
+        await trio.sleep(7201)
+        client = await broker.connect()
+        assert [message.body for message in await stored(client)] == [b"kept"]
+
+
+async def test_a_clean_stop_before_the_first_delivery_is_not_taken_for_a_lost_table(
+    autojump_clock, caplog
+):
+    disk, clock = MemoryDisk(), TrioClock()
+    async with embedded_broker(disk, clock=clock) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(i=delay(3)), b"later")).code == 0
+    caplog.clear()
+    async with embedded_broker(disk, clock=clock) as broker:
+        assert "delayOffset.json" not in caplog.text
+        await trio.sleep(10)
+        client = await broker.connect()
+        assert [message.body for message in await stored(client)] == [b"later"]

@@ -201,9 +201,42 @@ def wake(size_max: int) -> None:
             {("T", 0): held_queue}, {("T", 0): STORED}, {"T": Object(topic_sys_flag=0)}, {},
             {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, size_max, 32, 500,
         )  # fmt: skip
-        answers, rest, size, gets = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
+        keys = [("T", 0), ("U", 1)]
+        answers, rest, size, gets, error = native.extension.wake_pulls(rules, keys, 150)
+        assert error is None
         assert gets == ([("T@G", 2, 150)] if size_max > 150 else [])
         assert (len(answers), len(rest), size) == ((1, 0, 150) if size_max > 150 else (0, 2, 0))
+
+
+class Frozen(Object):
+    """A held pull that cannot be taken out of its queue."""
+
+    def __hash__(self) -> int:
+        if vars(self).get("queue", self) is None:
+            raise RuntimeError("frozen")
+        return 1
+
+
+def wake_frozen() -> None:
+    """A pull whose queue fails: it stays in its queue, and Python gets the queue and the error."""
+    assert native.extension is not None
+    pull = Object(
+        selector=None, channel=CHANNEL, terms=TERMS, opaque=-5, serialize_type=0, queue_offset=0
+    )
+    held_queue = Object(tagged={}, of_channels=None)
+    held = Frozen(pull=pull, queue=held_queue)
+    held_queue.__dict__["others"] = {held: None}
+    rules = (
+        {("T", 0): held_queue}, {("T", 0): STORED}, {"T": Object(topic_sys_flag=0)}, {},
+        {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, 1 << 20, 32, 500,
+    )  # fmt: skip
+    woken = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
+    answers, rest, size, gets, error = woken
+    assert (answers, rest, size, gets) == ([], [("T", 0), ("U", 1)], 0, [])
+    assert isinstance(error, RuntimeError)
+    assert held.queue is held_queue  # type: ignore[attr-defined]
+    STORED.tail.append(0)  # type: ignore[attr-defined]
+    STORED.tail.pop()  # type: ignore[attr-defined]
 
 
 def take(offset: int) -> None:
@@ -261,6 +294,7 @@ def functions() -> dict[str, Callable[[], object]]:
         ],
         "wake_pulls": lambda: wake(1 << 20),
         "wake_pulls, left": lambda: wake(100),
+        "wake_pulls, failed": wake_frozen,
         "wrong arguments": lambda: [_raises(getattr(extension, name)) for name in NAMES],
         "wrong types": lambda: [
             _raises(lambda n=name: getattr(extension, n)(*WRONG[n])) for name in WRONG

@@ -9,9 +9,12 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.broker.embedded import embedded_broker, pull_fields, send_fields
 from trocket import native
 from trocket.broker.processors.pull_runs import PullRunProcessor
 from trocket.broker.pull import Pull
@@ -318,3 +321,36 @@ def test_pulls_of_strange_clients_are_tried_a_few_times_only() -> None:
     data = UNUSUAL_PULLS[0] * 2
     for _ in range(100):
         assert processor.take(data, 0, 1 << 20, nothing, []) == 0
+
+
+class FailingWakes:
+    """The extension, whose answers to held pulls fail."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(native.extension, name)
+
+    def wake_pulls(self, rules: Any, keys: list[Any], log_end: int) -> Any:
+        return [], keys, 0, [], RuntimeError("out of order")
+
+
+async def test_a_failure_of_the_extension_is_logged_and_held_pulls_are_answered(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    extension: Any = FailingWakes()
+    async with embedded_broker(native=extension) as broker:
+        client = await broker.connect()
+        assert (await client.ask(310, send_fields(), b"first")).code == 0
+        answers = []
+
+        async def pull() -> None:
+            consumer = await broker.connect()
+            fields = pull_fields(queueOffset=1)
+            answers.append(await consumer.ask(11, fields))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pull)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (await client.ask(310, send_fields(), b"second")).code == 0
+    assert b"second" in answers[0].body
+    assert "answering held pulls in the C extension failed" in caplog.text
+    assert "Nothing is lost" in caplog.text

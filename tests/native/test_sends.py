@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.d
 LETTERS = {
     "topic": "b", "queueId": "e", "sysFlag": "f", "bornTimestamp": "g", "flag": "h",
     "properties": "i", "reconsumeTimes": "j", "defaultTopic": "c", "defaultTopicQueueNums": "d",
+    "batch": "m",
 }  # fmt: skip
 KEY = "UNIQ_KEY\x010123456789ABCDEF\x02"
 
@@ -37,7 +38,7 @@ STRANGE_PROPERTIES = [
     "UNIQ_KEY\x01\x02", "KEYS\1é\2", "TAGS\1Täg\2", "WAIT\1false\2", "DELAY\0012\2",
     "TRAN_MSG\1true\2", "MSG_REGION\1r\2", "CLUSTER\1c\2", "a\1#\2", "b\1\0\2",
     "REAL_TOPIC\1T\2", "x_y\1z\2", "\2", "\1", "DELAYED\1x\2", "TIMER_DELAY_SEC\0011\2",
-    "x" * 300, "UNIQ_KEY\1shört\2", "XUNIQ_KEY\1a\2", "TAGS\1\2", "KEYS\1 \2",
+    "x" * 300, "UNIQ_KEY\1shört\2", "XUNIQ_KEY\1a\2", "POP_CK\1a\2", "TAGS\1\2", "KEYS\1 \2",
     "p\1" + "x" * 32_650 + "\2",
 ]  # fmt: skip
 PROPERTIES = st.lists(st.sampled_from([KEY, KEY[:-1], *STRANGE_PROPERTIES]), max_size=4).map(
@@ -75,6 +76,7 @@ STRANGE_VALUES = {
     "bornTimestamp": ["1", "", "17000000000000", "1700000000٣00"],
     "flag": ["1", "-1", "2147483648", ""],
     "reconsumeTimes": ["1", "", "-1", "99"],
+    "batch": ["true", "TRUE", "false", "", "1"],
 }
 strange_fields = st.fixed_dictionaries(
     {"properties": PROPERTIES},

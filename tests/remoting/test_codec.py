@@ -199,7 +199,9 @@ BAD = [
     pytest.param(frame_of(b"{"), "JSON header", id="cut json"),
     pytest.param(frame_of(b"[1]"), "JSON header", id="not an object"),
     pytest.param(frame_of(b'{"code":"x"}'), "JSON header", id="code is text"),
-    pytest.param(frame_of(b'{"code":1,"extFields":{"a":[1]}}'), "JSON header", id="list field"),
+    pytest.param(
+        frame_of(b'{"code":1,"extFields":[1]}'), "extFields is [1], not an object", id="list"
+    ),
     pytest.param(frame_of(b"\0" * 20, serialize_type=1), "cut short", id="short binary"),
     pytest.param(
         frame_of(b"\0\x0a\0\0\0" + bytes(8) + b"\x7f\0\0\0" + bytes(4), serialize_type=1),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.native import extension
+from trocket.remoting.message import Message
+from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.receipt import Receipt
 from trocket.store.disk.memory_disk import MemoryDisk
 
-from ..embedded import START_MS, TrioClock, embedded_broker
-from .consumer import REVIVE, TIMER, consumer, seconds
+from ..embedded import START_MS, TrioClock, embedded_broker, send_fields
+from .consumer import REVIVE, TIMER, consumer, seconds, stored_in
 
 
 async def test_a_pop_gives_messages_with_the_parts_of_their_receipts(autojump_clock) -> None:
@@ -25,6 +28,35 @@ async def test_a_pop_gives_messages_with_the_parts_of_their_receipts(autojump_cl
             "startOffsetInfo": "0 0 0",
             "msgOffsetInfo": "0 0 0,1,2",
         }
+
+
+STALE = {"POP_CK": "0 1700000000000 60000 0 0 other 0 0", "UNIQ_KEY": "K", "own_name": "x"}
+
+
+@pytest.mark.parametrize("native", [extension, None])
+@pytest.mark.parametrize("kind", ["plain", "delayed", "half", "batch"])
+async def test_a_forwarded_message_comes_without_the_receipt_of_the_other_broker(
+    kind, native, autojump_clock
+):
+    more = {"delayed": {"DELAY": "1"}, "half": {"TRAN_MSG": "true", "PGROUP": "PG"}}
+    own = STALE | more.get(kind, {})
+    async with embedded_broker(native=native) as broker:
+        group = await consumer(broker)
+        if kind == "batch":
+            batch = encode_batch([Message("T", b"x"), Message("T", b"POP_CK\1", properties=own)])
+            answer = await group.client.ask(320, send_fields(m="true"), batch)
+        else:
+            text = "".join(f"{name}\1{value}\2" for name, value in own.items())
+            answer = await group.client.ask(310, send_fields(i=text), b"POP_CK\1")
+        assert answer.code == 0, answer.remark
+        if kind == "half":
+            (stored,) = stored_in(broker, "RMQ_SYS_TRANS_HALF_TOPIC")
+        else:
+            await seconds(2)
+            stored = stored_in(broker, "T")[-1]
+        assert stored.body == b"POP_CK\1"
+        assert "POP_CK" not in stored.properties
+        assert stored.properties["own_name"] == "x"
 
 
 async def test_what_one_consumer_popped_another_does_not_get(autojump_clock) -> None:

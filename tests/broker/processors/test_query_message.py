@@ -69,6 +69,18 @@ def bodies_of(answer: RemotingCommand) -> list[bytes]:
     return [message.body for message in decode_messages(answer.body, check_crc=True)]
 
 
+@pytest.mark.parametrize("keys", ["K " * 64, "0123456789ABCDEF", "K 0123456789ABCDEF K"])
+async def test_a_message_with_a_key_twice_comes_once_and_hides_no_other(keys):
+    key = keys.split()[0]
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        for body in (b"1", b"2", b"3"):
+            await store_message(client, body, keys)
+        answer = await query(broker, client, key)
+        assert bodies_of(answer) == [b"1", b"2", b"3"]
+        assert bodies_of(await query(broker, client, key, maxNum=2)) == [b"2", b"3"]
+
+
 class Wire:
     """A channel that keeps what is written to it."""
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.native import extension
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
@@ -103,6 +104,27 @@ async def test_a_negative_queue_id_lets_the_broker_choose() -> None:
         client = await broker.connect()
         answers = [await client.ask(SEND_V2, send_fields(e=-1), b"x") for _ in range(40)]
     assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("native", [extension, None])
+@pytest.mark.parametrize("serialize_type", [0, 1])
+@pytest.mark.parametrize(("flag", "count"), [("true", 3), ("TRUE", 3), ("false", 1), ("no", 1)])
+@pytest.mark.parametrize("code", [SEND_V1, SEND_V2])
+async def test_the_field_batch_says_whether_a_body_is_a_batch(
+    code, flag, count, serialize_type, native
+):
+    body = encode_batch([Message("T", text) for text in (b"1", b"2", b"3")])
+    fields = send_fields(m=flag)
+    if code == SEND_V1:
+        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+    async with embedded_broker(native=native) as broker:
+        client = await broker.connect()
+        answer = await client.ask(code, fields, body, serialize_type)
+        messages = await stored(client)
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.ext_fields["msgId"].count(",") == count - 1
+    wanted = [b"1", b"2", b"3"] if count == 3 else [body]
+    assert [message.body for message in messages] == wanted
 
 
 async def test_a_batch_is_stored_as_its_messages_in_one_answer() -> None:
@@ -481,3 +503,20 @@ def test_request_codes_are_those_of_the_protocol() -> None:
         RequestCode.SEND_BATCH_MESSAGE,
         RequestCode.PULL_MESSAGE,
     )
+
+
+@pytest.mark.parametrize("native", [extension, None])
+@pytest.mark.parametrize("kind", ["plain", "special", "batch"])
+async def test_too_long_properties_are_refused_with_their_size_and_its_limit(kind, native):
+    own = {"x": "y" * 32_757} | ({"R_": "1"} if kind == "special" else {})
+    text = "".join(f"{name}\1{value}\2" for name, value in own.items())
+    async with embedded_broker(native=native) as broker:
+        client = await broker.connect()
+        if kind == "batch":
+            body = encode_batch([Message("T", b"x", properties=own)])
+            answer = await client.ask(SEND_BATCH, send_fields(m="true", i=""), body)
+        else:
+            answer = await client.ask(SEND_V2, send_fields(i=text), b"x")
+        ends = broker.controller.store.max_offset("T", 0)
+    assert (answer.code, ends) == (ResponseCode.MESSAGE_ILLEGAL, 0)
+    assert "bytes of properties, at most 32767 are allowed" in answer.remark
