@@ -25,6 +25,7 @@ from ..common.message_properties import (
     properties_to_bytes,
 )
 from ..common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from ..remoting.message_codec import PROPERTIES_SIZE_MAX
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
 from ..store.clock import WallTimeMs
 from ..store.config import MessageStoreConfig
@@ -132,13 +133,15 @@ class WaitingRefused(Exception):
     """A delayed, timer or half message that must not be stored.
 
     Attributes:
-      status: the reason: WHEEL_TIMER_NOT_ENABLE, WHEEL_TIMER_MSG_ILLEGAL, or MESSAGE_ILLEGAL when
-        it would be too large at its delivery.
+      status: the reason: WHEEL_TIMER_NOT_ENABLE, WHEEL_TIMER_MSG_ILLEGAL, or, when it would be too
+        large at its delivery, MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED.
+      remark: the size and its limit; "": the status says all.
     """
 
-    def __init__(self, status: PutMessageStatus) -> None:
+    def __init__(self, status: PutMessageStatus, remark: str = "") -> None:
         super().__init__(status.name)
         self.status = status
+        self.remark = remark
 
 
 def timed(message: InnerMessage, now_ms: WallTimeMs, config: MessageStoreConfig) -> InnerMessage:
@@ -238,7 +241,7 @@ class InnerPuts:
         Args:
           half: in the form in which it will be stored.
           topic: the topic that it was sent to.
-        Raises: WaitingRefused: MESSAGE_ILLEGAL.
+        Raises: WaitingRefused: MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED.
         """
         size = len(half.properties) + _CHECK_ROOM
         if b"TIMER_DEL" in half.properties:
@@ -252,7 +255,12 @@ class InnerPuts:
         if not self._store.fits(
             topic, len(waiting.body), properties_size, hosts_size, has_nul=has_nul
         ):
-            raise WaitingRefused(PutMessageStatus.MESSAGE_ILLEGAL)
+            if properties_size <= PROPERTIES_SIZE_MAX:
+                raise WaitingRefused(PutMessageStatus.MESSAGE_ILLEGAL)
+            remark = (
+                f"{properties_size} bytes of properties, at most {PROPERTIES_SIZE_MAX} are allowed"
+            )
+            raise WaitingRefused(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, remark)
 
     def put(self, message: InnerMessage) -> PutResult:
         """Append one message to its topic and queue; returns as `MessageStore.put`."""

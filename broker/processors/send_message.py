@@ -260,7 +260,7 @@ class SendMessageProcessor:
         try:
             self._puts.inner.refuse_half_too_large(message, topic)
         except WaitingRefused as error:
-            raise self._turn.refusal(PutRefusal(error.status)) from error
+            raise self._turn.refusal(PutRefusal(error.status, error.remark)) from error
         fields = self._place_fields(queue_id, self._puts.put_half(message))
         unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
         fields["transactionId"] = unique_key.decode("utf-8", "replace")

@@ -66,7 +66,7 @@ class TurnPuts:
         except ValueError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         except WaitingRefused as error:
-            raise self.turn.refusal(PutRefusal(error.status)) from error
+            raise self.turn.refusal(PutRefusal(error.status, error.remark)) from error
 
     def put(self, message: InnerMessage) -> Place:
         """Append one message to its topic and queue; the turn must have begun.

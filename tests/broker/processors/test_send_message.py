@@ -506,9 +506,10 @@ def test_request_codes_are_those_of_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("native", [extension, None])
-@pytest.mark.parametrize("kind", ["plain", "special", "batch"])
+@pytest.mark.parametrize("kind", ["plain", "special", "batch", "half", "delayed"])
 async def test_too_long_properties_are_refused_with_their_size_and_its_limit(kind, native):
-    own = {"x": "y" * 32_757} | ({"R_": "1"} if kind == "special" else {})
+    more = {"special": {"R_": "1"}, "half": {"TRAN_MSG": "true"}, "delayed": {"DELAY": "1"}}
+    own = {"x": "y" * 32_757} | more.get(kind, {})
     text = "".join(f"{name}\1{value}\2" for name, value in own.items())
     async with embedded_broker(native=native) as broker:
         client = await broker.connect()
