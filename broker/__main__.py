@@ -24,11 +24,13 @@ from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from .config import (
     BrokerConfig,
-    check_metrics_tls,
     from_environment,
     known_keys,
-    read_broker_config,
     with_machine,
+)
+from .config_checks import (
+    check_metrics_tls,
+    read_broker_config,
 )
 
 if TYPE_CHECKING:

@@ -239,21 +239,7 @@ class BrokerController:
                     listener.close()
             self.store.close()
             raise
-        serving = request_table(self.parts)
-        self.turn.on_end = serving.turn.end_turn
-        self.server = RemotingServer(
-            open_processors(
-                serving.processors,
-                BROKER,
-                allows_remote=(self.config.allow_remote_administration or self.config.has_accounts),
-            ),
-            turn=self.turn,
-            on_channel_closed=self.parts.closed_channels.notify,
-            limits=connection_limits(self.config),
-            runs=serving.runs,
-            refusals=self.parts.refusals,
-            tls=self._tls.server,
-        )
+        self.server = self._made_server()
         try:
             async with trio.open_nursery() as base:
                 # Connections and processors stop first; the store's services and the client stop
@@ -271,6 +257,24 @@ class BrokerController:
                         last.stop()
         finally:
             self._close()
+
+    def _made_server(self) -> RemotingServer:
+        """The server of requests; the data is loaded."""
+        serving = request_table(self.parts)
+        self.turn.on_end = serving.turn.end_turn
+        return RemotingServer(
+            open_processors(
+                serving.processors,
+                BROKER,
+                allows_remote=(self.config.allow_remote_administration or self.config.has_accounts),
+            ),
+            turn=self.turn,
+            on_channel_closed=self.parts.closed_channels.notify,
+            limits=connection_limits(self.config),
+            runs=serving.runs,
+            refusals=self.parts.refusals,
+            tls=self._tls.server,
+        )
 
     def load(self) -> None:
         """Read the files, tables first, because the store needs to know topics with batch queues.

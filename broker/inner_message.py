@@ -212,12 +212,12 @@ class InnerPuts:
         level = delay_level(message.properties)
         if level > 0:
             # The message may be newer than the turn's time, by which it would be delivered early.
-            self._store.read_clock()
+            self._store.writer.read_clock()
             waiting = delayed(message, level, self._levels, self._kept_due_ms(level))
             self._refuse_too_large(waiting, message.topic, len(waiting.properties))
             return waiting
         if b"TIMER_DEL" in message.properties:
-            self._store.read_clock()
+            self._store.writer.read_clock()
             waiting = timed(message, self._store.wall_time_ms, self._store.config)
             if waiting is not message:
                 size = len(waiting.properties) + _DELIVERY_ROOM

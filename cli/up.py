@@ -22,9 +22,11 @@ from .. import __version__
 from ..broker.config import (
     BrokerConfig,
     MetricsExporterType,
+    with_machine,
+)
+from ..broker.config_checks import (
     check_metrics_tls,
     read_broker_config,
-    with_machine,
 )
 from ..common import process
 from ..common.config import ConfigError, Entry
@@ -379,13 +381,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     """
     from ..common.machine import host_name, local_address
 
-    if options.memory:
-        home = Path(MEMORY_HOME)
-    elif options.home:
-        home = Path(options.home).absolute()
-    else:
-        home = default_home(os.environ, Path.home())
-    options.home = str(home)
+    home = _home(options)
     loopback = "127.0.0.1"
     of_namesrv = process.read_entries(options.namesrv_config)
     of_broker = process.read_entries(options.config_file)
@@ -437,6 +433,18 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
     warnings += up_exposure.warnings(namesrv, broker)
     return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)
+
+
+def _home(options: argparse.Namespace) -> Path:
+    """The data folder, which is then the option `home`, too."""
+    if options.memory:
+        home = Path(MEMORY_HOME)
+    elif options.home:
+        home = Path(options.home).absolute()
+    else:
+        home = default_home(os.environ, Path.home())
+    options.home = str(home)
+    return home
 
 
 def _store_defaults(options: argparse.Namespace, folder: str) -> MessageStoreConfig:

@@ -1,4 +1,4 @@
-"""Where `trocket up` keeps its data without --home."""
+"""The data folder of `trocket up` when --home is not given."""
 
 from __future__ import annotations
 

@@ -206,7 +206,6 @@ class MessageStore:
             self.runs = RunAppender(self._native, config, self.queue_store, writer)
         # Bound once: these run for each message, or for each turn.
         self.begin_burst = writer.begin_burst
-        self.read_clock = writer.read_clock
         self.put_message = appender.put_message
         self.put_batch = appender.put_batch
         self.put = appender.put

@@ -13,8 +13,10 @@ from trocket.broker.config import (
     BrokerConfig,
     from_environment,
     known_keys,
-    read_broker_config,
     with_machine,
+)
+from trocket.broker.config_checks import (
+    read_broker_config,
 )
 from trocket.common.config import (
     ConfigError,

@@ -20,6 +20,7 @@ class Store:
 
     def __init__(self):
         self.stored = []
+        self.writer = self
 
     def fits(self, *sizes, **more):
         return True

@@ -111,7 +111,7 @@ def test_store_timestamps_never_go_back():
     store.begin_burst()
     clock.jump(-1_000_000)
     store.begin_burst()
-    store.read_clock()
+    store.writer.read_clock()
     send(store)
     assert store.earliest_store_time("T", 0) == 2_000_000_000_000
     assert (store.store_time_ms, store.wall_time_ms) == (2_000_000_000_000, 1_999_999_000_000)
@@ -122,7 +122,7 @@ def test_a_clock_read_within_a_burst_counts_for_the_puts_after_it():
     store = open_store(clock=clock)
     store.begin_burst()
     clock.advance(23)
-    store.read_clock()
+    store.writer.read_clock()
     send(store)
     assert store.earliest_store_time("T", 0) == 2_000_000_000_023
 

@@ -9,7 +9,12 @@ import pytest
 import trio
 import trustme
 
-from trocket.broker.config import BrokerConfig, check_metrics_tls
+from trocket.broker.config import (
+    BrokerConfig,
+)
+from trocket.broker.config_checks import (
+    check_metrics_tls,
+)
 from trocket.broker.metrics.http_server import HttpServer
 from trocket.common.config import ConfigError
 from trocket.remoting.server import open_listener
