@@ -61,6 +61,7 @@ from .pulling import (
 )
 from .push_options import (
     CONCURRENCY,
+    FIRST_HEARTBEAT_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
     PushConsumerOptions,
@@ -306,8 +307,12 @@ class PushConsumer(Participant):
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
 
     async def _after_joining(self) -> None:
-        # Brokers refuse pulls of groups of which they have received no heartbeat.
-        await self._client.heartbeat()
+        # Brokers refuse pulls of groups of which they have received no heartbeat. One that hangs
+        # gets its heartbeat again later.
+        with anyio.move_on_after(FIRST_HEARTBEAT_S) as limit:
+            await self._client.heartbeat()
+        if limit.cancelled_caught:
+            self._client.heartbeat_soon()
         if self._pop_mode is not None:
             await self._pop_mode.check_brokers()
         for work in (self._rebalance.run_once, self._persist):
