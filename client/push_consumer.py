@@ -138,7 +138,14 @@ class PushConsumer(Participant):
         if trace is not None:
             self._traces = trace.dispatcher
             interceptors = (*interceptors, trace)
-        self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors)
+        self._ready = DeliveryQueue(
+            self._client,
+            self._config.rate_limit,
+            interceptors,
+            (lambda message: self._results.may_deliver(message))
+            if self._config.is_orderly
+            else None,
+        )
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
@@ -151,6 +158,8 @@ class PushConsumer(Participant):
             self._offsets,
             lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
             self._pop_mode,
+            take_back=self._ready.take_back,
+            hand_out_next=lambda assigned: self._results.hand_out_next(assigned),
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
@@ -160,6 +169,7 @@ class PushConsumer(Participant):
             self._offsets,
             self._ready.put,
             interceptors,
+            self._rebalance.renew_locks_soon,
         )
         self._pushed = PushedMessages(
             self._client.without_namespace,
@@ -385,7 +395,7 @@ class PushConsumer(Participant):
 
     async def commit(self) -> None:
         """Commit the offsets of all queues now; a failure is logged, and retried later."""
-        await self._offsets.persist(list(self._rebalance.assigned))
+        await self._offsets.persist(self._rebalance.held)
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue at other offsets.

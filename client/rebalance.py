@@ -42,7 +42,7 @@ from .push_options import (
     REBALANCE_RETRY_S,
     PushConsumerConfig,
 )
-from .pushed_message import AssignedQueue
+from .pushed_message import AssignedQueue, PushedMessage
 from .task_group import TaskGroup
 from .ticker import Ticker
 
@@ -87,6 +87,8 @@ class Rebalance:
       offsets: persisted for revoked queues.
       begin: starts to pull from a newly assigned queue.
       allocator: finds the queues in place of the strategy of `config`.
+      take_back: takes back a message that was handed out; returns False if the program has it.
+      hand_out_next: delivers the next message of an orderly queue, whose lock was renewed.
 
     Attributes:
       assigned: the assigned queues.
@@ -100,7 +102,10 @@ class Rebalance:
         subscriptions: Mapping[str, SubscriptionData],
         offsets: OffsetStore,
         begin: Callable[[AssignedQueue], None],
-        allocator: Allocator | None = None,
+        allocator: Allocator | None,
+        *,
+        take_back: Callable[[PushedMessage], bool],
+        hand_out_next: Callable[[AssignedQueue], None],
     ) -> None:
         self._client = client
         self._group = group
@@ -109,6 +114,11 @@ class Rebalance:
         self._offsets = offsets
         self._begin = begin
         self._allocator = allocator
+        self._take_back = take_back
+        self._hand_out_next = hand_out_next
+        self._locks_due = Ticker()
+        # Orderly queues of which the program still has a message, which keep their locks.
+        self._leaving: dict[MessageQueue, AssignedQueue] = {}
         self._turn = anyio.Lock()
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
@@ -122,6 +132,11 @@ class Rebalance:
         """Whether queues are locked at their brokers."""
         return self._config.is_orderly and self._is_clustering
 
+    @property
+    def held(self) -> list[MessageQueue]:
+        """The assigned queues, and those that leave when their message is settled."""
+        return [*self.assigned, *self._leaving]
+
     def rebalance_soon(self) -> None:
         """Rebalance now rather than after `rebalance_s`; does not wait."""
         self._due.tick_now()
@@ -132,13 +147,15 @@ class Rebalance:
         for assigned in self.assigned.values():
             assigned.scope.cancel()
         self._due.tick_now()
+        self._locks_due.tick_now()
 
     async def release(self) -> None:
         """Drop all queues and release their locks, because the consumer leaves its group."""
         if self.has_locks:
-            await self._unlock(list(self.assigned))
-        for assigned in self.assigned.values():
+            await self._unlock(self.held)
+        for assigned in (*self.assigned.values(), *self._leaving.values()):
             assigned.drop()
+            assigned.settle(None)
 
     async def run_once(self) -> None:
         """Rebalance, then wait until the next rebalance is due."""
@@ -233,7 +250,8 @@ class Rebalance:
         wanted = set(mine)
         lost = [q for q in self.assigned if q.topic == topic and q not in wanted]
         await self._revoke(lost)
-        gained = [q for q in mine if q not in self.assigned]
+        # One that is still leaving is assigned by the rebalance that follows when it has left.
+        gained = [q for q in mine if q not in self.assigned and q not in self._leaving]
         if not self.has_locks:
             self._begin_all(gained, subscription)
             return True
@@ -268,14 +286,59 @@ class Rebalance:
     async def _revoke(self, queues: Sequence[MessageQueue]) -> None:
         if not queues:
             return
+        idle = []
         for queue in queues:
-            self.assigned.pop(queue).drop()
+            assigned = self.assigned.pop(queue)
+            if self.has_locks and self._is_in_program(assigned):
+                assigned.leave()
+                self._leave_when_settled(assigned)
+            else:
+                assigned.drop()
+                idle.append(queue)
+        await self._let_go(idle)
+
+    async def _let_go(self, queues: Sequence[MessageQueue]) -> None:
+        """Commit the offsets of queues whose messages are dropped, and release their locks."""
+        if not queues:
+            return
         await self._offsets.persist(queues)
         for queue in queues:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
         self.notify_listener("on_revoke", queues)
+
+    def _is_in_program(self, assigned: AssignedQueue) -> bool:
+        """Whether the program has a message of an orderly queue, which it has not settled."""
+        message = assigned.in_hand
+        return message is not None and not self._take_back(message)
+
+    def _leave_when_settled(self, assigned: AssignedQueue) -> None:
+        """Keep the lock of an orderly queue until its message is settled.
+
+        Another member would handle the same message meanwhile.
+        """
+        self._leaving[assigned.queue] = assigned
+        self._client.start_soon(self._leave, assigned)
+
+    async def _leave(self, assigned: AssignedQueue) -> None:
+        queue = assigned.queue
+        with anyio.move_on_after(self._config.consume_timeout_s) as limit:
+            await assigned.wait_settled()
+        if self._is_stopped:
+            return  # `release` unlocks it
+        if limit.cancelled_caught:
+            logger.warning(
+                "%s goes to another member although its message was not settled within the"
+                " consume_timeout_s of %g s: it may be handled twice at once",
+                queue,
+                self._config.consume_timeout_s,
+            )
+        if not assigned.is_dropped:
+            assigned.drop()
+            await self._let_go([queue])
+        self._leaving.pop(queue, None)
+        self.rebalance_soon()
 
     def give_up(self, assigned: AssignedQueue) -> None:
         """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
@@ -286,13 +349,15 @@ class Rebalance:
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue at other offsets; queues that are not assigned to this member are ignored."""
-        for queue, offset in offsets.items():
-            assigned = self.assigned.pop(queue, None)
-            if assigned is None:
-                continue
+        queues = [queue for queue in offsets if queue in self.assigned]
+        for queue in queues:
+            assigned = self.assigned.pop(queue)
             assigned.drop()
-            self._offsets.update(queue, offset)
-            await self._offsets.persist([queue])
+            self._offsets.update(queue, offsets[queue])
+            if self._config.is_orderly and self._is_in_program(assigned):
+                self._leave_when_settled(assigned)
+        await self._offsets.persist(queues)
+        for queue in queues:
             self._offsets.remove(queue)
         self.rebalance_soon()
 
@@ -307,22 +372,25 @@ class Rebalance:
 
     # Locks
 
+    def renew_locks_soon(self) -> None:
+        """Renew the locks now rather than after LOCK_S; does not wait."""
+        self._locks_due.tick_now()
+
     async def renew_locks(self) -> None:
         """Wait, then renew the locks; queues whose lock has expired are revoked."""
-        await anyio.sleep(LOCK_S)
+        await self._locks_due.wait(LOCK_S)
         if self._is_stopped:
             # `release` unlocks the queues: do not lock them again.
             return
-        queues = list(self.assigned)
-        locked = await self._lock(queues)
+        asked_ms = clock.monotonic_ms()
+        locked = await self._lock(self.held)
         now_ms = clock.monotonic_ms()
         lost = []
-        for queue in queues:
-            assigned = self.assigned.get(queue)
-            if assigned is None:
-                continue
+        for queue, assigned in list(self.assigned.items()):
             if queue in locked:
-                assigned.process_queue.set_locked(True, now_ms=now_ms)
+                # The broker counts from some moment after the request.
+                assigned.process_queue.set_locked(True, now_ms=asked_ms)
+                self._hand_out_next(assigned)
             elif assigned.process_queue.is_lock_expired(now_ms):
                 lost.append(queue)
         if lost:
