@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -78,6 +78,20 @@ def reader_of(client: Client, queue: MessageQueue) -> str:
     return _known(client.reading_address(client.owner(queue)), queue)
 
 
+async def _found(
+    client: Client, queue: MessageQueue, find: Callable[[Client, MessageQueue], str]
+) -> str:
+    """What `find` finds, after a look-up of the topic's route if no route names the broker yet.
+
+    Raises: as `find` and `Client.route`.
+    """
+    try:
+        return find(client, queue)
+    except ConnectError:
+        await client.route(queue.topic)
+        return find(client, queue)
+
+
 def _known(address: str | None, queue: MessageQueue) -> str:
     if address is None:
         raise ConnectError(queue.broker_name, "no route of the name servers names this broker")
@@ -138,7 +152,10 @@ async def pull(
     )
     address = filter_server
     if address is None:
-        address = broker_of(client, queue, broker_id) if broker_id else reader_of(client, queue)
+        if broker_id:
+            address = broker_of(client, queue, broker_id)
+        else:
+            address = await _found(client, queue, reader_of)
     answer = await client.request(
         address, request.code, request.header, timeout_s=timeout_s, ok=request.ok
     )
@@ -198,12 +215,12 @@ class PullFailureLog:
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:
     """The offset of the next message to be stored in a queue. Raises: as `Client.request`."""
-    return await _ask(client, queue, broker_of(client, queue), requests.max_offset(queue))
+    return await _ask(client, queue, broker_of, requests.max_offset(queue))
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
     """The offset of the first message that a queue still has. Raises: as `Client.request`."""
-    return await _ask(client, queue, broker_of(client, queue), requests.min_offset(queue))
+    return await _ask(client, queue, broker_of, requests.min_offset(queue))
 
 
 async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -212,7 +229,7 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) 
     Raises: as `Client.request`.
     """
     request = requests.search_offset(queue, timestamp_ms)
-    return await _ask(client, queue, broker_of(client, queue), request)
+    return await _ask(client, queue, broker_of, request)
 
 
 async def initial_offset(
@@ -240,7 +257,7 @@ async def committed_offset(client: Client, queue: MessageQueue, group: str) -> i
     Raises: as `Client.request`.
     """
     request = requests.committed_offset(queue, group)
-    return await _ask(client, queue, reader_of(client, queue), request)
+    return await _ask(client, queue, reader_of, request)
 
 
 async def offset_at_master(client: Client, queue: MessageQueue, group: str) -> int | None:
@@ -251,7 +268,7 @@ async def offset_at_master(client: Client, queue: MessageQueue, group: str) -> i
     Raises: as `Client.request`.
     """
     request = requests.committed_offset(queue, group, set_zero_if_not_found=False)
-    return await _ask(client, queue, broker_of(client, queue), request)
+    return await _ask(client, queue, broker_of, request)
 
 
 async def commit_offset(client: Client, queue: MessageQueue, group: str, offset: int) -> None:
@@ -264,15 +281,21 @@ async def commit_offset(client: Client, queue: MessageQueue, group: str, offset:
     """
     request = requests.commit_offset(queue, group, offset)
     try:
-        await _ask(client, queue, reader_of(client, queue), request)
+        await _ask(client, queue, reader_of, request)
     except ServerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
         await client.heartbeat()
-        await _ask(client, queue, reader_of(client, queue), request)
+        await _ask(client, queue, reader_of, request)
 
 
-async def _ask(client: Client, queue: MessageQueue, address: str, request: QueueRequest[T]) -> T:
+async def _ask(
+    client: Client,
+    queue: MessageQueue,
+    find: Callable[[Client, MessageQueue], str],
+    request: QueueRequest[T],
+) -> T:
+    address = await _found(client, queue, find)
     answer = await client.request(address, request.code, request.header, ok=request.ok)
     with reading_answer(queue.broker_name):
         return request.read(answer)
