@@ -32,7 +32,7 @@ from .push_options import (
     PushConsumerConfig,
     RetryLater,
 )
-from .pushed_message import AssignedQueue, PushedMessage
+from .pushed_message import AssignedQueue, PushedMessage, assigned_queue
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ class ConsumeResultService:
       offsets: updated when messages are settled.
       hand_out: called with messages that are ready for delivery.
       interceptors: they see each message that is settled.
+      renew_locks_soon: called when a lock is too old for a message of its queue to be delivered.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ConsumeResultService:
         offsets: OffsetStore,
         hand_out: Callable[[Sequence[PushedMessage]], None],
         interceptors: Sequence[Interceptor],
+        renew_locks_soon: Callable[[], None],
     ) -> None:
         self._client = client
         self._interceptors = interceptors
@@ -64,6 +66,7 @@ class ConsumeResultService:
         self._config = config
         self._offsets = offsets
         self._hand_out = hand_out
+        self._renew_locks_soon = renew_locks_soon
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._producer = Producer(client, group=CLIENT_INNER_PRODUCER_GROUP)
 
@@ -73,21 +76,50 @@ class ConsumeResultService:
         return self._config.deserializer
 
     def hand_out_next(self, assigned: AssignedQueue) -> None:
-        """Deliver the next message of an orderly queue, unless one is being consumed."""
-        if assigned.is_handed_out or assigned.is_dropped:
+        """Deliver the next message of an orderly queue, unless one is being consumed.
+
+        When the lock is too old, nothing is delivered until it is renewed.
+        """
+        if assigned.is_handed_out or assigned.is_leaving or assigned.is_dropped:
             return
-        taken = assigned.process_queue.take(1, now_ms=clock.monotonic_ms())
+        now_ms = clock.monotonic_ms()
+        if self._is_lock_over(assigned, now_ms):
+            return
+        taken = assigned.process_queue.take(1, now_ms=now_ms)
         if taken:
-            assigned.is_handed_out = True
+            assigned.put_in_hand(taken[0])
             self._hand_out(taken)
+
+    def may_deliver(self, message: PushedMessage) -> bool:
+        """Whether a message that was handed out may still be given to the program.
+
+        The process may have stood still meanwhile, and another member may have the queue. Then the
+        message goes back to its queue.
+        """
+        assigned = assigned_queue(message)
+        if message is not assigned.in_hand:
+            return True  # of no orderly queue
+        if not self._is_lock_over(assigned, clock.monotonic_ms()):
+            return True
+        assigned.process_queue.rollback()
+        assigned.is_handed_out = False
+        assigned.settle(message)
+        return False
+
+    def _is_lock_over(self, assigned: AssignedQueue, now_ms: float) -> bool:
+        """Whether another member may have the lock of an orderly queue; then it is renewed soon."""
+        if not self._is_clustering or not assigned.process_queue.is_lock_expired(now_ms):
+            return False
+        self._renew_locks_soon()
+        return True
 
     def ack(self, message: PushedMessage, assigned: AssignedQueue) -> None:
         """Acknowledge a message, so that the group's offset can move past it."""
         if self._interceptors:
             call_after_consume(self._interceptors, message, None)
         if assigned.process_queue.is_dropped:
-            return
-        if self._config.is_orderly:
+            assigned.settle(message)
+        elif self._config.is_orderly:
             self._commit(assigned)
         else:
             self._remove(message, assigned)
@@ -110,8 +142,8 @@ class ConsumeResultService:
         """
         call_after_consume(self._interceptors, message, cause or RetryLater(delay_level))
         if assigned.is_dropped:
-            return
-        if self._config.is_orderly:
+            assigned.settle(message)
+        elif self._config.is_orderly:
             await self._retry_in_order(message, ext, assigned, delay_level)
         elif not self._is_clustering:
             logger.warning("%s failed; it is lost: broadcasting has no redelivery", message)
@@ -133,6 +165,7 @@ class ConsumeResultService:
         """Finish the message that an orderly queue delivered, and deliver the next one."""
         self._update_offset(assigned, assigned.process_queue.commit())
         assigned.is_handed_out = False
+        assigned.settle(assigned.in_hand)
         self.hand_out_next(assigned)
 
     def _update_offset(self, assigned: AssignedQueue, offset: int | None) -> None:
@@ -149,10 +182,13 @@ class ConsumeResultService:
         is_over = delay_level < 0 or (most is not None and message.reconsume_times >= most)
         # Broadcast messages cannot be sent to a retry topic: they are retried for ever.
         if is_over and self._is_clustering and await self._send_to_retry_topic(message, ext):
-            if not assigned.is_dropped:
+            if assigned.is_dropped:
+                assigned.settle(message)
+            else:
                 self._commit(assigned)
             return
         assigned.process_queue.make_message_to_consume_again([message.again()])
+        assigned.settle(message)
         self._spawn(self._resume, assigned)
 
     def _spawn(self, function: Callable[..., Awaitable[None]], argument: object) -> None:

@@ -8,7 +8,7 @@ Java counterpart: the queue of ConsumeMessageConcurrentlyService's thread pool, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import anyio
 
@@ -29,17 +29,24 @@ class DeliveryQueue:
       client: the consumer's.
       rate_limit: messages per second; None: no limit.
       interceptors: see the attribute.
+      may_deliver: called for each message that is about to be taken; if it returns False, the
+        message is dropped. None: all may be taken.
 
     Attributes:
       interceptors: they see each message that is taken: the client's, and that of a trace.
     """
 
     def __init__(
-        self, client: Client, rate_limit: float | None, interceptors: Sequence[Interceptor]
+        self,
+        client: Client,
+        rate_limit: float | None,
+        interceptors: Sequence[Interceptor],
+        may_deliver: Callable[[PushedMessage], bool] | None = None,
     ) -> None:
         self._client = client
         self.interceptors: Sequence[Interceptor] = interceptors
         self._rate_limit = rate_limit
+        self._may_deliver = may_deliver
         self._limit: RateLimit | None = None
         self._ready: deque[PushedMessage] = deque()
         self._held: deque[PushedMessage] = deque()
@@ -81,10 +88,21 @@ class DeliveryQueue:
                 if limit is not None and not limit.take(self._client.now_s()):
                     self._ready.appendleft(message)
                     return None
+                if self._may_deliver is not None and not self._may_deliver(message):
+                    continue
                 if self.interceptors:
                     call_before_consume(self.interceptors, message)
                 return message
         return None
+
+    def take_back(self, message: PushedMessage) -> bool:
+        """Remove a message; returns whether it was still waiting, and not taken."""
+        for messages in (self._ready, self._held):
+            for index, each in enumerate(messages):
+                if each is message:
+                    del messages[index]
+                    return True
+        return False
 
     @property
     def waiting(self) -> set[int]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ..common import message_properties as names
+from ..common.message_properties import split_keys
 from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt
@@ -201,7 +202,7 @@ class ReceivedMessage:
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys by which the message can be queried."""
-        return tuple((self._ext.keys or "").split())
+        return tuple(split_keys(self._ext.keys))
 
     @property
     def properties(self) -> Mapping[str, str]:

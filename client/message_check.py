@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Final, Protocol, TypeGuard
 
+from ..common.message_properties import split_keys
 from .errors import MessageRefusedError
 
 DELAY_LEVEL_MAX: Final = 18
@@ -102,8 +103,8 @@ def _check_keys(keys: object) -> None:
     for key in keys:
         if not isinstance(key, str):
             raise _wrong("keys", keys, f"{key!r} is not a str; {hint}")
-        if not key or len(key.split()) != 1 or key != key.strip():
-            raise _wrong("keys", keys, f"the key {key!r} is empty or has a space")
+        if split_keys(key) != [key]:
+            raise _wrong("keys", keys, f"the key {key!r} is empty or has a blank")
 
 
 def _check_properties(properties: object) -> None:

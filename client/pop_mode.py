@@ -33,7 +33,7 @@ from .popped_message import queue_of
 from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
 from .push_options import PULL_RETRY_S, PushConsumerConfig
-from .server_assignment import ServerAssignment, query_assignment
+from .server_assignment import AssignmentQuestion, ServerAssignment
 from .simple_options import pop_init_mode
 from .task_group import TaskGroup
 
@@ -81,6 +81,8 @@ class PopMode:
         self._notify = notify
         self._popping = Popping(client, group, pop_init_mode(config.consume_from_where))
         self._results = PopResults(client, group, config, self._popping, ready.interceptors)
+        strategy: AllocateMessageQueueStrategy = config.strategy
+        self._assignment = AssignmentQuestion(client, group, strategy.name)
         self._failures = PullFailureLog("a pop")
         self._is_stopped = False
         self._is_released = False
@@ -103,7 +105,7 @@ class PopMode:
             if is_retry_topic(topic):
                 continue
             try:
-                await self._query(topic)
+                await self._assignment.ask(topic)
             except ConfigurationError:
                 raise
             except ClientError as error:
@@ -119,7 +121,7 @@ class PopMode:
         if base is not None and base not in self._pulled_topics:
             return []  # the pops of the topic read it
         try:
-            assignment = await self._query(topic)
+            assignment = await self._assignment.ask(topic)
         except RouteNotFoundError:
             if base is None:
                 raise
@@ -130,10 +132,6 @@ class PopMode:
             self._on_modes(topic, assignment)
         self._assign(topic, assignment.popped)
         return assignment.pulled
-
-    async def _query(self, topic: str) -> ServerAssignment | None:
-        strategy: AllocateMessageQueueStrategy = self._config.strategy
-        return await query_assignment(self._client, self._group, topic, strategy.name)
 
     def _on_modes(self, topic: str, assignment: ServerAssignment) -> None:
         """Subscribe to the retry topics of a topic that is pulled: a pop reads them by itself."""

@@ -6,10 +6,11 @@ Java counterparts: PullAPIWrapper, RemoteBrokerOffsetStore, LocalFileOffsetStore
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+import anyio
 import msgspec
 
 from ..common.whole_file import replacing
@@ -25,8 +26,15 @@ from .core import queue_requests as requests
 from .core.queue_requests import PullAnswer, PullStatus, QueueRequest
 from .core.subscription import matches
 from .errors import ClientError, ConfigurationError, ConnectError, ServerError, reading_answer
+from .task_group import TaskGroup
 
 logger = logging.getLogger(__name__)
+
+COMMIT_S: Final = 3.0
+"""Time limit of a round of commits at one broker. RocketMQ: mqClientApiTimeout, 3,000 ms, each."""
+
+COMMITS_IN_FLIGHT: Final = 8
+"""Commits that a broker gets at once: enough for 1,024 queues within a second over 5 ms."""
 
 T = TypeVar("T")
 
@@ -68,6 +76,20 @@ def reader_of(client: Client, queue: MessageQueue) -> str:
     Raises: ConnectError: no route names the broker.
     """
     return _known(client.reading_address(client.owner(queue)), queue)
+
+
+async def _found(
+    client: Client, queue: MessageQueue, find: Callable[[Client, MessageQueue], str]
+) -> str:
+    """What `find` finds, after a look-up of the topic's route if no route names the broker yet.
+
+    Raises: as `find` and `Client.route`.
+    """
+    try:
+        return find(client, queue)
+    except ConnectError:
+        await client.route(queue.topic)
+        return find(client, queue)
 
 
 def _known(address: str | None, queue: MessageQueue) -> str:
@@ -130,7 +152,10 @@ async def pull(
     )
     address = filter_server
     if address is None:
-        address = broker_of(client, queue, broker_id) if broker_id else reader_of(client, queue)
+        if broker_id:
+            address = broker_of(client, queue, broker_id)
+        else:
+            address = await _found(client, queue, reader_of)
     answer = await client.request(
         address, request.code, request.header, timeout_s=timeout_s, ok=request.ok
     )
@@ -190,12 +215,12 @@ class PullFailureLog:
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:
     """The offset of the next message to be stored in a queue. Raises: as `Client.request`."""
-    return await _ask(client, queue, broker_of(client, queue), requests.max_offset(queue))
+    return await _ask(client, queue, broker_of, requests.max_offset(queue))
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
     """The offset of the first message that a queue still has. Raises: as `Client.request`."""
-    return await _ask(client, queue, broker_of(client, queue), requests.min_offset(queue))
+    return await _ask(client, queue, broker_of, requests.min_offset(queue))
 
 
 async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -204,7 +229,7 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) 
     Raises: as `Client.request`.
     """
     request = requests.search_offset(queue, timestamp_ms)
-    return await _ask(client, queue, broker_of(client, queue), request)
+    return await _ask(client, queue, broker_of, request)
 
 
 async def initial_offset(
@@ -232,7 +257,7 @@ async def committed_offset(client: Client, queue: MessageQueue, group: str) -> i
     Raises: as `Client.request`.
     """
     request = requests.committed_offset(queue, group)
-    return await _ask(client, queue, reader_of(client, queue), request)
+    return await _ask(client, queue, reader_of, request)
 
 
 async def offset_at_master(client: Client, queue: MessageQueue, group: str) -> int | None:
@@ -243,7 +268,7 @@ async def offset_at_master(client: Client, queue: MessageQueue, group: str) -> i
     Raises: as `Client.request`.
     """
     request = requests.committed_offset(queue, group, set_zero_if_not_found=False)
-    return await _ask(client, queue, broker_of(client, queue), request)
+    return await _ask(client, queue, broker_of, request)
 
 
 async def commit_offset(client: Client, queue: MessageQueue, group: str, offset: int) -> None:
@@ -256,15 +281,21 @@ async def commit_offset(client: Client, queue: MessageQueue, group: str, offset:
     """
     request = requests.commit_offset(queue, group, offset)
     try:
-        await _ask(client, queue, reader_of(client, queue), request)
+        await _ask(client, queue, reader_of, request)
     except ServerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
         await client.heartbeat()
-        await _ask(client, queue, reader_of(client, queue), request)
+        await _ask(client, queue, reader_of, request)
 
 
-async def _ask(client: Client, queue: MessageQueue, address: str, request: QueueRequest[T]) -> T:
+async def _ask(
+    client: Client,
+    queue: MessageQueue,
+    find: Callable[[Client, MessageQueue], str],
+    request: QueueRequest[T],
+) -> T:
+    address = await _found(client, queue, find)
     answer = await client.request(address, request.code, request.header, ok=request.ok)
     with reading_answer(queue.broker_name):
         return request.read(answer)
@@ -318,16 +349,49 @@ class RemoteOffsetStore:
         return await committed_offset(self._client, queue, self._group)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Commit the offsets that have changed."""
+        """Commit the offsets that have changed, at all brokers at once, within COMMIT_S."""
+        by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             offset = self._offsets.get(queue)
-            if offset is None or offset == self._persisted.get(queue):
-                continue
-            try:
-                await commit_offset(self._client, queue, self._group, offset)
-                self._persisted[queue] = offset
-            except ClientError as error:
-                logger.warning("offset %d of %s was not committed: %s", offset, queue, error)
+            if offset is not None and offset != self._persisted.get(queue):
+                by_broker.setdefault(self._client.owner(queue), []).append(queue)
+        async with TaskGroup() as group:
+            for of_broker in by_broker.values():
+                group.start_soon(self._commit_at_one_broker, of_broker)
+
+    async def _commit_at_one_broker(self, queues: Sequence[MessageQueue]) -> None:
+        """Commit some queues of one broker, a few at a time; failures are logged together."""
+        failures: list[tuple[MessageQueue, str]] = []
+        waiting = iter(queues)
+
+        async def commit_some() -> None:
+            for queue in waiting:
+                # It may be removed, or move on, while others are committed.
+                offset = self._offsets.get(queue)
+                if offset is None:
+                    continue
+                try:
+                    await commit_offset(self._client, queue, self._group, offset)
+                    self._persisted[queue] = offset
+                except ClientError as error:
+                    failures.append((queue, str(error)))
+
+        with anyio.move_on_after(COMMIT_S) as limit:
+            async with TaskGroup() as group:
+                for _ in range(min(COMMITS_IN_FLIGHT, len(queues))):
+                    group.start_soon(commit_some)
+        if limit.cancelled_caught:
+            failures.append((queues[0], f"no answer of its broker within {COMMIT_S:g} s"))
+        if failures:
+            queue, reason = failures[0]
+            logger.warning(
+                "the offsets of %d queues of %s were not committed, and are committed again later:"
+                " %s: %s",
+                sum(self._persisted.get(each) != self._offsets.get(each) for each in queues),
+                queue.broker_name,
+                queue,
+                reason,
+            )
 
     def remove(self, queue: MessageQueue) -> None:
         """Remove an offset from memory."""

@@ -61,6 +61,7 @@ from .pulling import (
 )
 from .push_options import (
     CONCURRENCY,
+    FIRST_HEARTBEAT_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
     PushConsumerOptions,
@@ -123,9 +124,7 @@ class PushConsumer(Participant):
         configured(check_subscriptions, subscriptions)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
-        for topic, selector in subscriptions.items():
-            configured(check_topic, topic)
-            self._subscribe(self._client.with_namespace(topic), selector)
+        self._subscribe_all(subscriptions)
         # Broadcasting has no retry topic: each member consumes all, and failures are not sent back.
         self._is_clustering = self._config.message_model is MessageModel.CLUSTERING
         self._retry_topic = retry_topic(self._group)
@@ -137,7 +136,8 @@ class PushConsumer(Participant):
         if trace is not None:
             self._traces = trace.dispatcher
             interceptors = (*interceptors, trace)
-        self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors)
+        check = (lambda each: self._results.may_deliver(each)) if self.is_orderly else None
+        self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors, check)
         self._is_stopping = False
         self._started_ms = 0
         self._handler: Handler | None = None
@@ -150,6 +150,8 @@ class PushConsumer(Participant):
             self._offsets,
             lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
             self._pop_mode,
+            take_back=self._ready.take_back,
+            hand_out_next=lambda assigned: self._results.hand_out_next(assigned),
         )
         self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
         self._results = ConsumeResultService(
@@ -159,6 +161,7 @@ class PushConsumer(Participant):
             self._offsets,
             self._ready.put,
             interceptors,
+            self._rebalance.renew_locks_soon,
         )
         self._pushed = PushedMessages(
             self._client.without_namespace,
@@ -220,6 +223,11 @@ class PushConsumer(Participant):
             consume_from_where=self._config.consume_from_where,
             subscription_data_set=self.subscriptions,
         )
+
+    def _subscribe_all(self, subscriptions: Mapping[str, MessageSelector | FilterClass]) -> None:
+        for topic, selector in subscriptions.items():
+            configured(check_topic, topic)
+            self._subscribe(self._client.with_namespace(topic), selector)
 
     def _subscribe(self, topic: str, selector: MessageSelector | FilterClass) -> None:
         try:
@@ -306,8 +314,12 @@ class PushConsumer(Participant):
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
 
     async def _after_joining(self) -> None:
-        # Brokers refuse pulls of groups of which they have received no heartbeat.
-        await self._client.heartbeat()
+        # Brokers refuse pulls of groups of which they have received no heartbeat. One that hangs
+        # gets its heartbeat again later.
+        with anyio.move_on_after(FIRST_HEARTBEAT_S) as limit:
+            await self._client.heartbeat()
+        if limit.cancelled_caught:
+            self._client.heartbeat_soon()
         if self._pop_mode is not None:
             await self._pop_mode.check_brokers()
         for work in (self._rebalance.run_once, self._persist):
@@ -380,7 +392,7 @@ class PushConsumer(Participant):
 
     async def commit(self) -> None:
         """Commit the offsets of all queues now; a failure is logged, and retried later."""
-        await self._offsets.persist(list(self._rebalance.assigned))
+        await self._offsets.persist(self._rebalance.held)
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue at other offsets.

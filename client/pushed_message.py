@@ -150,6 +150,11 @@ class PushedMessage(ReceivedMessage):
             self.ack()
 
 
+def assigned_queue(message: PushedMessage) -> AssignedQueue:
+    """The queue that a message came from, with the consumer's state of it."""
+    return message._assigned  # of this module; programs get `message.queue`
+
+
 class AssignedQueue:
     """The state of a queue that is assigned to a consumer.
 
@@ -162,13 +167,18 @@ class AssignedQueue:
       broker_id: id of the broker to pull from, as the last pull suggested; 0: the master.
       is_paused: the program paused it, so it is not pulled.
       is_handed_out: an orderly queue has delivered a message that is not settled, or is pausing.
+      is_leaving: it goes to another member, or to another offset, and hands out no more messages.
+      in_hand: the message of an orderly queue that is handed out and not settled.
     """
 
     __slots__ = (
         "_config",
         "_room",
+        "_settled",
         "broker_id",
+        "in_hand",
         "is_handed_out",
+        "is_leaving",
         "is_paused",
         "next_offset",
         "process_queue",
@@ -188,6 +198,9 @@ class AssignedQueue:
         self.broker_id: int = 0
         self.is_handed_out: bool = False
         self.is_paused: bool = False
+        self.is_leaving: bool = False
+        self.in_hand: PushedMessage | None = None
+        self._settled: anyio.Event | None = None
         self._config = config
         self._room: anyio.Event | None = None
 
@@ -201,6 +214,30 @@ class AssignedQueue:
         self.process_queue.is_dropped = True
         self.scope.cancel()
         self.process_queue.clear()
+
+    def leave(self) -> None:
+        """Stop pulling from the queue, and keep the message that is in hand."""
+        self.is_leaving = True
+        self.scope.cancel()
+
+    def put_in_hand(self, message: PushedMessage) -> None:
+        """Note that a message of an orderly queue is handed out."""
+        self.is_handed_out = True
+        self.in_hand = message
+
+    def settle(self, message: PushedMessage | None) -> None:
+        """Note that the message in hand is settled, or, None, is not waited for any longer."""
+        if message is not None and message is not self.in_hand:
+            return
+        self.in_hand = None
+        if self._settled is not None:
+            self._settled.set()
+
+    async def wait_settled(self) -> None:
+        """Wait until no message is in hand."""
+        while self.in_hand is not None:
+            self._settled = anyio.Event()
+            await self._settled.wait()
 
     @property
     def has_room(self) -> bool:

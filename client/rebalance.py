@@ -5,8 +5,10 @@ Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -32,6 +34,7 @@ from .connection_log import failure_level
 from .core.allocation import AllocateMessageQueueStrategy
 from .core.routes import subscribe_queues
 from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
+from .first_answer import FirstAnswer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
     LOCK_S,
@@ -39,10 +42,21 @@ from .push_options import (
     REBALANCE_RETRY_S,
     PushConsumerConfig,
 )
-from .pushed_message import AssignedQueue
+from .pushed_message import AssignedQueue, PushedMessage
+from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
+
+
+class Outcome(enum.Enum):
+    """What became of the rebalance of a topic."""
+
+    COMPLETE = enum.auto()
+    INCOMPLETE = enum.auto()
+    """Tried again soon."""
+    MISSING = enum.auto()
+    """No name server knows the topic."""
 
 
 class Allocator(Protocol):
@@ -73,6 +87,8 @@ class Rebalance:
       offsets: persisted for revoked queues.
       begin: starts to pull from a newly assigned queue.
       allocator: finds the queues in place of the strategy of `config`.
+      take_back: takes back a message that was handed out; returns False if the program has it.
+      hand_out_next: delivers the next message of an orderly queue, whose lock was renewed.
 
     Attributes:
       assigned: the assigned queues.
@@ -86,7 +102,10 @@ class Rebalance:
         subscriptions: Mapping[str, SubscriptionData],
         offsets: OffsetStore,
         begin: Callable[[AssignedQueue], None],
-        allocator: Allocator | None = None,
+        allocator: Allocator | None,
+        *,
+        take_back: Callable[[PushedMessage], bool],
+        hand_out_next: Callable[[AssignedQueue], None],
     ) -> None:
         self._client = client
         self._group = group
@@ -95,9 +114,15 @@ class Rebalance:
         self._offsets = offsets
         self._begin = begin
         self._allocator = allocator
+        self._take_back = take_back
+        self._hand_out_next = hand_out_next
+        self._locks_due = Ticker()
+        # Orderly queues of which the program still has a message, which keep their locks.
+        self._leaving: dict[MessageQueue, AssignedQueue] = {}
         self._turn = anyio.Lock()
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
+        self._first_members = FirstAnswer[list[str]]()
         self._is_stopped = False
         self._has_missing_topics = False
         self.assigned: dict[MessageQueue, AssignedQueue] = {}
@@ -106,6 +131,11 @@ class Rebalance:
     def has_locks(self) -> bool:
         """Whether queues are locked at their brokers."""
         return self._config.is_orderly and self._is_clustering
+
+    @property
+    def held(self) -> list[MessageQueue]:
+        """The assigned queues, and those that leave when their message is settled."""
+        return [*self.assigned, *self._leaving]
 
     def rebalance_soon(self) -> None:
         """Rebalance now rather than after `rebalance_s`; does not wait."""
@@ -117,13 +147,15 @@ class Rebalance:
         for assigned in self.assigned.values():
             assigned.scope.cancel()
         self._due.tick_now()
+        self._locks_due.tick_now()
 
     async def release(self) -> None:
         """Drop all queues and release their locks, because the consumer leaves its group."""
         if self.has_locks:
-            await self._unlock(list(self.assigned))
-        for assigned in self.assigned.values():
+            await self._unlock(self.held)
+        for assigned in (*self.assigned.values(), *self._leaving.values()):
             assigned.drop()
+            assigned.settle(None)
 
     async def run_once(self) -> None:
         """Rebalance, then wait until the next rebalance is due."""
@@ -148,31 +180,35 @@ class Rebalance:
         return is_complete
 
     async def _rebalance(self) -> bool:
-        is_complete = True
-        self._has_missing_topics = False
-        for topic, subscription in list(self._subscriptions.items()):
-            try:
-                mine = await self._allocate(topic)
-            except RouteNotFoundError:
-                self._has_missing_topics = True
-                continue
-            except ClientError as error:
-                await anyio.lowlevel.checkpoint_if_cancelled()
-                if self._is_stopped:
-                    return True
+        """Rebalance all topics at once: one whose brokers hang delays no other."""
+        outcomes = dict.fromkeys(self._subscriptions, Outcome.INCOMPLETE)
+
+        async def rebalance_topic(topic: str) -> None:
+            outcomes[topic] = await self._rebalance_topic(topic, self._subscriptions[topic])
+
+        async with TaskGroup() as group:
+            for topic in outcomes:
+                group.start_soon(rebalance_topic, topic)
+        self._has_missing_topics = Outcome.MISSING in outcomes.values()
+        return self._is_stopped or Outcome.INCOMPLETE not in outcomes.values()
+
+    async def _rebalance_topic(self, topic: str, subscription: SubscriptionData) -> Outcome:
+        try:
+            mine = await self._allocate(topic)
+        except RouteNotFoundError:
+            return Outcome.MISSING
+        except ClientError as error:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if not self._is_stopped:
                 # A new or restarted broker refuses it until it has received the next heartbeat.
                 level = logging.INFO if isinstance(error, ServerError) else failure_level(error)
                 text = "the queues of %s could not be assigned, retrying in %g s: %s"
                 logger.log(level, text, topic, REBALANCE_RETRY_S, error)
-                is_complete = False
-                continue
-            if self._is_stopped:
-                return True
-            if mine is None:
-                is_complete = False
-                continue
-            is_complete &= await self._assign(topic, subscription, mine)
-        return is_complete
+            return Outcome.INCOMPLETE
+        if mine is None or self._is_stopped:
+            return Outcome.INCOMPLETE
+        is_complete = await self._assign(topic, subscription, mine)
+        return Outcome.COMPLETE if is_complete else Outcome.INCOMPLETE
 
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
         if self._allocator is not None:
@@ -181,13 +217,20 @@ class Rebalance:
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
             return queues
-        members = await self._member_ids(queues[0])
+        members = await self._member_ids(queues)
         strategy: AllocateMessageQueueStrategy = self._config.strategy
         if not members:
             return []
         return strategy.allocate(self._group, self._client.client_id, queues, members)
 
-    async def _member_ids(self, queue: MessageQueue) -> list[str]:
+    async def _member_ids(self, queues: Sequence[MessageQueue]) -> list[str]:
+        """The client ids of the group, sorted: each broker of the topic knows all of them."""
+        one_of_each = {self._client.owner(queue): queue for queue in reversed(queues)}
+        return await self._first_members.ask(
+            {name: partial(self._member_ids_at, one_of_each[name]) for name in sorted(one_of_each)}
+        )
+
+    async def _member_ids_at(self, queue: MessageQueue) -> list[str]:
         header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
         try:
             answer = await self._client.request(
@@ -207,37 +250,95 @@ class Rebalance:
         wanted = set(mine)
         lost = [q for q in self.assigned if q.topic == topic and q not in wanted]
         await self._revoke(lost)
-        gained = [q for q in mine if q not in self.assigned]
-        is_complete = True
-        if gained and self.has_locks:
-            locked = await self._lock(gained)
-            is_complete = len(locked) == len(gained)
-            # Another rebalance may have assigned them during the wait.
-            gained = [q for q in gained if q in locked and q not in self.assigned]
-        if self._is_stopped:
-            if self.has_locks:
-                await self._unlock(gained)
+        # One that is still leaving is assigned by the rebalance that follows when it has left.
+        gained = [q for q in mine if q not in self.assigned and q not in self._leaving]
+        if not self.has_locks:
+            self._begin_all(gained, subscription)
             return True
-        if gained:
-            self.notify_listener("on_assign", gained)
-        for queue in gained:
+        locked: set[MessageQueue] = set()
+
+        async def lock_and_begin(broker_queues: Sequence[MessageQueue]) -> None:
+            of_broker = await self._lock_at_one_broker(broker_queues)
+            locked.update(of_broker)
+            # Another rebalance may have assigned them during the wait.
+            new = [q for q in broker_queues if q in of_broker and q not in self.assigned]
+            if self._is_stopped:
+                await self._unlock(new)
+            else:
+                self._begin_all(new, subscription)
+
+        # Those of one broker begin while another one is still asked for its locks.
+        async with TaskGroup() as group:
+            for broker_queues in self._by_broker(gained):
+                group.start_soon(lock_and_begin, broker_queues)
+        return self._is_stopped or locked.issuperset(gained)
+
+    def _begin_all(self, queues: Sequence[MessageQueue], subscription: SubscriptionData) -> None:
+        if not queues or self._is_stopped:
+            return
+        self.notify_listener("on_assign", queues)
+        for queue in queues:
             assigned = AssignedQueue(queue, subscription, self._config)
             assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
             self.assigned[queue] = assigned
             self._begin(assigned)
-        return is_complete
 
     async def _revoke(self, queues: Sequence[MessageQueue]) -> None:
         if not queues:
             return
+        idle = []
         for queue in queues:
-            self.assigned.pop(queue).drop()
+            assigned = self.assigned.pop(queue)
+            if self.has_locks and self._is_in_program(assigned):
+                assigned.leave()
+                self._leave_when_settled(assigned)
+            else:
+                assigned.drop()
+                idle.append(queue)
+        await self._let_go(idle)
+
+    async def _let_go(self, queues: Sequence[MessageQueue]) -> None:
+        """Commit the offsets of queues whose messages are dropped, and release their locks."""
+        if not queues:
+            return
         await self._offsets.persist(queues)
         for queue in queues:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
         self.notify_listener("on_revoke", queues)
+
+    def _is_in_program(self, assigned: AssignedQueue) -> bool:
+        """Whether the program has a message of an orderly queue, which it has not settled."""
+        message = assigned.in_hand
+        return message is not None and not self._take_back(message)
+
+    def _leave_when_settled(self, assigned: AssignedQueue) -> None:
+        """Keep the lock of an orderly queue until its message is settled.
+
+        Another member would handle the same message meanwhile.
+        """
+        self._leaving[assigned.queue] = assigned
+        self._client.start_soon(self._leave, assigned)
+
+    async def _leave(self, assigned: AssignedQueue) -> None:
+        queue = assigned.queue
+        with anyio.move_on_after(self._config.consume_timeout_s) as limit:
+            await assigned.wait_settled()
+        if self._is_stopped:
+            return  # `release` unlocks it
+        if limit.cancelled_caught:
+            logger.warning(
+                "%s goes to another member although its message was not settled within the"
+                " consume_timeout_s of %g s: it may be handled twice at once",
+                queue,
+                self._config.consume_timeout_s,
+            )
+        if not assigned.is_dropped:
+            assigned.drop()
+            await self._let_go([queue])
+        self._leaving.pop(queue, None)
+        self.rebalance_soon()
 
     def give_up(self, assigned: AssignedQueue) -> None:
         """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
@@ -248,13 +349,15 @@ class Rebalance:
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue at other offsets; queues that are not assigned to this member are ignored."""
-        for queue, offset in offsets.items():
-            assigned = self.assigned.pop(queue, None)
-            if assigned is None:
-                continue
+        queues = [queue for queue in offsets if queue in self.assigned]
+        for queue in queues:
+            assigned = self.assigned.pop(queue)
             assigned.drop()
-            self._offsets.update(queue, offset)
-            await self._offsets.persist([queue])
+            self._offsets.update(queue, offsets[queue])
+            if self._config.is_orderly and self._is_in_program(assigned):
+                self._leave_when_settled(assigned)
+        await self._offsets.persist(queues)
+        for queue in queues:
             self._offsets.remove(queue)
         self.rebalance_soon()
 
@@ -269,22 +372,25 @@ class Rebalance:
 
     # Locks
 
+    def renew_locks_soon(self) -> None:
+        """Renew the locks now rather than after LOCK_S; does not wait."""
+        self._locks_due.tick_now()
+
     async def renew_locks(self) -> None:
         """Wait, then renew the locks; queues whose lock has expired are revoked."""
-        await anyio.sleep(LOCK_S)
+        await self._locks_due.wait(LOCK_S)
         if self._is_stopped:
             # `release` unlocks the queues: do not lock them again.
             return
-        queues = list(self.assigned)
-        locked = await self._lock(queues)
+        asked_ms = clock.monotonic_ms()
+        locked = await self._lock(self.held)
         now_ms = clock.monotonic_ms()
         lost = []
-        for queue in queues:
-            assigned = self.assigned.get(queue)
-            if assigned is None:
-                continue
+        for queue, assigned in list(self.assigned.items()):
             if queue in locked:
-                assigned.process_queue.set_locked(True, now_ms=now_ms)
+                # The broker counts from some moment after the request.
+                assigned.process_queue.set_locked(True, now_ms=asked_ms)
+                self._hand_out_next(assigned)
             elif assigned.process_queue.is_lock_expired(now_ms):
                 lost.append(queue)
         if lost:
@@ -293,27 +399,35 @@ class Rebalance:
             self.rebalance_soon()
 
     async def _lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Lock the queues, and return those that are locked; failures are logged."""
+        """Lock the queues at all brokers at once, and return those that are locked."""
         locked: set[MessageQueue] = set()
-        for broker_queues in self._by_broker(queues):
-            body = self._lock_body(broker_queues)
-            try:
-                answer = await self._client.request(
-                    broker_of(self._client, broker_queues[0]),
-                    RequestCode.LOCK_BATCH_MQ,
-                    LockBatchMqRequestHeader(),
-                    body,
-                )
-                with reading_answer(broker_queues[0].broker_name):
-                    locked.update(LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set)
-            except ClientError as error:
-                logger.warning(
-                    "queues of %s were not locked: %s", broker_queues[0].broker_name, error
-                )
+
+        async def lock(broker_queues: Sequence[MessageQueue]) -> None:
+            locked.update(await self._lock_at_one_broker(broker_queues))
+
+        async with TaskGroup() as group:
+            for broker_queues in self._by_broker(queues):
+                group.start_soon(lock, broker_queues)
         return locked
 
+    async def _lock_at_one_broker(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues of one broker, and return those that are locked; a failure is logged."""
+        name = queues[0].broker_name
+        try:
+            answer = await self._client.request(
+                broker_of(self._client, queues[0]),
+                RequestCode.LOCK_BATCH_MQ,
+                LockBatchMqRequestHeader(),
+                self._lock_body(queues),
+            )
+            with reading_answer(name):
+                return set(LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set)
+        except ClientError as error:
+            logger.warning("queues of %s were not locked: %s", name, error)
+            return set()
+
     async def _unlock(self, queues: Sequence[MessageQueue]) -> None:
-        for broker_queues in self._by_broker(queues):
+        async def unlock(broker_queues: Sequence[MessageQueue]) -> None:
             try:
                 await self._client.send_oneway(
                     broker_of(self._client, broker_queues[0]),
@@ -323,6 +437,10 @@ class Rebalance:
                 )
             except ClientError as error:
                 logger.debug("queues were not unlocked: %s", error)
+
+        async with TaskGroup() as group:
+            for broker_queues in self._by_broker(queues):
+                group.start_soon(unlock, broker_queues)
 
     def _lock_body(self, queues: Sequence[MessageQueue]) -> bytes:
         return LockBatchRequestBody(

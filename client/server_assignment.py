@@ -5,10 +5,8 @@ Java counterpart: MQClientInstance.queryAssignment, RebalanceImpl.getRebalanceRe
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from typing import NamedTuple
-
-import anyio.lowlevel
 
 from ..remoting.bodies import MessageModel, MessageQueue
 from ..remoting.bodies.pop import (
@@ -20,17 +18,8 @@ from ..remoting.errors import RemoteProtocolError
 from ..remoting.request_codes import RequestCode
 from .client import Client
 from .core.routes import subscribe_queues
-from .errors import (
-    ClientError,
-    ConfigurationError,
-    ConnectError,
-    RequestTimeoutError,
-    ServerError,
-    is_not_supported,
-    reading_answer,
-)
-
-logger = logging.getLogger(__name__)
+from .errors import ConfigurationError, ServerError, is_not_supported, reading_answer
+from .first_answer import FirstAnswer
 
 
 class ServerAssignment(NamedTuple):
@@ -45,44 +34,58 @@ class ServerAssignment(NamedTuple):
     pulled: list[MessageQueue]
 
 
-async def query_assignment(
-    client: Client, group: str, topic: str, strategy_name: str
-) -> ServerAssignment | None:
-    """Ask a broker of the topic for this member's queues.
+class AssignmentQuestion:
+    """Asks the brokers for a member's queues: each broker of a topic knows the whole assignment.
 
     Args:
       client: an open client.
       group: name of the group, with namespace.
-      topic: the topic, with namespace.
       strategy_name: "AVG" or "AVG_BY_CIRCLE".
-
-    Returns: the queues; None: the broker does not know yet, so the member keeps what it has.
-    Raises:
-      RouteNotFoundError: no name server knows the topic.
-      ConfigurationError: the broker is older than RocketMQ 5.0.
-      BadAnswerError: the answer is malformed, or assigns queues of another topic.
-      ClientError: no broker of the topic could be asked.
     """
-    body = QueryAssignmentRequestBody(
-        topic=topic,
-        consumer_group=group,
-        client_id=client.client_id,
-        strategy_name=strategy_name,
-        message_model=MessageModel.CLUSTERING,
-    ).to_body()
-    route = await client.route(topic)
-    names = dict.fromkeys(client.owner(queue) for queue in subscribe_queues(topic, route))
-    failure: ClientError | None = None
-    for name in names:
-        address = client.reading_address(name)
-        if address is None:
-            continue
+
+    def __init__(self, client: Client, group: str, strategy_name: str) -> None:
+        self._client = client
+        self._group = group
+        self._strategy_name = strategy_name
+        self._first = FirstAnswer[ServerAssignment | None]()
+
+    async def ask(self, topic: str) -> ServerAssignment | None:
+        """This member's queues of a topic.
+
+        Args:
+          topic: the topic, with namespace.
+
+        Returns: the queues; None: the broker does not know yet, so the member keeps what it has.
+        Raises:
+          RouteNotFoundError: no name server knows the topic.
+          ConfigurationError: the broker is older than RocketMQ 5.0.
+          BadAnswerError: the answer is malformed, or assigns queues of another topic.
+          ClientError: no broker of the topic could be asked.
+        """
+        body = QueryAssignmentRequestBody(
+            topic=topic,
+            consumer_group=self._group,
+            client_id=self._client.client_id,
+            strategy_name=self._strategy_name,
+            message_model=MessageModel.CLUSTERING,
+        ).to_body()
+        route = await self._client.route(topic)
+        addresses = {
+            name: self._client.reading_address(name)
+            for name in map(self._client.owner, subscribe_queues(topic, route))
+        }
+        servers = {
+            name: partial(self._ask_at, address, topic, body)
+            for name, address in addresses.items()
+            if address is not None
+        }
+        if not servers:
+            return ServerAssignment([], [])
+        return await self._first.ask(servers)
+
+    async def _ask_at(self, address: str, topic: str, body: bytes) -> ServerAssignment | None:
         try:
-            answer = await client.request(address, RequestCode.QUERY_ASSIGNMENT, body=body)
-        except (ConnectError, RequestTimeoutError) as error:
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            failure = error
-            continue
+            answer = await self._client.request(address, RequestCode.QUERY_ASSIGNMENT, body=body)
         except ServerError as error:
             if is_not_supported(error):
                 raise ConfigurationError(
@@ -92,9 +95,6 @@ async def query_assignment(
             raise
         with reading_answer(address):
             return _read(QueryAssignmentResponseBody.from_body(answer.body), topic)
-    if failure is not None:
-        raise failure
-    return ServerAssignment([], [])
 
 
 def _read(body: QueryAssignmentResponseBody, topic: str) -> ServerAssignment | None:

@@ -16,7 +16,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 import anyio.abc
@@ -67,15 +67,7 @@ async def connect_tcp(host: str, port: int, tls: ssl.SSLContext | None = None) -
       anyio.EndOfStream, anyio.BrokenResourceError: the peer ended it while TLS was set up.
     """
     if not _is_in_trio():
-        _, protocol = await asyncio.get_running_loop().create_connection(
-            AsyncioTransport,
-            host,
-            port,
-            ssl=tls,
-            server_hostname=host if tls is not None else None,
-            happy_eyeballs_delay=HAPPY_EYEBALLS_S,
-        )
-        return protocol
+        return await _connect_asyncio(host, port, tls)
     if tls is None:
         return TrioSocketTransport(await anyio.connect_tcp(host, port))
     # Netty closes connections without TLS's close_notify.
@@ -84,6 +76,23 @@ async def connect_tcp(host: str, port: int, tls: ssl.SSLContext | None = None) -
             host, port, ssl_context=tls, tls_hostname=host, tls_standard_compatible=False
         )
     )
+
+
+async def _connect_asyncio(host: str, port: int, tls: ssl.SSLContext | None) -> Transport:
+    loop = asyncio.get_running_loop()
+    # Other loops, such as uvloop's, try the addresses of a host one after the other.
+    in_parallel: dict[str, Any] = {}
+    if isinstance(loop, asyncio.BaseEventLoop):
+        in_parallel["happy_eyeballs_delay"] = HAPPY_EYEBALLS_S
+    _, protocol = await loop.create_connection(
+        AsyncioTransport,
+        host,
+        port,
+        ssl=tls,
+        server_hostname=host if tls is not None else None,
+        **in_parallel,
+    )
+    return protocol
 
 
 def _receive_buffer() -> memoryview:
@@ -187,7 +196,7 @@ class TrioSocketTransport:
 class AsyncioTransport(asyncio.BufferedProtocol):
     """A connection of an asyncio loop, TCP or TLS: received bytes are processed in its callback.
 
-    Nothing is received before `receive` is called.
+    Bytes that arrive before `receive` is called are kept for it.
     """
 
     _transport: asyncio.Transport
@@ -196,6 +205,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = _receive_buffer()
         self._take: Take | None = None
+        self._early: list[bytes] = []
         self._is_lost = False
         self._failure: Exception | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -205,9 +215,9 @@ class AsyncioTransport(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.pause_reading()
+        # Other loops than asyncio's own have transports of other classes, with the same methods.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.pause_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the bytes that can be received."""
@@ -215,11 +225,20 @@ class AsyncioTransport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes were received."""
+        data = bytes(self._buffer[:nbytes])
+        if self._take is not None:
+            self._pass_on(data)
+        elif not self._ended.done():
+            # uvloop begins to read after `connection_made`, although reading was paused there.
+            self._early.append(data)
+            self._transport.pause_reading()
+
+    def _pass_on(self, data: bytes) -> None:
         take = self._take
         if take is None:
             return
         try:
-            if not take(bytes(self._buffer[:nbytes])):
+            if not take(data):
                 self._end(None)
         except Exception as error:  # noqa: BLE001 - raised by `receive`
             self._end(error)
@@ -266,6 +285,9 @@ class AsyncioTransport(asyncio.BufferedProtocol):
     async def receive(self, take: Take) -> None:
         """See `Transport`."""
         self._take = take
+        early, self._early = self._early, []
+        for data in early:
+            self._pass_on(data)
         if not self._is_lost:
             self._transport.resume_reading()
         await self._ended

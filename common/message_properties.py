@@ -76,6 +76,19 @@ MSG_REGION_HEAD = f"{PROPERTY_MSG_REGION}\x01".encode()
 UNIQUE_KEY_HEAD = f"{PROPERTY_UNIQUE_KEY}\x01".encode()
 
 
+def split_keys(text: str | None) -> list[str]:
+    """The keys of the property KEYS.
+
+    Only a blank separates them: a key may have any other white space.
+
+    Args:
+      text: the property's value; None: the message has none.
+
+    Source: MessageConst.KEY_SEPARATOR, IndexService.buildIndex.
+    """
+    return [key for key in (text or "").split(KEY_SEPARATOR) if key]
+
+
 class IllegalPropertyError(ValueError):
     """A property cannot be written: its text would read back as another one."""
 

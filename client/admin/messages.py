@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from ...common.java_integers import INT64_MAX
+from ...common.message_properties import split_keys
 from ...remoting.bodies import MessageQueue
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
@@ -174,7 +175,7 @@ class MessageVerbs:
                 message.physical_offset: message
                 for message in messages
                 if message.topic == full
-                and (message.unique_key == key or (not is_id and key in _keys(message)))
+                and (message.unique_key == key or (not is_id and key in split_keys(message.keys)))
             }
             return [self._received(message, broker.name) for message in found.values()]
 
@@ -252,10 +253,6 @@ def place_of(message_id: str) -> OffsetId | None:
     except RemoteProtocolError:
         return None
     return place if 0 < place.port <= _PORT_MAX and place.physical_offset >= 0 else None
-
-
-def _keys(message: MessageExt) -> list[str]:
-    return (message.keys or "").split()
 
 
 def _sorted(

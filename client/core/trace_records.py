@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 import msgspec
 
 from ...common.java_integers import INT32_MAX, INT64_MAX
+from ...common.message_properties import split_keys
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
 from ..transaction import TransactionState
 
@@ -414,7 +415,7 @@ def index_keys(records: Iterable[TraceRecord]) -> list[str]:
     found: dict[str, None] = {}
     for record in records:
         found[record.message_id] = None
-        for key in (record.keys or "").split():
+        for key in split_keys(record.keys):
             found[key] = None
     return list(found)
 

@@ -43,15 +43,17 @@ def group() -> str:
     return f"G_{uuid.uuid4().hex}"
 
 
-@pytest.fixture(params=["asyncio", "trio"])
+@pytest.fixture(params=["asyncio", "uvloop", "trio"])
 def play(request: pytest.FixtureRequest) -> Play:
     """Runs a coroutine function in one of the loops, with a deadline."""
+    options = {"use_uvloop": True} if request.param == "uvloop" else {}
+    backend = "trio" if request.param == "trio" else "asyncio"
 
     def run(function: Callable[[], Awaitable[Any]]) -> Any:
         async def main() -> Any:
             with anyio.fail_after(DEADLINE_S):
                 return await function()
 
-        return anyio.run(main, backend=request.param)
+        return anyio.run(main, backend=backend, backend_options=options)
 
     return run

@@ -42,6 +42,8 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
+      down: the brokers that refuse connections.
+      hanging: the brokers that take connections and requests, and answer nothing.
     """
 
     def __init__(self, nursery: trio.Nursery, names: Iterable[str], topics: Iterable[str]) -> None:
@@ -50,6 +52,7 @@ class ScriptedBrokers:
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
         self.heartbeats = 0
         self.down: set[str] = set()
+        self.hanging: set[str] = set()
         self._answers: dict[int, deque[Answer]] = {}
         self._nursery = nursery
 
@@ -76,6 +79,8 @@ class ScriptedBrokers:
             inbox.receive_data(data)
             while inbox.pushed:
                 request = inbox.pushed.pop(0)
+                if name in self.hanging:
+                    continue
                 try:
                     answer = self._answer_to(request, name)
                 except ConnectionResetError:

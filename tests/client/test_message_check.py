@@ -29,7 +29,7 @@ from trocket.testing import Broker
         ({"keys": 3}, "list of them"),
         ({"keys": b"k"}, "list of them"),
         ({"keys": ["a", 3]}, "3 is not a str"),
-        ({"keys": ["a b"]}, "has a space"),
+        ({"keys": ["a b"]}, "has a blank"),
         ({"keys": [""]}, "is empty"),
         ({"properties": {"a": 3}}, "property 'a': 3"),
         ({"properties": ["a"]}, "dict of str to str"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from trocket import (
     ConfigurationError,
     ConsumeFromWhere,
     Message,
+    MessageQueue,
     Producer,
     PullConsumer,
     PullConsumerOptions,
@@ -129,3 +132,34 @@ def test_one_pull_reports_the_range_of_the_queue(
             assert (beyond.status, beyond.next_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda consumer, queue: consumer.begin_offset(queue),
+        lambda consumer, queue: consumer.end_offset(queue),
+        lambda consumer, queue: consumer.offset_at(queue, 0),
+        lambda consumer, queue: consumer.committed(queue),
+        lambda consumer, queue: consumer.pull(queue, 0),
+        lambda consumer, queue: consumer.commit({queue: 1}),
+    ],
+    ids=["begin_offset", "end_offset", "offset_at", "committed", "pull", "commit"],
+)
+def test_a_queue_that_a_program_kept_needs_no_look_up_of_its_topic(
+    play: Play,
+    broker: Broker,
+    topic: str,
+    group: str,
+    caplog: pytest.LogCaptureFixture,
+    ask: Callable[[PullConsumer, MessageQueue], Awaitable[object]],
+) -> None:
+    async def scenario() -> None:
+        await send(broker.url, topic, 1)
+        async with PullConsumer(broker.url, group=group) as consumer:
+            (queue,) = await consumer.queues(topic)
+        async with PullConsumer(broker.url, group=group) as fresh:
+            await ask(fresh, queue)
+
+    play(scenario)
+    assert not caplog.records

@@ -57,6 +57,24 @@ def test_messages_are_found_by_both_ids_by_key_and_by_time(do: Do) -> None:
     do(verb)
 
 
+@pytest.mark.parametrize("key", ["order\u30001", "order\u00a01", "order\t1", "\u2003", "order\x0b"])
+def test_a_key_with_other_white_space_than_a_blank_is_one_key(do: Do, key: str) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("Blanks", 1)
+        await send(admin, "Blanks", "x", keys=[key, "other"])
+
+        async def with_key() -> set[tuple[str, ...]]:
+            return {m.keys for m in await admin.messages_by_key("Blanks", key)}
+
+        async def is_found() -> bool:
+            return bool(await with_key())
+
+        await until(is_found)
+        assert await with_key() == {(key, "other")}
+
+    do(verb)
+
+
 @pytest.mark.parametrize(
     ("look_up", "kind", "text"),
     [

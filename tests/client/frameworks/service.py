@@ -1,6 +1,6 @@
 """A service that sends and consumes until SIGTERM, as a program of one framework.
 
-    python service.py asyncio|trio|threads|uvicorn URL TOPIC GROUP
+    python service.py asyncio|uvloop|trio|threads|uvicorn URL TOPIC GROUP
 
 It prints `confirmed BODY` and `handled BODY`, the latter at the end of a handler. Under uvicorn it
 prints `port PORT` instead of the former, and sends what is posted to `/orders/BODY`.
@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -55,7 +55,12 @@ async def send_for_ever(producer: Producer, topic: str) -> None:
         say("confirmed", str(number))
 
 
-def run_asyncio(url: str, topic: str, group: str) -> None:
+def run_asyncio(
+    url: str,
+    topic: str,
+    group: str,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     async def serve() -> None:
         producer, consumer = clients(url, topic, group, trocket)
         async with producer, consumer, asyncio.TaskGroup() as tasks:
@@ -67,7 +72,14 @@ def run_asyncio(url: str, topic: str, group: str) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         await asyncio.wait([task])
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+def run_uvloop(url: str, topic: str, group: str) -> None:
+    import uvloop
+
+    run_asyncio(url, topic, group, uvloop.new_event_loop)
 
 
 def run_trio(url: str, topic: str, group: str) -> None:
@@ -153,6 +165,7 @@ if __name__ == "__main__":
         "asyncio": run_asyncio,
         "trio": run_trio,
         "threads": run_threads,
+        "uvloop": run_uvloop,
         "uvicorn": run_uvicorn,
     }
     hosts[sys.argv[1]](*sys.argv[2:])

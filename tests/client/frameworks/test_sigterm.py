@@ -84,7 +84,7 @@ def check(service: Service, broker: Broker, topic: str, group: str, confirmed: s
     assert "never awaited" not in errors
 
 
-@pytest.mark.parametrize("host", ["asyncio", "trio", "threads"])
+@pytest.mark.parametrize("host", ["asyncio", "uvloop", "trio", "threads"])
 def test_a_service_ends_cleanly(
     host: str,
     broker: Broker,

@@ -1,0 +1,147 @@
+"""Orderly queues that change hands, in both loops: no message is handled by two members at once."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from trocket import ConsumeFromWhere, Message, Producer, PushConsumer, PushConsumerOptions
+from trocket.client import clock, rebalance
+from trocket.client.core.process_queue import REBALANCE_LOCK_MAX_LIVE_MS
+from trocket.remoting.request_codes import RequestCode
+from trocket.testing import Broker
+
+from .conftest import Play
+
+ORDERLY = PushConsumerOptions(
+    consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    is_orderly=True,
+    persist_offsets_s=1000.0,
+)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two attempts; no test here measures them."""
+    monkeypatch.setattr(rebalance, "REBALANCE_RETRY_S", 0.05)
+
+
+async def send(broker: Broker, topic: str, *bodies: str) -> None:
+    async with Producer(broker.url) as producer:
+        for body in bodies:
+            await producer.send(Message(topic, body))
+
+
+async def until_owner(consumer: PushConsumer, topic: str) -> None:
+    while topic not in {queue.topic for queue in consumer.queues}:
+        await consumer.rebalance()
+        await anyio.lowlevel.checkpoint()
+
+
+def successor_of(consumer: PushConsumer) -> str:
+    """An instance name whose client id comes before that of the consumer, so it gets the queue."""
+    return "!" + consumer.client.instance_name
+
+
+@pytest.mark.parametrize("outcome", ["acknowledged", "failed"])
+def test_a_queue_goes_to_a_new_member_when_its_message_is_settled(
+    play: Play, broker: Broker, topic: str, group: str, outcome: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker, topic, "1", "2")
+        async with PushConsumer(
+            broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
+        ) as first:
+            message = await first.receive()
+            async with PushConsumer(
+                broker.url,
+                group=group,
+                subscriptions={topic: "*"},
+                instance_name=successor_of(first),
+                **ORDERLY,
+            ) as second:
+                # The first member gives the queue up, and has its message in hand.
+                while topic in {queue.topic for queue in first.queues}:
+                    await first.rebalance()
+                for _ in range(3):
+                    await second.rebalance()
+                assert topic not in {queue.topic for queue in second.queues}
+                if outcome == "acknowledged":
+                    message.ack()
+                else:
+                    await message.retry()
+                await until_owner(second, topic)
+                nearest = await second.receive()
+                assert nearest.text == ("2" if outcome == "acknowledged" else "1")
+                nearest.ack()
+
+    play(scenario)
+
+
+def test_a_message_that_the_program_has_not_taken_goes_at_once(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker, topic, "1")
+        async with PushConsumer(
+            broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
+        ) as first:
+            first.pause([topic])
+            await until_owner(first, topic)
+            async with PushConsumer(
+                broker.url,
+                group=group,
+                subscriptions={topic: "*"},
+                instance_name=successor_of(first),
+                **ORDERLY,
+            ) as second:
+                while topic in {queue.topic for queue in first.queues}:
+                    await first.rebalance()
+                await until_owner(second, topic)
+                (await second.receive()).ack()
+
+    play(scenario)
+
+
+def test_a_reset_inside_a_handler_begins_when_its_message_is_settled(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    async def scenario() -> None:
+        await send(broker, topic, "1", "2", "3")
+        async with PushConsumer(
+            broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
+        ) as consumer:
+            (await consumer.receive()).ack()
+            message = await consumer.receive()
+            assert message.text == "2"
+            await consumer.seek(message.queue, 0)
+            for _ in range(3):
+                await consumer.rebalance()
+            assert topic not in {queue.topic for queue in consumer.queues}
+            message.ack()
+            again = await consumer.receive()
+            assert again.text == "1"
+            again.ack()
+
+    play(scenario)
+
+
+def test_a_member_that_stood_still_delivers_nothing_until_its_lock_is_renewed(
+    play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        await send(broker, topic, "1", "2")
+        async with PushConsumer(
+            broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
+        ) as consumer:
+            message = await consumer.receive()
+            stood_still_ms = REBALANCE_LOCK_MAX_LIVE_MS + 1
+            monkeypatch.setattr(clock, "monotonic_ms", lambda: real() + stood_still_ms)
+            locks = broker.faults.delay(RequestCode.LOCK_BATCH_MQ, seconds=0.01)
+            message.ack()
+            nearest = await consumer.receive()
+            assert (nearest.text, locks.hits) == ("2", 1)
+            nearest.ack()
+
+    real = clock.monotonic_ms
+    play(scenario)
