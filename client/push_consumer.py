@@ -111,6 +111,9 @@ class PushConsumer(Participant):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    _results: ConsumeResultService
+    _puller: QueuePuller
+
     def __init__(
         self,
         client: str | Client,
