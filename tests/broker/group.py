@@ -71,7 +71,14 @@ class Node:
         await self._group.nursery.start(self._run)
         return self.running
 
-    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def begin(self, **options: Any) -> BrokerController:
+        """Start it, and do not wait until it has registered."""
+        self.options |= options
+        self._group.nursery.start_soon(self._run)
+        await trio.testing.wait_all_tasks_blocked()
+        return self.running
+
+    async def _run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         broker_options: dict[str, Any] = {
             "broker_name": "b",
             "broker_ip1": HOST,
@@ -234,15 +241,16 @@ class Group:
 
 
 @asynccontextmanager
-async def group(**namesrv_options: Any) -> AsyncIterator[Group]:
+async def group(kind: type[Group] = Group, **namesrv_options: Any) -> AsyncIterator[Group]:
     """A name server, and brokers that the test starts.
 
     Args:
+      kind: the class of the network.
       namesrv_options: fields of NamesrvConfig.
     """
     async with trio.open_nursery() as nursery:
         config = NamesrvConfig(**namesrv_options)
         namesrv = NamesrvController(config, clock=CLOCK, disk=MemoryDisk(), listeners=[])
         await nursery.start(namesrv.run)
-        yield Group(nursery, namesrv)
+        yield kind(nursery, namesrv)
         nursery.cancel_scope.cancel()
