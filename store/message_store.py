@@ -35,7 +35,7 @@ from .checkpoint_writer import CheckpointWriter
 from .clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
 from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
-from .disk.os_disk import Disk, OsDisk, total_memory_bytes
+from .disk.os_disk import FULL, Disk, OsDisk, errno_of, total_memory_bytes
 from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
 from .format import UNIT, Key
 from .index.index_loading import LogSpan
@@ -46,7 +46,7 @@ from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
 from .queues.deleted_topics import DeletedTopics, topic_check
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.visible_log import VisibleLog
-from .recovery.doubt import clear_doubt, note_doubt, read_doubt
+from .recovery.doubt import clear_doubt, note_doubt, note_failed_sync, read_doubt
 from .recovery.rocksdb import refuse_rocksdb
 from .recovery.store_recovery import StoreRecovery
 from .status import (
@@ -229,7 +229,7 @@ class MessageStore:
         make_root(disk, root)
         disk.lock(f"{root}/lock")
         try:
-            self._recover()
+            self._recover_as_far_as_there_is_room()
         except StoreError:
             self.queue_store.close()
             self.log.close()
@@ -237,7 +237,28 @@ class MessageStore:
             raise
         self.begin_burst()
 
-    def _recover(self) -> None:
+    def _recover_as_far_as_there_is_room(self) -> None:
+        """Recover; with a full disk without writing, so that the messages can be read at least."""
+        try:
+            self._recover()
+        except StoreIOError as error:
+            if errno_of(error) not in FULL:
+                raise
+            logger.error(
+                "the disk is full, so the store could not be opened for writing: %(error)s. "
+                "Messages can be read, and none are taken; free some space and restart the broker",
+                {"error": error},
+            )
+            self.queue_store.close()
+            self.log.close()
+            self._recover(full=str(error))
+
+    def _recover(self, *, full: str = "") -> None:
+        """Find the log's end, correct the files, and enter the state.
+
+        Args:
+          full: why nothing may be written; "": the files may be corrected.
+        """
         root, disk = self.config.store_path_root_dir, self.disk
         refuse_rocksdb(disk, root)
         clean = not disk.exists(f"{root}/abort")
@@ -251,13 +272,15 @@ class MessageStore:
             clean=clean,
             wall_ms=self.clock.wall_ms(),
             is_topic=topic_check(disk, root, self.deleted_topics.names),
+            is_frozen=bool(full),
         )
         found = recovery.scan()
         is_ours = self.checkpoints.current.dispatched_offset >= 0
         self.opened = Opened(found.end, found.newest_ms, is_ours)
         self.writer.reach(StoreTimeMs(found.newest_ms))
         doubt = read_doubt(disk, root, self.log.end_of_files)
-        if not found.refusal:
+        is_frozen = bool(found.refusal or full)
+        if not is_frozen:
             # Noted before the log is changed: a crash from here on leaves pages in the cache that
             # may not be on the device, and the next start must write them again.
             if not found.as_closed:
@@ -269,12 +292,14 @@ class MessageStore:
         self.writer.start_at(found.end)
         self.reader.opened(found.end, self.checkpoints.own_from)
         self.queue_store.files.drop_pages()  # read before the files were corrected
-        self._load_index(clean=clean, end=found.end, read_only=bool(found.refusal))
-        if not (found.refusal or found.as_closed):
+        self._load_index(clean=clean, end=found.end, read_only=is_frozen)
+        if not (is_frozen or found.as_closed):
             self.queue_store.mark_folders_unsynced(known=recovery.ends.ends)
             self._sync_recovered(found.start, found.end, doubt)
         if found.refusal:
             self.writer.enter(StoreEvent.HOLE_FOUND, found.refusal)
+        elif full:
+            self.writer.enter(StoreEvent.NO_ROOM_TO_LOAD, full)
         else:
             self.writer.enter(StoreEvent.LOADED_AS_SLAVE if self.is_slave else StoreEvent.LOADED)
 
@@ -293,7 +318,7 @@ class MessageStore:
 
     def _fail(self, error: StoreIOError) -> None:
         """Turn read-only: the files may differ from what was written."""
-        note_doubt(self.disk, self.config.store_path_root_dir, self.flusher.flushed_offset)
+        note_failed_sync(self.disk, self.config.store_path_root_dir, self.flusher.flushed_offset)
         self.writer.enter(StoreEvent.WRITE_FAILED, str(error))
         self.durability.fail()
 

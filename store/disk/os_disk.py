@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...common.whole_file import keep_attributes
 from ..errors import StoreIOError, StoreLockedError
@@ -33,7 +33,7 @@ SYNC_TOGETHER_COUNT_MIN = 64
 other programs' data need not be written for them."""
 
 WHAT_TO_DO = {
-    errno.ENOSPC: "free some space; sends are accepted again as soon as there is room",
+    errno.ENOSPC: "free some space",
     errno.EDQUOT: "the disk quota is used up: free some space or raise it",
     errno.EACCES: "give the broker's user the right to write there, or choose another folder",
     errno.EPERM: "give the broker's user the right to write there, or choose another folder",
@@ -43,6 +43,10 @@ WHAT_TO_DO = {
     errno.ENOTDIR: "a part of the path is a file and must be a folder",
     errno.EIO: "the device failed; check the machine's log before anything else",
 }
+
+
+FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""The errors that end when there is room again."""
 
 
 class Space(NamedTuple):

@@ -13,6 +13,7 @@ doubtful pages as well. Ours; RocketMQ has no such file and ignores it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
@@ -56,14 +57,31 @@ def read_doubt(disk: Disk, root: str, log_end: int) -> int:
 def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
     """Record that the log is in doubt from this physical offset on.
 
+    Raises:
+      StoreIOError: it could not be recorded. An empty file is not left: with one, the next start
+        would write all of the log again.
+    """
+    path = f"{root}/{FILE_NAME}"
+    is_new = not disk.exists(path)
+    file = disk.open(path, create=True)
+    try:
+        file.pwrite(b"%020d" % physical_offset, START)
+    except StoreIOError:
+        if is_new:
+            with suppress(StoreIOError):
+                disk.unlink(path)
+        raise
+    finally:
+        file.close()
+
+
+def note_failed_sync(disk: Disk, root: str, physical_offset: int) -> None:
+    """As `note_doubt`, of pages that an fsync has lost.
+
     A failure is only logged: the caller already reports the failed fsync.
     """
     try:
-        file = disk.open(f"{root}/{FILE_NAME}", create=True)
-        try:
-            file.pwrite(b"%020d" % physical_offset, START)
-        finally:
-            file.close()
+        note_doubt(disk, root, physical_offset)
     except StoreIOError as error:
         logger.error(
             "reboot this machine before the next start: an fsync failed, and the offset of the "

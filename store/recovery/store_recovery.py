@@ -108,6 +108,7 @@ class StoreRecovery:
       clean: there was no abort file.
       wall_ms: the wall clock, ms since 1970; the checkpoint's times are checked against it.
       is_topic: whether a topic exists, as far as is known; queues of deleted ones are not missing.
+      is_frozen: nothing may be written, as with a hole in the log.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class StoreRecovery:
         clean: bool,
         wall_ms: int,
         is_topic: Callable[[str], bool] = lambda topic: True,
+        is_frozen: bool = False,
     ) -> None:
         self._config = config
         self._is_topic = is_topic
@@ -141,7 +143,7 @@ class StoreRecovery:
         self._rebuilding: frozenset[Key] = frozenset()
         self._states: RecoveredQueues | None = None
         self._found: ScanResult | None = None
-        self._frozen = False
+        self._frozen = is_frozen
 
     @property
     def ends(self) -> QueueEnds:
