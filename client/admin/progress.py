@@ -7,7 +7,7 @@ Java counterpart: consumerProgress, cloneGroupOffset of mqadmin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -51,7 +51,14 @@ from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
 from .groups import GroupVerbs, is_own_group
 from .offsets import OffsetVerbs
-from .results import BrokerInfo, GroupClients, QueueReset, SubscriptionInfo
+from .results import (
+    BrokerInfo,
+    ClientInfo,
+    GroupClients,
+    QueueReset,
+    RunningInfo,
+    SubscriptionInfo,
+)
 from .statistics import GroupProgress, MessageTrack, QueueSpan
 
 CLIENTS_AT_ONCE: Final = 8
@@ -179,23 +186,12 @@ class ProgressVerbs:
 
     async def _with_owners(self, found: GroupProgress) -> GroupProgress:
         """Ask each member for its queues; one that does not answer within its time is noted."""
-        owners: dict[_Key, str] = {}
-        silent: list[str] = []
-        limiter = anyio.CapacityLimiter(CLIENTS_AT_ONCE)
-
-        async def ask(client_id: str) -> None:
-            async with limiter:
-                try:
-                    info = await self._clients.running_info(found.group, client_id)
-                except ClientError:
-                    silent.append(client_id)
-                    return
-            for queue in info.queues:
-                owners[queue.topic, queue.broker_name, queue.queue_id] = client_id
-
-        async with anyio.create_task_group() as tasks:
-            for client in found.clients:
-                tasks.start_soon(ask, client.client_id)
+        infos, silent = await self._running_infos(found.group, found.clients)
+        owners: dict[_Key, str] = {
+            (queue.topic, queue.broker_name, queue.queue_id): info.client_id
+            for info in infos
+            for queue in info.queues
+        }
         queues = [
             msgspec.structs.replace(
                 queue,
@@ -206,6 +202,26 @@ class ProgressVerbs:
         return msgspec.structs.replace(
             found, queues=tuple(queues), silent_clients=tuple(sorted(silent))
         )
+
+    async def _running_infos(
+        self, group: str, clients: Sequence[ClientInfo]
+    ) -> tuple[list[RunningInfo], list[str]]:
+        """What members say of themselves, and the ids of those that do not answer in time."""
+        infos: list[RunningInfo] = []
+        silent: list[str] = []
+        limiter = anyio.CapacityLimiter(CLIENTS_AT_ONCE)
+
+        async def ask(client_id: str) -> None:
+            async with limiter:
+                try:
+                    infos.append(await self._clients.running_info(group, client_id))
+                except ClientError:
+                    silent.append(client_id)
+
+        async with anyio.create_task_group() as tasks:
+            for client in clients:
+                tasks.start_soon(ask, client.client_id)
+        return infos, silent
 
     async def _dead_letters(self, full: str) -> Answers[str, int]:
         """How many dead letters of a group each broker has; none: there is no such topic."""
@@ -360,9 +376,22 @@ class ProgressVerbs:
             table = await self._consume_stats(at.address, full, message.queue.topic)
             members = await self._clients.clients(group)
             offsets = table.offset_table.get(message.queue)
-            is_consumed = offsets is not None and offsets.consumer_offset > message.queue_offset
-            found.append(MessageTrack(group, _state(members, message, is_consumed=is_consumed)))
+            if offsets is None or offsets.consumer_offset <= message.queue_offset:
+                state = "NOT_CONSUME_YET" if members.clients else "NOT_ONLINE"
+            else:
+                state = _passed(await self._subscriptions(group, members), message)
+            found.append(MessageTrack(group, _kept_elsewhere(members) or state))
         return found
+
+    async def _subscriptions(
+        self, group: str, members: GroupClients
+    ) -> list[tuple[SubscriptionInfo, ...]]:
+        """What each member of a group wants; brokers know the latest heartbeat's only."""
+        if len(members.clients) < 2:
+            return [members.subscriptions]
+        infos, silent = await self._running_infos(group, members.clients)
+        found = [info.subscriptions for info in infos]
+        return [*found, members.subscriptions] if silent else found
 
     # Where it goes on
 
@@ -478,19 +507,29 @@ _Key = tuple[str, str, int]
 _Delays = dict[MessageQueue, float | None]
 
 
-def _state(members: GroupClients, message: ReceivedMessage, *, is_consumed: bool) -> str:
+def _kept_elsewhere(members: GroupClients) -> str:
+    """The state of a group whose members may keep their offsets themselves; "": they do not."""
     if members.message_model == MessageModel.BROADCASTING:
         return "CONSUME_BROADCASTING"
-    if members.consume_type == ConsumeType.CONSUME_ACTIVELY:
-        return "PULL"
-    if not is_consumed:
-        return "NOT_CONSUME_YET" if members.clients else "NOT_ONLINE"
-    for wanted in members.subscriptions:
-        if wanted.topic == message.topic and wanted.expression_type == "TAG":
-            tags = {tag.strip() for tag in wanted.expression.split("||")}
-            if not tags & {"*", "", message.tags or ""}:
-                return "CONSUMED_BUT_FILTERED"
-    return "CONSUMED"
+    return "PULL" if members.consume_type == ConsumeType.CONSUME_ACTIVELY else ""
+
+
+def _passed(subscriptions: Iterable[tuple[SubscriptionInfo, ...]], message: ReceivedMessage) -> str:
+    """The state of a message that a group's offset has passed.
+
+    Args:
+      subscriptions: of each member. If they differ, it is unknown whose queue it was.
+    """
+    wanted = [each for all_ in subscriptions for each in all_ if each.topic == message.topic]
+    if any(each.expression_type != "TAG" for each in wanted):
+        return "UNKNOWN"
+    is_taken = {
+        bool({tag.strip() for tag in each.expression.split("||")} & {"*", "", message.tags or ""})
+        for each in wanted
+    }
+    if len(is_taken) > 1:
+        return "UNKNOWN"
+    return "CONSUMED_BUT_FILTERED" if is_taken == {False} else "CONSUMED"
 
 
 def _delay_s(span: QueueTimeSpan, now_ms: int) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from trocket.client import (
@@ -303,6 +305,37 @@ def test_the_groups_of_a_message_are_told_by_their_offsets(do: Do) -> None:
                 "behind": "NOT_ONLINE",
                 "filtering": "CONSUMED_BUT_FILTERED",
             }
+
+    do(verb)
+
+
+def test_an_offset_that_passed_is_no_delivery_when_members_want_different_tags(do: Do) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("T", 1)
+        sent = (await send(admin, "T", "a", tags="A"))[0]
+        await admin.create_group("split")
+        await consumed(admin, "split", 1)
+        message = await admin.message(sent.offset_message_id)
+
+        url = f"rocketmq://{';'.join(admin.client.url.name_servers)}"
+
+        async def states_with(*wanted: str) -> str:
+            async with AsyncExitStack() as stack:
+                for tags in wanted:
+                    member = PushConsumer(url, group="split", subscriptions={"T": tags})
+                    await stack.enter_async_context(member)
+
+                async def track() -> str | None:
+                    if len((await admin.clients("split")).clients) < len(wanted):
+                        return None
+                    return (await admin.message_track(message))[0].state
+
+                return await until(track)
+
+        assert await states_with("A || B", "*") == "CONSUMED"
+        assert await states_with("B", "C") == "CONSUMED_BUT_FILTERED"
+        assert await states_with("A", "B") == "UNKNOWN"
+        assert await states_with("B", "A") == "UNKNOWN"
 
     do(verb)
 
