@@ -51,8 +51,8 @@ class StatsSnapshot(NamedTuple):
 _NOTHING: Final = StatsSnapshot(0, 0.0, 0.0)
 
 _FIELDS: Final = 3
-"""Numbers of a sample: its moment, value, times. A counter has up to 39 samples, 1 KB in arrays, and
-each queue of a broker has counters."""
+"""Numbers of a sample: its moment, value, times. A counter has up to 39 samples, 1 KB in arrays,
+and each queue of a broker has counters."""
 
 
 class StatsItem:
