@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PROGRAM = '''
+PROGRAM = """
 from trocket.store.clock import Clock, StoreTimeMs, WallTimeMs
 from trocket.store.message_store import MessageStore
 
@@ -27,7 +27,7 @@ def program(clock: Clock, store: MessageStore) -> None:
     reach(store.wall_time_ms)  # wrong
     reach(clock.wall_ms())  # wrong
     due(0)  # wrong
-'''
+"""
 
 
 @pytest.mark.slow
