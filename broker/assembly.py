@@ -14,7 +14,7 @@ Java counterpart: the constructor and initialize of broker/BrokerController.java
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -36,7 +36,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.refusals import Refusals
 from ..remoting.tls_settings import Tls
 from ..remoting.turn import Turn
-from ..store.clock import Clock
+from ..store.clock import Clock, WallTimeMs
 from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
@@ -112,6 +112,8 @@ class Seams:
       native: the C extension; None: pure Python.
       config_path: the file of the configuration; "": there is none.
       tls: of the broker's listeners; None: RocketMQ's defaults.
+      clients_ms: the time of day of clients, ms since 1970; None: `clock`'s. A test that advances
+        `clock` does not advance its clients.
     """
 
     clock: Clock
@@ -124,6 +126,7 @@ class Seams:
     native: Extension | None = extension
     config_path: str = ""
     tls: Tls | None = None
+    clients_ms: Callable[[], WallTimeMs] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +445,7 @@ def _pop(
         foundation.store,
         foundation.address,
         clock=foundation.seams.clock,
+        clients_ms=foundation.seams.clients_ms,
         files=tables.files,
         topics=tables.topics,
         groups=tables.groups,

@@ -31,7 +31,7 @@ from ..remoting.steps import in_steps
 from ..remoting.tls_server import ServerTls
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.turn import Turn
-from ..store.clock import Clock
+from ..store.clock import Clock, WallTimeMs
 from ..store.config import MessageStoreConfig
 from ..store.disk.os_disk import Disk
 from ..store.errors import StoreError
@@ -94,6 +94,7 @@ class BrokerController:
         so.
       config_path: the file that `config` is from, where changed settings are saved; "": none.
       tls: of the listeners and of `client`; None: RocketMQ's defaults.
+      clients_ms: the time of day of clients, ms since 1970; None: `clock`'s.
 
     Attributes:
       config: as above.
@@ -123,6 +124,7 @@ class BrokerController:
         metrics_listener: socket.socket | None = None,
         config_path: str = "",
         tls: Tls | None = None,
+        clients_ms: Callable[[], WallTimeMs] | None = None,
     ) -> None:
         self.config = config
         self.turn = turn or Turn()
@@ -144,6 +146,7 @@ class BrokerController:
             native,
             config_path,
             self._tls,
+            clients_ms,
         )
         self.parts = parts = assemble(config, store_config, seams)
         follow_settings(parts)

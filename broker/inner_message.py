@@ -26,6 +26,7 @@ from ..common.message_properties import (
 )
 from ..common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from ..remoting.message_codec import PROPERTIES_SIZE_MAX
+from ..remoting.numbers import INT64, parse_integer
 from ..remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
 from ..store.clock import WallTimeMs
 from ..store.config import MessageStoreConfig
@@ -157,10 +158,9 @@ def timed(message: InnerMessage, now_ms: WallTimeMs, config: MessageStoreConfig)
         return message  # delivered already, or rolled on by Apache's broker
     if not config.timer_wheel_enable:
         raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE)
-    try:
-        number = int(properties[name])
-    except ValueError as error:
-        raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL) from error
+    number = parse_integer(properties[name])
+    if number is None or not INT64.has(number):
+        raise WaitingRefused(PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL)
     deliver_ms = number
     if name != PROPERTY_TIMER_DELIVER_MS:
         deliver_ms = now_ms + number * (1000 if name == PROPERTY_TIMER_DELAY_SEC else 1)

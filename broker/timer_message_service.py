@@ -206,7 +206,9 @@ class TimerMessageService:
                 return
             slot.roll(_name(topic, message.unique_key))
         self.wheel.add(moment_ms, queue_offset)
-        delay_s = (moment_ms + self._precision_ms - message.store_timestamp_ms) / 1000
+        # The store's time may be ahead of the time of day, by which the delay was asked.
+        came_ms = min(message.store_timestamp_ms, self._clock.wall_ms())
+        delay_s = (moment_ms + self._precision_ms - came_ms) / 1000
         self.counts.come(properties.get("REAL_TOPIC", TIMER_TOPIC), delay_s)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:

@@ -39,6 +39,11 @@ class TravelClock:
         """Milliseconds since 1970 UTC, including the advanced time."""
         return WallTimeMs(self._base.wall_ms() + self._added_ms)
 
+    def clients_ms(self) -> WallTimeMs:
+        """The time of day of clients, to which no time was added: ms since 1970 UTC."""
+        base = self._base
+        return base.clients_ms() if isinstance(base, LoopClock) else base.wall_ms()
+
     def monotonic_s(self) -> float:
         """Seconds of the base's monotonic clock, without the advanced time."""
         return self._base.monotonic_s()
@@ -68,6 +73,14 @@ class LoopClock:
     def wall_ms(self) -> WallTimeMs:
         """Milliseconds since 1970 UTC."""
         return WallTimeMs(self._start_ms + int((self._now_s() - self._start_s) * 1000))
+
+    def clients_ms(self) -> WallTimeMs:
+        """The time of day of clients, ms since 1970 UTC.
+
+        They use the system's clock or this one. It is the earlier of both, so that no request seems
+        older than it is.
+        """
+        return min(self.wall_ms(), _system.wall_ms())
 
     def monotonic_s(self) -> float:
         """The loop's seconds."""

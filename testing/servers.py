@@ -177,6 +177,7 @@ class Servers:
             client=self._make_client(self._turn) if self._make_client else None,
             expects_slaves=False,
             tls=self._tls,
+            clients_ms=self.clock.clients_ms,
         )
         try:
             async with trio.open_nursery() as outer:

@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from ...common.topic_names import revive_topic
-from ...store.clock import Clock
+from ...store.clock import Clock, WallTimeMs
 from ...store.message_store import MessageStore
 from ...store.queues.new_tags import tags_codes_since
 from ...store.state.state_files import StateFiles
@@ -38,6 +38,7 @@ def assemble_pop(
     address: BrokerAddress,
     *,
     clock: Clock,
+    clients_ms: Callable[[], WallTimeMs] | None,
     files: StateFiles,
     topics: TopicConfigManager,
     groups: SubscriptionGroupManager,
@@ -51,6 +52,7 @@ def assemble_pop(
 
     Args:
       config, store, address, clock: of the broker.
+      clients_ms: the time of day of clients; None: that of `clock`.
       files, topics, groups, offsets: its tables, and where they are saved.
       puts: appends messages that the broker stores itself.
       timers: deliver the records when they are due.
@@ -64,7 +66,7 @@ def assemble_pop(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
     )
     retry_topics = PopRetryTopics(config, topics, offsets, groups.contains)
-    hold = _hold(config, store, clock)
+    hold = _hold(config, store, clock, clients_ms or clock.wall_ms)
     orders = OrderedPops.of_store(
         config,
         store,
@@ -112,10 +114,16 @@ def _buffer(
     )
 
 
-def _hold(config: BrokerConfig, store: MessageStore, clock: Clock) -> PopHold:
+def _hold(
+    config: BrokerConfig,
+    store: MessageStore,
+    clock: Clock,
+    clients_ms: Callable[[], WallTimeMs],
+) -> PopHold:
     return PopHold(
         config,
         clock,
+        clients_ms=clients_ms,
         now_s=trio.current_time,
         tags_codes_since=partial(tags_codes_since, store.queue_store.queues),
     )

@@ -18,7 +18,7 @@ from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
 from ...remoting.turn import Turn
-from ...store.clock import Clock
+from ...store.clock import Clock, WallTimeMs
 from ..config import BrokerConfig
 from ..pull import Selector
 from ..pull_request_hold import Key, TagsCodesSince, unknown_codes
@@ -87,11 +87,13 @@ class PopHold:
 
     Args:
       config: the broker's.
-      clock: of born times, and of the time that one slice may take.
+      clock: of the time that one slice may take.
+      clients_ms: the time of day by which clients give born times, ms since 1970.
       now_s: the clock for deadlines, such as trio.current_time.
       tags_codes_since: see TagsCodesSince.
 
     Attributes:
+      clients_ms: as above.
       serve, serve_notification: the processors of waiting requests, which set them. One may write
         its answer itself, and must do nothing but answer or hold the request again.
       pops, notifications: those that wait.
@@ -103,11 +105,12 @@ class PopHold:
         config: BrokerConfig,
         clock: Clock,
         *,
+        clients_ms: Callable[[], WallTimeMs],
         now_s: Callable[[], float],
         tags_codes_since: TagsCodesSince = unknown_codes,
     ) -> None:
-        self._clock = clock
         self.rights: Rights | None = None
+        self.clients_ms = clients_ms
         self.serve: Processor = _not_served
         self.serve_notification: Processor = _not_served
         self.pops = WaitingRequests(
@@ -146,7 +149,7 @@ class PopHold:
             waiting.request,
             waiting.channel,
             _key(waiting.topic, waiting.group, waiting.queue_id),
-            wait_ms=wait_ms_of(waiting.born_time, waiting.poll_time, self._clock.wall_ms()),
+            wait_ms=wait_ms_of(waiting.born_time, waiting.poll_time, self.clients_ms()),
             selector=waiting.selector,
         )
 

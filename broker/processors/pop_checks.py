@@ -63,19 +63,19 @@ class PopChecks:
         self._groups = groups
 
     def check(
-        self, header: PopMessageRequestHeader, born_time: int, now_ms: int, channel: Channel
+        self, header: PopMessageRequestHeader, age_ms: int, channel: Channel
     ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
         """Check whether the group may pop from the topic.
 
         Args:
-          born_time: that of the header, or now.
-          now_ms: ms since 1970.
+          age_ms: how long ago its client sent the request, by the time of day of clients; negative
+            where the client's clock is ahead.
 
         Returns: the entries of the tables.
         Raises: RequestRefused: it may not.
         """
         config = self._config
-        if now_ms - born_time - header.poll_time > LATE_MS:
+        if age_ms - header.poll_time > LATE_MS:
             raise RequestRefused(
                 ResponseCode.POLLING_TIMEOUT,
                 f"the broker[{config.broker_ip1}] pop message is timeout too much",

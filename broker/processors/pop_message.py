@@ -172,12 +172,13 @@ class PopMessageProcessor:
         if invisible_time != header.invisible_time:
             header = msgspec.structs.replace(header, invisible_time=invisible_time)
         now_ms = self._wall_ms()
+        clients_ms = self._pop.hold.clients_ms()
         born_time = header.born_time
         if born_time == 0:
-            born_time = now_ms
-            request.ext_fields = {**request.ext_fields, "bornTime": str(now_ms)}
+            born_time = clients_ms
+            request.ext_fields = {**request.ext_fields, "bornTime": str(born_time)}
         group = header.consumer_group
-        topic, config = self._checks.check(header, born_time, now_ms, channel)
+        topic, config = self._checks.check(header, clients_ms - born_time, channel)
         if not may_commit_offset(group):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(group))
         selector = self._checks.selector(header.topic, group, header.exp_type, header.exp)

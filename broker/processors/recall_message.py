@@ -16,6 +16,7 @@ from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import RecallMessageRequestHeader, decode
+from ...remoting.numbers import parse_integer
 from ...remoting.recall_handle import RecallHandle
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
@@ -112,10 +113,8 @@ class RecallMessageProcessor:
             raise RequestRefused(
                 ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available"
             )
-        try:
-            left_ms = int(handle.deliver_ms) - self._store.wall_time_ms
-        except ValueError:
-            left_ms = -1
+        deliver_ms = parse_integer(handle.deliver_ms)
+        left_ms = -1 if deliver_ms is None else deliver_ms - self._store.wall_time_ms
         if not 0 < left_ms < self._store.config.timer_max_delay_sec * 1000:
             raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         return handle

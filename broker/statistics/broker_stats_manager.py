@@ -132,7 +132,7 @@ class BrokerStatsManager:
         """Begin to count; call it once the store is loaded."""
         self._growth.start()
         self.started_ms = self._clock.wall_ms()
-        self._sample_totals(self.started_ms)
+        self._sample_totals(self._passed_ms())
 
     def measure_sizes(self, bounds: Sequence[float]) -> None:
         """Put the sizes of messages into buckets from now on; see `sizes`.
@@ -286,20 +286,24 @@ class BrokerStatsManager:
         Raises: StoreError: as `collect`; no sample is taken.
         """
         yield from self.collect()
-        now_ms = self._clock.wall_ms()
-        self._sample_totals(now_ms)
+        passed_ms = self._passed_ms()
+        self._sample_totals(passed_ms)
         number, self._samples = self._samples, self._samples + 1
         left = STEP_ITEMS
         for items in self._items.values():
             for item in list(items.values()):
-                item.sample(now_ms, number)
+                item.sample(passed_ms, number)
                 left -= 1
                 if not left:
                     left = STEP_ITEMS
                     yield
 
-    def _sample_totals(self, now_ms: int) -> None:
-        self.history.sample(self.totals, now_ms, self._clock.local_time_name(now_ms)[:_DAY_DIGITS])
+    def _passed_ms(self) -> int:
+        return int(self._clock.elapsed_s() * 1000)
+
+    def _sample_totals(self, passed_ms: int) -> None:
+        day = self._clock.local_time_name(self._clock.wall_ms())[:_DAY_DIGITS]
+        self.history.sample(self.totals, passed_ms, day)
         self.put_times.sample()
 
     # ---- looking -------------------------------------------------------------------------

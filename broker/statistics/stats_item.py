@@ -51,8 +51,8 @@ class StatsSnapshot(NamedTuple):
 _NOTHING: Final = StatsSnapshot(0, 0.0, 0.0)
 
 _FIELDS: Final = 3
-"""Numbers of a sample: wall ms, value, times. A counter has up to 39 samples, 1 KB in arrays, and
-each queue of a broker has counters."""
+"""Numbers of a sample: its moment, value, times. A counter has up to 39 samples, 1 KB in arrays,
+and each queue of a broker has counters."""
 
 
 class StatsItem:
@@ -75,11 +75,11 @@ class StatsItem:
         self.value += value
         self.times += times
 
-    def sample(self, now_ms: int, number: int) -> None:
+    def sample(self, passed_ms: int, number: int) -> None:
         """Take the samples that are due.
 
         Args:
-          now_ms: wall time.
+          passed_ms: since some fixed moment, by a clock that is never set.
           number: of this sample among all that are taken every SAMPLE_INTERVAL_MS.
         """
         samples = list(self._samples)
@@ -88,8 +88,8 @@ class StatsItem:
                 continue
             kept = samples[at]
             if kept is None:
-                kept = samples[at] = array("q", (now_ms - period.interval_ms, 0, 0))
-            kept.extend((now_ms, self.value, self.times))
+                kept = samples[at] = array("q", (passed_ms - period.interval_ms, 0, 0))
+            kept.extend((passed_ms, self.value, self.times))
             if len(kept) > period.count_max * _FIELDS:
                 del kept[:_FIELDS]
         self._samples = tuple(samples)

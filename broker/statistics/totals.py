@@ -42,9 +42,14 @@ class Totals:
 
 
 class TotalsSample(NamedTuple):
-    """Some of the totals at a moment; `gets` are those with and without messages."""
+    """Some of the totals at a moment.
 
-    now_ms: int
+    Attributes:
+      passed_ms: since some fixed moment, by a clock that is never set.
+      gets: with and without messages.
+    """
+
+    passed_ms: int
     put_messages: int
     gets_found: int
     gets_missed: int
@@ -64,15 +69,15 @@ class TotalsHistory:
         self._day = ""
         self.yesterday = self.today = TotalsSample(0, 0, 0, 0, 0, 0)
 
-    def sample(self, totals: Totals, now_ms: int, day: str) -> None:
+    def sample(self, totals: Totals, passed_ms: int, day: str) -> None:
         """Keep the totals of this moment.
 
         Args:
-          now_ms: wall time.
+          passed_ms: since some fixed moment, by a clock that is never set.
           day: a name of the local day.
         """
         sample = TotalsSample(
-            now_ms,
+            passed_ms,
             totals.put_messages,
             totals.gets_found,
             totals.gets_missed,
@@ -95,7 +100,7 @@ class TotalsHistory:
         last = self._samples[-1]
         for back in SAMPLES_BACK:
             first = self._samples[max(-1 - back, -len(self._samples))]
-            passed_s = (last.now_ms - first.now_ms) / 1000
+            passed_s = (last.passed_ms - first.passed_ms) / 1000
             grown = getattr(last, field) - getattr(first, field)
             rates.append(grown / passed_s if passed_s > 0 else 0.0)
         return tuple(rates)

@@ -45,6 +45,8 @@ SLOTS_CHUNK = 256 * 1024
 REBUILD_COUNT = 2048
 """Entries per step of `rebuild_slots`: about 1 ms in a table of the usual size."""
 
+SECOND_MS = 1_000
+
 CHAIN_LENGTH_MAX = 1_000_000
 """Entries of one slot read per query; Apache's only limit is the file's 20 million."""
 
@@ -470,7 +472,9 @@ class IndexFile:
 
         Args:
           found: what to add to, as its keys, up to `count_max`.
-          begin_ms, end_ms: store times, both included, compared in whole seconds.
+          begin_ms, end_ms: store times, both included. An entry has whole seconds since the file's
+            begin: it is taken if its second begins in that time or has `begin_ms`, so its message
+            may be up to 999 ms earlier than `begin_ms`, or later than `end_ms`.
 
         Raises:
           StoreIOError: the file could not be read.
@@ -493,10 +497,10 @@ class IndexFile:
             entry_hash, physical_offset, seconds, previous = self._entry(index)
             if seconds < 0:
                 return
-            time_ms = self.begin_timestamp_ms + seconds * 1000
-            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
+            time_ms = self.begin_timestamp_ms + seconds * SECOND_MS
+            if entry_hash == key_hash and begin_ms < time_ms + SECOND_MS and time_ms <= end_ms:
                 found[physical_offset] = None
-            if not 0 < previous < index or time_ms < begin_ms:
+            if not 0 < previous < index or time_ms + SECOND_MS <= begin_ms:
                 return
             index = previous
 

@@ -33,7 +33,7 @@ from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtendedConsumeQueue
 from ..status import GetMessageStatus
 from .batch_reader import collect_batches
 from .recent_records import RecentRecords
-from .record_check import RecordCheck, holds_key, holds_tags, no_unit
+from .record_check import RecordCheck, holds_key, holds_tags, no_unit, stored_since
 from .record_filter import MATCHING, RecordFilter, Wanted, filtered
 
 SIZE_MAX = 128 * 1024 * 1024
@@ -517,7 +517,8 @@ class MessageReader:
 
         Args:
           count_max: most messages, the newest ones; maxMsgsNumBatch applies, too.
-          begin_ms, end_ms: store time, both included, to the second.
+          begin_ms, end_ms: store time, both included. The end is that of the index, whose entries
+            have whole seconds: messages of up to 999 ms later may be there, as in RocketMQ.
           log_end: the end of the visible log.
           by_tags: the key is the value of TAGS. Messages that an earlier version indexed are not
             found by it.
@@ -543,7 +544,7 @@ class MessageReader:
                     "offset of the log, where none is; remove this folder while the broker is down "
                     "to have the index built again, and check the log with `trocket store fsck`",
                 )
-            if holds(record, topic, key):
+            if holds(record, topic, key) and stored_since(record, begin_ms):
                 records.append(record)
         return QueryResult(
             records,

@@ -393,3 +393,9 @@ def holds_key(record: bytes | memoryview, topic: str, key: str) -> bool:
         str(unique_key, "utf-8", "replace") == key
         or key in str(keys, "utf-8", "replace").split(KEY_SEPARATOR)
     )
+
+
+def stored_since(record: bytes | memoryview, begin_ms: int) -> bool:
+    """Whether a record, whole as in the log, was stored at or after a time, ms since 1970."""
+    message = decode_record(record, 0, check_crc=False, read_body=False)
+    return message.store_timestamp_ms >= begin_ms

@@ -149,3 +149,19 @@ async def test_a_transaction_from_before_a_restart_is_checked_after_its_wait_at_
         client = await producer(broker)
         await trio.sleep(6.2)
         assert [check.ext_fields["msgId"] for check in await asked(client)] == ["before"]
+
+
+async def test_the_delay_that_metrics_state_is_that_of_the_clock_while_the_store_is_ahead(
+    autojump_clock,
+):
+    clock = WrongClock()
+    clock.wrong_ms = HOUR_MS
+    async with embedded_broker(clock=clock) as broker:
+        client = await broker.connect()
+        await client.ask(SEND, send_fields("Other"), b"x")
+        clock.wrong_ms = 0
+        await client.ask(SEND, send_fields(i="TIMER_DELAY_SEC\x011200"), b"20 min")
+        await trio.sleep(2)
+        delays_s = broker.controller.timers.counts.delays_s
+        assert delays_s.count == 1
+        assert delays_s.total == pytest.approx(1200, abs=3)

@@ -10,6 +10,8 @@ import trio
 
 from trocket.broker.timer_checkpoint import TimerCheckpoint
 from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.recall_handle import RecallHandle
+from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
 from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import TIMER_FILE_SIZE
@@ -99,6 +101,15 @@ async def test_one_whose_time_has_come_is_stored_at_once(value, autojump_clock):
         answer = await send(client, timer(value, name))
         assert "recallHandle" not in answer.ext_fields
         assert await bodies(broker) == [b"later"]
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+@pytest.mark.parametrize("value", [" 5", "5 ", "1_0", "-9223372036854775809", "5.0"])
+async def test_a_time_that_java_does_not_read_as_a_number_is_refused(name, value, autojump_clock):
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        assert (await send(client, timer(value, name))).code == ResponseCode.MESSAGE_ILLEGAL
+        assert (await send(client, timer("+1", name))).code == 0
 
 
 async def test_a_delay_level_counts_more_than_a_time(autojump_clock):
@@ -288,6 +299,10 @@ async def test_one_that_is_taken_back_does_not_come(autojump_clock):
             answer = await send(client, timer(10_500, key=f"K{number}"), b"%d" % number)
             handles.append(answer.ext_fields["recallHandle"])
         fields = {"producerGroup": "PG", "topic": "T", "recallHandle": handles[1]}
+        handle = RecallHandle.from_text(handles[1])
+        grouped = handle._replace(deliver_ms=f"{int(handle.deliver_ms):_}").to_text()
+        answer = await client.ask(RECALL, fields | {"recallHandle": grouped})
+        assert (answer.code, answer.remark) == (604, "recall failed, timestamp invalid")
         answer = await client.ask(RECALL, fields)
         assert (answer.code, answer.ext_fields["msgId"]) == (0, "K1")
         assert answer.remark == "not set any response code"  # as Apache's

@@ -10,6 +10,7 @@ import pytest
 from trocket.blocking import Message, Producer
 from trocket.common.message_properties import PROPERTY_TIMER_DELAY_SEC
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
+from trocket.store.clock import SystemClock
 from trocket.testing import Broker
 
 from .blocking_client import Client, Code, ResponseCode, pull_fields, send_fields
@@ -211,3 +212,40 @@ def test_time_goes_on_over_a_restart() -> None:
         broker.restart()
         broker.advance(hours=1)
         assert [message.body for message in broker.messages("T")] == [b"late"]
+
+
+def pop_fields(topic: str, poll_ms: int, *, group: str = "CG") -> dict[str, object]:
+    """The header of POP_MESSAGE as the Java client sends it: born by the machine's clock."""
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": -1, "maxMsgNums": 32,
+        "invisibleTime": 60_000, "pollTime": poll_ms, "bornTime": SystemClock().wall_ms(),
+        "initMode": 0, "order": "false",
+    }  # fmt: skip
+
+
+def test_a_pop_born_by_the_machines_clock_is_served_after_two_hours(
+    broker: Broker, client: Client
+) -> None:
+    broker.create_topic("Popped", queues=1)
+    client.send("Popped", b"late", DELAY=LEVEL_2_H)
+    broker.advance(hours=2)
+    answer = client.ask(Code.POP_MESSAGE, pop_fields("Popped", 1_000))
+    assert (answer.code, answer.remark) == (0, "FOUND")
+    assert b"late" in answer.body
+    assert int(answer.ext_fields["popTime"]) > SystemClock().wall_ms() + 7_100_000
+
+
+@pytest.mark.parametrize("code", [Code.POP_MESSAGE, Code.NOTIFICATION])
+def test_a_pop_born_by_the_machines_clock_waits_after_two_hours(
+    broker: Broker, client: Client, code: Code
+) -> None:
+    topic = f"Waits{int(code)}"
+    broker.create_topic(topic, queues=1)
+    broker.advance(hours=2)
+    with Client(broker.broker_address) as consumer:
+        opaque = consumer.begin(code, pop_fields(topic, 9_000))
+        client.pull(topic)  # the broker has the pop, too: it came before
+        client.send(topic, b"came")
+        answer = consumer.end(opaque)
+    assert answer.code == 0
+    assert b"came" in answer.body or answer.ext_fields["hasMsg"] == "true"

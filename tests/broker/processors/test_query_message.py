@@ -286,6 +286,23 @@ async def test_messages_of_a_time_are_found_both_ends_included(
 
 
 @pytest.mark.parametrize(
+    ("begin", "end", "numbers"),
+    [(2_400, 9_000, [1, 2]), (2_001, 9_000, [1, 2]), (2_401, 9_000, [2]), (2_400, 2_400, [1])],
+)
+async def test_a_message_of_a_part_of_a_second_is_found_from_its_millisecond_on(
+    autojump_clock: trio.testing.MockClock, begin: int, end: int, numbers: list[int]
+) -> None:
+    async with embedded_broker() as broker:
+        client = await broker.connect()
+        for number, at_s in enumerate((0, 2.4, 4.999)):
+            await trio.sleep(at_s + 0.0001 - trio.current_time())
+            await store_message(client, b"%d" % number, "k")
+        times = {"beginTimestamp": START_MS + begin, "endTimestamp": START_MS + end}
+        answer = await query(broker, client, "k", **times)
+    assert bodies_of(answer) == [b"%d" % number for number in numbers]
+
+
+@pytest.mark.parametrize(
     ("key", "topic"), [("none", "T"), ("k", "Unknown"), ("K", "T"), ("", "T"), ("k", "../T")]
 )
 async def test_missing_messages_are_answered_as_rocketmq_does_and_create_nothing(

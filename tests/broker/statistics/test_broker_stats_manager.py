@@ -343,3 +343,17 @@ def test_the_counters_of_queues_go_with_their_topic_or_group() -> None:
     broker.stats.group_deleted("G")
     broker.pass_time()
     assert sorted(broker.stats.items(StatsName.GROUP_GET_LATENCY)) == ["0@U@T"]
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, -25_000, 25_000, 3_600_000])
+def test_rates_are_those_of_the_time_that_passed_when_the_clock_is_set(jump_ms: int) -> None:
+    broker = Broker()
+    history = broker.stats.history
+    broker.pass_time()
+    broker.queues["T", 0].put(*[10] * 60)
+    broker.clock.jump(jump_ms)
+    broker.pass_time()
+    assert history.rates("put_messages")[0] == 6.0
+    broker.pass_time(5)
+    assert history.rates("put_messages")[1] == 1.0
+    assert broker.growth(PUTS, "T") == (60, 1.0, 1.0)

@@ -15,6 +15,7 @@ from trocket.remoting.message import Message, MessageExt
 from trocket.remoting.message_codec import decode_messages, encode_batch
 
 from ..broken import Broken
+from ..clock import WorldClock
 from .network import NetworkClient
 from .oracle import QUEUES, TOPIC, Sent
 from .process import Process
@@ -45,6 +46,7 @@ class Peer:
     def __init__(self, cluster: Cluster, name: str, host: str, random: Random) -> None:
         self.name = name
         self.cluster = cluster
+        self.clock = WorldClock(cluster.clock.time)
         self.oracle = cluster.oracle
         self.random = random
         self.addresses: dict[int, str] = {}
@@ -85,7 +87,7 @@ class Peer:
 
 
 class Producer(Peer):
-    """Sends each message once."""
+    """Sends each message once, born by its own clock."""
 
     async def run(self, count: int, pause_s: float) -> None:
         """Send messages, or batches of some."""
@@ -118,7 +120,7 @@ class Producer(Peer):
     def _fields(self, queue_id: int, properties: str, **more: object) -> dict[str, object]:
         return {
             "a": "PG", "b": TOPIC, "c": "TBW102", "d": QUEUES, "e": queue_id, "f": 0,
-            "g": self.cluster.now_ms, "h": 0, "i": properties, "j": 0, "k": "false", "m": "false",
+            "g": self.clock.wall_ms(), "h": 0, "i": properties, "j": 0, "k": "false", "m": "false",
         } | more  # fmt: skip
 
     async def _send(self, address: str, sent: Sent) -> None:

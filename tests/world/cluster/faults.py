@@ -1,4 +1,6 @@
-"""The 33 faults of the test plan, by name; each begins, lasts, and ends by itself or by the heal.
+"""The 33 faults of the test plan, and three of clocks that jump, by name.
+
+Each begins, lasts, and ends by itself or by the heal.
 
 What a fault may take by contract it says to the oracle. A fault that finds nothing to be done (its
 machine is down already, say) returns False and is not counted.
@@ -13,6 +15,7 @@ from typing import NamedTuple
 import trio
 
 from .cluster import MODES, TOPOLOGIES, WORKLOADS, Cluster, Plan
+from .faults_of_clocks import clock_set_between_runs, clocks_jump, clocks_jump_by_years
 from .faults_of_disks import (
     bit_flip,
     eio_on_read,
@@ -110,6 +113,17 @@ FAULTS: dict[str, Fault] = {
     "connection flood": Fault(connection_flood),
 }
 
+JUMPS: dict[str, Fault] = {
+    "clocks jump": Fault(clocks_jump),
+    "clocks jump by years": Fault(clocks_jump_by_years),
+    "clock set between runs": Fault(clock_set_between_runs),
+}
+"""Faults of the seeds from JUMPS_FROM on, beside the others: the plans of earlier seeds stay."""
+
+JUMPS_FROM = 1_000_000
+
+ALL_FAULTS = FAULTS | JUMPS
+
 
 def plan_of(seed: int) -> Plan:
     """What a seed stands for. Modes, topologies, workloads and first faults take turns, so that
@@ -126,6 +140,8 @@ def plan_of(seed: int) -> Plan:
         name = random.choice(names)
         if not (FAULTS[name].is_big and any(FAULTS[each].is_big for each in faults)):
             faults.append(name)
+    if seed >= JUMPS_FROM:
+        faults += random.choices(list(JUMPS), k=random.randint(1, 4))
     random.shuffle(faults)
     return Plan(mode, topology, workload, faults, random.randint(5, 12), random.choice((0.8, 1.6)))
 
@@ -144,7 +160,7 @@ async def happen(cluster: Cluster) -> None:
 
 async def _happen(cluster: Cluster, name: str, number: int, start_s: float) -> None:
     await trio.sleep_until(start_s)
-    if await FAULTS[name].happen(cluster, cluster.random(f"fault {number} {name}")):
+    if await ALL_FAULTS[name].happen(cluster, cluster.random(f"fault {number} {name}")):
         cluster.hits[name] += 1
     else:
         cluster.note(f"no {name}: there is nothing that it could meet")

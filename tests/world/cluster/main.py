@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ..search import add_up, in_parallel, quiet
 from .cluster import Run, play
-from .faults import FAULTS, plan_of
+from .faults import ALL_FAULTS, JUMPS_FROM, plan_of
 
 SEEDS = 1_000
 CHUNK = 20
@@ -108,7 +108,7 @@ def replay(seed: int, console: Console, *, trace: bool) -> int:
 def table(report: Report) -> Table:
     """How often each fault happened, and in how many of the modes' topologies."""
     found = Table("fault", "happened", "met modes and topologies")
-    for name in FAULTS:
+    for name in ALL_FAULTS:
         met = sum(1 for each in report.met if each[0] == name)
         found.add_row(name, f"{report.faults[name]:,}", f"{met}")
     return found
@@ -118,6 +118,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this scope."""
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument(
+        "--jumps", action="store_true", help="with clocks that jump: seeds from 1,000,000 on"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="this one only, again")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell what happened")
@@ -128,7 +131,8 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     if options.seed is not None:
         return replay(options.seed, console, trace=options.trace)
-    seeds = range(options.first, options.first + options.seeds)
+    first = options.first + (JUMPS_FROM if options.jumps else 0)
+    seeds = range(first, first + options.seeds)
     report = Report()
     reports = in_parallel(run_seeds, jobs(seeds), options.processes)
     add_up(report, reports, "seeds", len(seeds), FAILURES_MAX, console)
