@@ -20,13 +20,24 @@ class WorldClock:
       start_ms: when that began, ms since 1970.
 
     Attributes:
-      wrong_ms: by how much the wall clock is ahead.
+      forward_ms: by how much the wall clock was set forward, all jumps together.
     """
 
     def __init__(self, time: trio.abc.Clock | None = None, start_ms: int = START_MS) -> None:
         self.time = time or MockClock()
-        self.wrong_ms = 0
+        self.forward_ms = 0
+        self._wrong_ms = 0
         self._start_ms = start_ms
+
+    @property
+    def wrong_ms(self) -> int:
+        """By how much the wall clock is ahead."""
+        return self._wrong_ms
+
+    @wrong_ms.setter
+    def wrong_ms(self, wrong_ms: int) -> None:
+        self.forward_ms += max(wrong_ms - self._wrong_ms, 0)
+        self._wrong_ms = wrong_ms
 
     @property
     def now_ms(self) -> int:

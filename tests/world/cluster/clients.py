@@ -32,6 +32,10 @@ NOTHING_STORED = frozenset({2, 3, 13, 14, 16, 17, 29})
 
 GROUP = "G"
 TIMEOUT_S = 3.0
+
+DELAYS_MS = (0, 1_000, 5_000)
+"""By delay level: the beginning of messageDelayLevel."""
+
 UNROUTED = "TBW102"
 """A topic that every broker registers, before anybody has sent anything."""
 
@@ -115,7 +119,9 @@ class Producer(Peer):
         random = self.random
         queue_id = random.randrange(QUEUES) if queue_id is None else queue_id
         size = random.choice((5, 5, 20, 200, 500))
-        return self.oracle.new(self.name, queue_id, size, level)
+        return self.oracle.new(
+            self.name, queue_id, size, level, self.cluster.not_before_ms(DELAYS_MS[level])
+        )
 
     def _fields(self, queue_id: int, properties: str, **more: object) -> dict[str, object]:
         return {
@@ -174,6 +180,16 @@ class Consumer(Peer):
         super().__init__(cluster, name, host, random)
         self.queue_ids = queue_ids
         self.next: dict[int, int] = {}
+
+    def _saw(self, message: MessageExt, epoch: int, address: str) -> None:
+        cluster = self.cluster
+        self.oracle.saw(
+            message,
+            epoch=epoch,
+            machine=address,
+            now_ms=cluster.now_ms,
+            forward_ms=cluster.forward_ms,
+        )
 
     async def run(self) -> None:
         """Consume until cancelled."""
@@ -262,7 +278,7 @@ class Consumer(Peer):
         if not offsets and end > start and start >= self.oracle.min_offsets[queue_id]:
             raise Broken("N6", f"a pull of {queue_id} at {start} passes over to {end}: {answer}")
         for message in messages:
-            self.oracle.saw(message, epoch=epoch, machine=address, now_ms=self.cluster.now_ms)
+            self._saw(message, epoch, address)
         return messages, end
 
     async def look_at_slave(self) -> None:
@@ -286,7 +302,7 @@ class Consumer(Peer):
         answer = await self.ask(address, PULL, fields)
         if answer is not None and answer.code == OK and not self.cluster.are_slaves_astray:
             for message in decode_messages(answer.body, check_crc=True):
-                self.oracle.saw(message, epoch=epoch, machine=address, now_ms=self.cluster.now_ms)
+                self._saw(message, epoch, address)
 
 
 def properties_of(sent: Sent) -> dict[str, str]:

@@ -175,6 +175,19 @@ class Cluster:
         return BrokerRole.SYNC_MASTER if self.plan.is_sync_master else BrokerRole.ASYNC_MASTER
 
     @property
+    def forward_ms(self) -> int:
+        """By how much clocks of brokers were set forward, all together."""
+        return sum(broker.clock.forward_ms for broker in self.brokers)
+
+    def not_before_ms(self, delay_ms: int) -> int:
+        """When a message that is sent now may be there, less all of `forward_ms`.
+
+        Another broker may become the master, whose clock is ahead of this one's.
+        """
+        wrong = [broker.clock.wrong_ms for broker in self.brokers]
+        return self.now_ms + delay_ms - (max(wrong) - min(wrong)) + self.forward_ms
+
+    @property
     def machines(self) -> list[Machine]:
         """All but the clients'."""
         return [*self.namesrvs, *self.brokers]

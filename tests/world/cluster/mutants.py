@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.schedule_message_service import ScheduleMessageService
 from trocket.broker.slave_offsets import SlaveOffsets
 from trocket.store.ha import slave
 from trocket.store.ha.copier import LogCopier
@@ -31,12 +32,13 @@ class Plans(NamedTuple):
     """A plan, with some seeds.
 
     Attributes:
-      mode, faults, topology: in which the mutant shows.
+      mode, faults, topology, workload: in which the mutant shows.
     """
 
     mode: str
     faults: list[str]
     topology: str = "two slaves"
+    workload: str = "bursts"
 
     @property
     def scope(self) -> str:
@@ -49,7 +51,8 @@ class Plans(NamedTuple):
         yield from map(self._play, SEEDS)
 
     def _play(self, seed: int) -> str:
-        return play(seed, Plan(self.mode, self.topology, "bursts", self.faults, 15, 0.8)).problem
+        plan = Plan(self.mode, self.topology, self.workload, self.faults, 15, 0.8)
+        return play(seed, plan).problem
 
 
 def answered_before_the_slave(patch: Patch) -> None:
@@ -175,6 +178,19 @@ def copied_with_a_gap(patch: Patch) -> None:
     patch.setattr(CopyAppender, "append_record", broken)
 
 
+def due_by_the_stores_time(patch: Patch) -> None:
+    """Whether a delayed message is due is asked of the store's time, which is ahead of the clock
+    after that was set back."""
+    due_ms = ScheduleMessageService._due_ms
+
+    def broken(self: ScheduleMessageService, level: int, queue_offset: int) -> int | None:
+        due = due_ms(self, level, queue_offset)
+        ahead_ms = self._store.store_time_ms - self._store.wall_time_ms
+        return None if due is None else due - max(ahead_ms, 0)
+
+    patch.setattr(ScheduleMessageService, "_due_ms", broken)
+
+
 MUTANTS = [
     Mutant(answered_before_the_slave, Plans("M2", ["partition HA only"]), ("N1",)),
     Mutant(one_slave_is_enough, Plans("M2", ["partition HA only"], "two slaves in sync"), ("N1",)),
@@ -194,4 +210,7 @@ MUTANTS = [
         ("N6",),
     ),
     Mutant(copied_with_a_gap, Plans("M0", []), ("HA",)),
+    Mutant(
+        due_by_the_stores_time, Plans("M0", ["clocks jump"] * 3, "one slave", "delays"), ("N9",)
+    ),
 ]

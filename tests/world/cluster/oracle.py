@@ -23,6 +23,9 @@ QUEUES = 2
 
 _BODY = re.compile(rb"m([0-9]+)\.*")
 
+ROUNDED_MS = 2
+"""Times are cut to whole milliseconds."""
+
 
 @dataclass(slots=True)
 class Sent:
@@ -35,6 +38,7 @@ class Sent:
       asked_at: the oracle's count of events when it was sent.
       level: its delay level; 0: none.
       epoch: the oracle's when it was sent.
+      not_before_ms: when it may be there, less all that clocks of brokers were set forward.
       is_refused: the answer said that it is not stored.
     """
 
@@ -45,6 +49,7 @@ class Sent:
     asked_at: int
     level: int
     epoch: int
+    not_before_ms: int
     is_refused: bool = False
 
 
@@ -106,12 +111,16 @@ class Oracle:
 
     # ---- sends ---------------------------------------------------------------------------
 
-    def new(self, producer: str, queue_id: int, size: int, level: int) -> Sent:
+    def new(
+        self, producer: str, queue_id: int, size: int, level: int, not_before_ms: int = 0
+    ) -> Sent:
         """A message that is going to be sent."""
         number = len(self.sent)
         body = (b"m%d" % number).ljust(size, b".")
         self._events += 1
-        made = Sent(number, producer, queue_id, body, self._events, level, self.epoch)
+        made = Sent(
+            number, producer, queue_id, body, self._events, level, self.epoch, not_before_ms
+        )
         self.sent.append(made)
         return made
 
@@ -165,13 +174,19 @@ class Oracle:
             raise Broken("N1", f"m{number} is not as it was sent: {message}")
         return sent
 
-    def saw(self, message: MessageExt, *, epoch: int, machine: str, now_ms: int) -> None:
-        """A client got a message. N2, N5.
+    def saw(
+        self, message: MessageExt, *, epoch: int, machine: str, now_ms: int, forward_ms: int = 0
+    ) -> None:
+        """A client got a message. N2, N5, N9.
 
         Args:
           epoch: the oracle's when it was asked for.
+          forward_ms: by how much clocks of brokers were set forward since the start.
         """
         sent = self.check_message(message)
+        early_ms = sent.not_before_ms - forward_ms - now_ms
+        if sent.level and early_ms > ROUNDED_MS:
+            raise Broken("N9", f"m{sent.number} is there {early_ms} ms too early")
         if epoch != self.epoch or machine in self.losers:
             return
         queue_id, offset = message.queue_id, message.queue_offset
