@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from ...common.message_properties import (
     PROPERTY_POP_NEXT_OFFSET,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_OUT_MS,
     find_property,
 )
@@ -49,6 +50,7 @@ READ_COUNT: Final = 32
 """Records of one read."""
 
 _NEXT: Final = PROPERTY_POP_NEXT_OFFSET.encode()
+_REAL_TOPIC: Final = PROPERTY_REAL_TOPIC.encode()
 _TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _DIGITS_MAX: Final = 18
 _Queue = tuple[str, int]
@@ -159,7 +161,7 @@ class RecordedPositions:
             try:
                 result = store.get_message(topic, queue_id, offset, READ_COUNT)
                 for buffer in result.buffers:
-                    yield from _with_position(bytes(buffer))
+                    yield from _with_position(bytes(buffer), self._topic.encode())
             except (CorruptRecordError, RemoteProtocolError) as error:
                 logger.error(
                     "record %(offset)d of %(topic)s queue %(queue_id)d, or one of the next "
@@ -194,18 +196,22 @@ class RecordedPositions:
         return True
 
 
-def _with_position(buffer: bytes) -> Iterator[MessageExt]:
+def _with_position(buffer: bytes, revive_topic: bytes) -> Iterator[MessageExt]:
     """The messages of whole records that say where the next pop begins.
 
-    Those that the timer service delivered are copies of older ones.
+    A timer message of a client has another topic, whatever its tags and properties. Records that
+    the timer service delivered are copies of older ones.
     """
     at = 0
     while at < len(buffer):
         message = decode_record(buffer, at)
         at += message.store_size
         properties = message.properties_bytes
-        is_copy = message.topic != TIMER_TOPIC and find_property(properties, _TIMER_OUT) is not None
-        if not is_copy and find_property(properties, _NEXT) is not None:
+        if message.topic == TIMER_TOPIC:
+            is_record = find_property(properties, _REAL_TOPIC) == revive_topic
+        else:
+            is_record = find_property(properties, _TIMER_OUT) is None
+        if is_record and find_property(properties, _NEXT) is not None:
             yield message
 
 

@@ -10,8 +10,8 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.store.config import FlushDiskType
 from trocket.store.disk.memory_disk import MemoryDisk
 
-from ..embedded import Broker, TrioClock, embedded_broker
-from .consumer import Consumer, consumer, messages_of, seconds
+from ..embedded import START_MS, Broker, TrioClock, embedded_broker, send_fields
+from .consumer import REVIVE, SEND, TIMER, Consumer, consumer, messages_of, seconds
 
 DURABLE: dict[str, Any] = {
     "flush_disk_type": FlushDiskType.SYNC_FLUSH,
@@ -143,6 +143,26 @@ async def test_a_stop_after_the_kill_leaves_no_acknowledged_message(autojump_clo
             pass
     async with embedded_broker(survivor, **DURABLE) as broker:
         assert await comes(await consumer(broker)) == []
+
+
+async def test_a_timer_message_of_a_client_that_looks_like_a_record_moves_no_group(
+    autojump_clock,
+) -> None:
+    disk = MemoryDisk(journalled=True)
+    async with embedded_broker(disk, **DURABLE) as broker:
+        group = await consumer(broker)
+        await group.send(3)
+        (got,) = await group.pop(maxMsgNums=1)
+        assert (await group.ack(got)).code == 0
+        (record, *_) = group.stored(TIMER)
+        due_ms = START_MS + 3_600_000
+        forged = f"TAGS\x01ck\x02TIMER_DELIVER_MS\x01{due_ms}\x02POP_NEXT_OFFSET\x013\x02"
+        for claimed in ("", f"REAL_TOPIC\x01{REVIVE}\x02" * 2):
+            fields = send_fields("T", 1, i=claimed + forged)
+            assert (await group.client.ask(SEND, fields, record.body)).code == 0
+        survivor = killed(broker, "kill")
+    async with embedded_broker(survivor, **DURABLE) as broker:
+        assert sorted(await comes(await consumer(broker), wait_s=5)) == [b"1", b"2"]
 
 
 async def test_of_a_crash_at_any_write_no_acknowledgement_is_lost_and_no_message(
