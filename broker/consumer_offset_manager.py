@@ -55,6 +55,8 @@ class ConsumerOffsetManager:
         is sent to; not saved, but `offset_table` has them, too. Offsets that clients commit
         meanwhile are ignored.
       is_corrected: the file that was read had impossible numbers.
+      first_keys: keys whose offsets are saved, and sent to slaves, as they are when that begins;
+        those of other keys may be newer.
     """
 
     def __init__(self, *, clock: Clock, save: Save) -> None:
@@ -64,6 +66,7 @@ class ConsumerOffsetManager:
         self._clock = clock
         self._commits = 0
         self.is_corrected = False
+        self.first_keys: tuple[str, ...] = ()
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.offset_table: OffsetTable = {}
         self.pull_offset_table: OffsetTable = {}
@@ -301,12 +304,14 @@ class ConsumerOffsetManager:
         A slave of 5.5.0 cannot parse it with white space: fastjson 2 accepts a bare key only right
         after the brace.
         """
+        firsts = self._firsts()
         version = self.data_version.to_body()
         topics = yield from self.topics_by_group()
         parts = (
             b'"dataVersion":%b' % version,
             b'"groupTopicMap":%b' % (yield from json_members(topics, msgspec.json.encode)),
-            b'"offsetTable":%b' % (yield from json_members(self.offset_table, compact_table)),
+            b'"offsetTable":%b'
+            % (yield from json_members(self.offset_table | firsts, compact_table)),
             b'"pullOffsetTable":%b'
             % (yield from json_members(self.pull_offset_table, compact_table)),
         )
@@ -322,18 +327,25 @@ class ConsumerOffsetManager:
                 yield
         return topics_of
 
+    def _firsts(self) -> OffsetTable:
+        table = self.offset_table
+        return {key: dict(table[key]) for key in self.first_keys if key in table}
+
     def encode(self) -> bytes:
         """The text of `consumerOffset.json`."""
         return at_once(self.encode_in_steps())
 
     def encode_in_steps(self) -> Steps[bytes]:
         """Steps that encode `consumerOffset.json`; each step reads the offsets of its moment."""
+        firsts = self._firsts()
         version = written(self.data_version, depth=1)
         topics = yield from self.topics_by_group()
         tree = {
             "dataVersion": version,
             "groupTopicMap": (yield from written_in_steps(topics, _written_topics)),
-            "offsetTable": (yield from written_in_steps(dict(self.offset_table), _written_offsets)),
+            "offsetTable": (
+                yield from written_in_steps(self.offset_table | firsts, _written_offsets)
+            ),
             "pullOffsetTable": (
                 yield from written_in_steps(dict(self.pull_offset_table), _written_offsets)
             ),

@@ -276,6 +276,11 @@ class Channel:
         return f"<Channel {self.remote_address}{' closed' if self.closed else ''}>"
 
     @property
+    def turn(self) -> Turn:
+        """The turn of all connections; `with` begins one for work that follows a request."""
+        return self._turn
+
+    @property
     def outbox_size(self) -> int:
         """Unsent bytes."""
         return self._outbox_size

@@ -26,6 +26,7 @@ from .hold import PopHold
 from .order import OrderedPops
 from .parts import Pop
 from .positions import PopPositions
+from .recorded_positions import RecordedPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
 from .revive_service import ReviveService
@@ -94,7 +95,8 @@ def assemble_pop(
         counts=counts,
     )
     revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
-    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders)
+    recorded = RecordedPositions(store, offsets, buffer, revive, records)
+    return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders, recorded)
 
 
 def _buffer(

@@ -14,6 +14,7 @@ from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
 from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
+from .recorded_positions import NOTE_INTERVAL_S, RecordedPositions
 from .retry_topics import PopRetryTopics
 from .revive_puts import RevivePuts
 from .revive_service import ReviveService
@@ -32,6 +33,7 @@ class Pop:
       hold: the waiting pops.
       revive: gives messages to their group again that were not acknowledged.
       orders: pops in order.
+      recorded: where pops go on after a crash.
     """
 
     puts: RevivePuts
@@ -42,6 +44,7 @@ class Pop:
     hold: PopHold
     revive: ReviveService
     orders: OrderedPops
+    recorded: RecordedPositions
 
     def load(self) -> None:
         """Read the files of pop consumption, on masters and slaves; the store is loaded.
@@ -58,6 +61,8 @@ class Pop:
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
         self.revive.load()
+        self.recorded.load()
+        services.every("the noting of recorded pops", NOTE_INTERVAL_S, self.recorded.note)
         services.start_soon("the revival of popped messages", self.revive.run)
         services.start_soon("the release of queues in order", self.orders.run)
         services.every("the cleaning of queues in order", CLEAN_INTERVAL_S, self.orders.clean)
@@ -65,6 +70,7 @@ class Pop:
     def note_progress(self) -> None:
         """Record what is done, at a clean stop of a master; the log is on the device."""
         self.revive.note_progress()
+        self.recorded.note_all()
 
     def close(self) -> None:
         """Store and save what is in memory only, at a clean stop; the store is still open.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ...common.message_properties import (
+    PROPERTY_POP_NEXT_OFFSET,
     PROPERTY_TAGS,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_UNIQUE_KEY,
@@ -57,13 +58,19 @@ class RecordPlace(NamedTuple):
 
 
 def check_point_record(
-    check_point: CheckPoint, revive_queue_id: int, place: RecordPlace, now_ms: int
+    check_point: CheckPoint,
+    revive_queue_id: int,
+    place: RecordPlace,
+    now_ms: int,
+    next_offset: int = -1,
 ) -> InnerMessage:
     """The message that a check point is stored as.
 
     Args:
       revive_queue_id: queue of the revive topic.
       now_ms: ms since 1970.
+      next_offset: where the next pop of the queue begins, if all before it is in records; -1: it
+        is not said.
     """
     ck = check_point
     key = (
@@ -72,7 +79,10 @@ def check_point_record(
     )
     due_ms = ck.revive_time - CHECK_POINT_EARLIER_MS
     body = ck.to_body().to_body()
-    return _record(body, CHECK_POINT_TAG, key, due_ms, revive_queue_id, place, now_ms)
+    record = _record(body, CHECK_POINT_TAG, key, due_ms, revive_queue_id, place, now_ms)
+    if next_offset >= 0:
+        record.change_properties({PROPERTY_POP_NEXT_OFFSET: str(next_offset)})
+    return record
 
 
 def ack_record(

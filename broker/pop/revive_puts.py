@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from ...store.config import FlushDiskType
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
 from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
@@ -50,19 +51,29 @@ class RevivePuts:
         self._counts = counts or PopCounts()
 
     @property
+    def are_acks_durable(self) -> bool:
+        """Whether no crash may take back an acknowledgement that is stored as a record."""
+        return self._store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
     def log_end(self) -> int:
         """Physical offset after the last commit."""
         return self._store.max_physical_offset
 
-    def put_check_point(self, check_point: CheckPoint, revive_queue_id: int) -> PutRefusal | None:
+    def put_check_point(
+        self, check_point: CheckPoint, revive_queue_id: int, next_offset: int = -1
+    ) -> PutRefusal | None:
         """Append a check point's record; return why it is not stored, None: it is.
 
         Args:
           revive_queue_id: of the revive topic.
+          next_offset: as of `check_point_record`.
         """
         place = RecordPlace(self.topic, self._host())
         now_ms = self._store.wall_time_ms
-        refusal = self._put(lambda: check_point_record(check_point, revive_queue_id, place, now_ms))
+        refusal = self._put(
+            lambda: check_point_record(check_point, revive_queue_id, place, now_ms, next_offset)
+        )
         self._count(check_point.group, check_point.topic, RecordKind.CK, refusal)
         return refusal
 

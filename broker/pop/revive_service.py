@@ -324,6 +324,7 @@ class ReviveService:
                 break
             point = None if part.is_full else queue.take_due()
         try:
+            self._reviver.put_done(part, queue_id)
             arrivals = self._store.commit()
         except Exception:
             self._store.roll_back()

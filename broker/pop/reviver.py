@@ -18,6 +18,7 @@ from ...remoting.bodies import TopicConfig
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_record
+from ...remoting.receipt import POP_COUNT_MAX
 from ...store.clock import Clock
 from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
@@ -28,6 +29,7 @@ from ..statistics.pop_counts import PopCounts
 from ..subscription_group_manager import SubscriptionGroupManager
 from ..topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
+from .records import Ack
 from .retry_topics import PopRetryTopics
 from .revive import (
     RE_PUT_DELAYS_S,
@@ -176,6 +178,22 @@ class Reviver:
                         continue
             self._put_again(part, check_point, offset, queue_id, trouble)
             closed.append(offset)
+
+    def put_done(self, part: ReviveSlice, queue_id: int) -> None:
+        """Append that the messages of a slice are done, where acknowledgements are durable.
+
+        A start reads check points again that were decided since the last save of the offsets. It
+        must not put a second copy into the retry topic: the first may be acknowledged.
+
+        Args:
+          queue_id: of the revive queue.
+        """
+        if not self._records.are_acks_durable:
+            return
+        for point, closed in part.taken:
+            for begin in range(0, len(closed), POP_COUNT_MAX):
+                ack = Ack(point.key, tuple(closed[begin : begin + POP_COUNT_MAX]))
+                self._records.put_ack(ack, point.check_point.revive_time, queue_id)
 
     def _is_gone(self, check_point: CheckPoint) -> bool:
         """Whether the topic or the group was deleted."""

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import binascii
 import logging
+from contextlib import nullcontext
 from typing import Final
 
 from ...remoting.bodies import BATCH_ACKS_MAX, BatchAck, BatchAckMessageRequestBody
-from ...remoting.channel import Channel, Processor
+from ...remoting.channel import Answer, Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import AckMessageRequestHeader, decode
 from ...remoting.receipt import POP_COUNT_MAX, Receipt, TopicForm
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...remoting.steps import Steps, answer_of
 from ...store.message_store import MessageStore
+from ...store.status import PutMessageStatus, PutRefusal
 from ..config import BrokerConfig
 from ..pop.acks import Acks
 from ..pop.buffer import OrderKey
@@ -37,6 +40,10 @@ maxFilterMessageSize / 20 others, 800 by default, between two of them."""
 
 BIT_SETS_SIZE_MAX: Final = POP_COUNT_MAX * BIT_SET_SIZE_MAX
 """The same for all bit sets of one request, which take some five milliseconds."""
+
+STEP_POPS: Final = 64
+"""Pops of one request that are acknowledged before other clients are served: with a record for each
+some three milliseconds."""
 
 
 class AckMessageProcessor:
@@ -118,7 +125,7 @@ class AckMessageProcessor:
         self._turn.answer(request, request.answer(), True)
         return None
 
-    def ack_batch(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    def ack_batch(self, request: RemotingCommand, channel: Channel) -> Answer:
         """Serve the acknowledgement of several messages of several pops.
 
         Entries with an unknown topic or queue, and offsets outside of the queue, are skipped.
@@ -145,16 +152,58 @@ class AckMessageProcessor:
                 ResponseCode.INVALID_PARAMETER,
                 f"bit sets of {size} characters in one request, the limit is {BIT_SETS_SIZE_MAX}",
             )
-        broker_name = body.broker_name or self._config.broker_name
+        name = body.broker_name or self._config.broker_name
+        return answer_of(self._ack_in_steps(request, body.acks, name, channel))
+
+    def _ack_in_steps(
+        self, request: RemotingCommand, batches: list[BatchAck], broker_name: str, channel: Channel
+    ) -> Steps[RemotingCommand | None]:
+        """Steps that acknowledge messages of several pops; None: the last turn has the answer.
+
+        The first one belongs to the turn of the request; each other one is a turn that it ends.
+
+        Raises: RequestRefused: the code of a put: a record is not stored.
+        """
         is_stored = False
         illegal: list[str] = []
-        for batch in body.acks:
-            is_stored |= self._ack_batch(batch, broker_name, channel, illegal)
+        outcomes: list[bool] = []  # of the turns before the last one
+        last = len(batches) - 1
+        for begin in range(0, len(batches), STEP_POPS):
+            if begin:
+                yield
+            with channel.turn if begin else nullcontext():
+                is_put = False
+                for batch in batches[begin : begin + STEP_POPS]:
+                    is_put |= self._ack_batch(batch, broker_name, channel, illegal)
+                is_stored |= is_put
+                if begin + STEP_POPS > last:
+                    return self._answer_batch(request, channel, is_stored, illegal, outcomes)
+                if is_put:
+                    self._turn.when_written(outcomes.append)
+        return None
+
+    def _answer_batch(
+        self,
+        request: RemotingCommand,
+        channel: Channel,
+        is_stored: bool,
+        illegal: list[str],
+        outcomes: list[bool],
+    ) -> RemotingCommand | None:
+        """Answer at once, or with the turn if there is a record.
+
+        Raises: RequestRefused: a record of an earlier turn could not be written.
+        """
+        if not all(outcomes):
+            remark = self._store.trouble or "a part of the acknowledgements could not be written"
+            refusal = PutRefusal(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark)
+            raise self._turn.refusal(refusal)
         answer = request.answer()
         if illegal:
             answer = request.answer(ResponseCode.MESSAGE_ILLEGAL, illegal[-1])
         if not is_stored:
             return answer
+        self._turn.begin(channel)
         self._turn.answer(request, answer, True)
         return None
 

@@ -440,10 +440,14 @@ class PopMessageProcessor:
             self._turn.begin(asked.channel)
         except RequestRefused as busy:
             return busy.remark
-        refusal = self._pop.puts.put_check_point(check_point, asked.revive_queue_id)
+        buffer = self._buffer
+        # Without a pop in memory only, all that is before this one is in the log.
+        is_next_known = self._pop.puts.are_acks_durable and not buffer
+        refusal = self._pop.puts.put_check_point(
+            check_point, asked.revive_queue_id, next_offset if is_next_known else -1
+        )
         if refusal is not None:
             return refusal.remark or refusal.status.name
-        buffer = self._buffer
         entry = buffer.add_stored(order, check_point, next_offset, asked.revive_queue_id)
         self._turn.when_written(partial(self._written, entry))
         return ""

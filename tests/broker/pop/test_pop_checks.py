@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 
 import pytest
 import trio
+import trio.testing
 
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
+from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, embedded_broker
 from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, POP, consumer, pop_fields
@@ -318,6 +321,55 @@ async def test_too_many_pops_in_one_batch_are_refused(autojump_clock) -> None:
         body["acks"] *= 1_025
         answer = await group.client.ask(BATCH_ACK, {}, json.dumps(body).encode())
         assert answer.code == 29
+
+
+async def test_another_client_is_served_while_many_acknowledgements_are_stored(
+    autojump_clock,
+) -> None:
+    disk, answered = MemoryDisk(), []
+    async with embedded_broker(disk) as broker, trio.open_nursery() as nursery:
+        group, other = await consumer(broker), await consumer(broker)
+        await group.send(2)
+        body = json.loads(batch())
+        entries = [body["acks"][0] | {"pt": START_MS + number} for number in range(1_024)]
+        first_written = trio.Event()
+
+        async def send() -> None:
+            await first_written.wait()
+            await other.send(1)
+            answered.append("send")
+
+        nursery.start_soon(send)
+        await trio.testing.wait_all_tasks_blocked()
+        disk.fault = lambda operation, path: first_written.set()
+        text = json.dumps(body | {"acks": entries}).encode()
+        assert (await group.client.ask(BATCH_ACK, {}, text)).code == 0
+        answered.append("batch")
+        assert group.waiting() == ["ack"] * 1_024
+    assert answered == ["send", "batch"]
+
+
+async def test_many_acknowledgements_are_refused_if_some_of_them_cannot_be_stored(
+    autojump_clock,
+) -> None:
+    disk, writes = MemoryDisk(), []
+
+    def fail_once(operation: str, path: str) -> OSError | None:
+        if operation == "pwrite" and "commitlog" in path:
+            writes.append(path)
+            if len(writes) == 3:
+                return OSError(errno.EIO, "broken")
+        return None
+
+    async with embedded_broker(disk) as broker:
+        group = await consumer(broker)
+        await group.send(2)
+        body = json.loads(batch())
+        entries = [body["acks"][0] | {"pt": START_MS + number} for number in range(1_024)]
+        disk.fault = fail_once
+        text = json.dumps(body | {"acks": entries}).encode()
+        assert (await group.client.ask(BATCH_ACK, {}, text)).code != 0
+        disk.fault = None
 
 
 async def test_too_long_bit_sets_in_one_batch_are_refused(autojump_clock) -> None:
