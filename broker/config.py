@@ -26,6 +26,7 @@ from ..common.config import (
     is_address,
     setting,
 )
+from ..common.connection_policy import NEVER_IDLE
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
@@ -195,7 +196,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     broker_id: int = setting(MASTER_ID, minimum=0)
     broker_ip1: str = ""
     broker_ip2: str = ""
-    listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX)
+    listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX, clamp=None)
     bind_address: str = "0.0.0.0"
     namesrv_addr: str = ""
     broker_permission: int = setting(6, minimum=0, maximum=7, live=True)
@@ -241,12 +242,12 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     split_registration_size: int = setting(800, minimum=10, live=True)
     compressed_register: bool = setting(False, live=True)
     reject_pull_consumer_enable: bool = setting(False, live=True)
-    server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     channel_expired_timeout: int = setting(120_000, minimum=1, live=True)
     slave_read_enable: bool = setting(False, live=True)
     slave_sync_interval: int = setting(10_000, minimum=100, live=True)
     metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
-    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
+    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX, clamp=None)
     metrics_prom_exporter_host: str = ""
     metrics_tls_enable: bool = setting(False, guarded="protects connections")
     metrics_label: str = ""

@@ -21,6 +21,9 @@ from .config import KnownKey
 
 _TABLES: Final = Path(__file__).with_name("keys")
 
+_OURS: Final = "trocket"
+"""The section of trocket's own keys."""
+
 EFFECTS: Final[Mapping[str, str]] = {
     "batch": "how messages are laid out does not depend on it; compaction is not there yet",
     "cold": "flow control of cold data is not there",
@@ -72,12 +75,14 @@ def read_keys(*tables: str) -> dict[str, KnownKey]:
 def parse_keys(table: str) -> dict[str, KnownKey]:
     """The keys of a table's text."""
     keys: dict[str, KnownKey] = {}
-    effect = ""
+    section = ""
     for line in table.split("\n"):
         if line.startswith("["):
-            effect = EFFECTS[line.strip("[]")]
+            section = line.strip("[]")
         elif line and not line.startswith("#"):
             name, kind, default = line.split(" ", 2)
             key = name.rstrip("!")
-            keys[key] = KnownKey(key, kind, default, name.endswith("!"), effect)
+            keys[key] = KnownKey(
+                key, kind, default, name.endswith("!"), EFFECTS[section], section == _OURS
+            )
     return keys

@@ -24,7 +24,7 @@ from ..common.config import (
     is_address,
     setting,
 )
-from ..common.connection_policy import ConnectionPolicy
+from ..common.connection_policy import NEVER_IDLE, ConnectionPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
 from ..remoting.memory_budget import BUDGET_MIN
@@ -71,7 +71,7 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
         quarter of the memory, at most 1 GiB.
     """
 
-    listen_port: int = setting(9876, minimum=0, maximum=65_535)
+    listen_port: int = setting(9876, minimum=0, maximum=65_535, clamp=None)
     bind_address: str = "0.0.0.0"
     kv_config_path: str = setting(
         str(Path.home() / "namesrv" / "kvConfig.json"), guarded="is a path of files"
@@ -89,7 +89,7 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
     delete_topic_with_broker_registration: bool = setting(False, live=True)
     need_wait_for_service: bool = setting(False, live=True)
     wait_seconds_for_service: int = setting(45, minimum=0, live=Bounds(0, 3_600))
-    server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     cluster_test: bool = False
     product_env_name: str = "center"
     product_namesrv_addr: str = ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ..common.config import setting
+from ..common.config import Bounds, setting
 
 HA_BATCH_SIZE_MAX = 4 * 1024 * 1024 - 12
 """Bytes of the log in one frame to a slave, at most: Apache's slave has a buffer of 4 MiB for a
@@ -163,10 +163,16 @@ class MessageStoreConfig:
     max_msgs_num_batch: int = setting(64, minimum=1, live=True)
     offset_check_in_slave: bool = False
     delete_when: str = setting("04", live=True)
-    file_reserved_time: int = setting(72, minimum=0, live=True)
-    disk_max_used_space_ratio: int = setting(75, minimum=1, maximum=100, live=True)
-    disk_space_clean_forcibly_ratio: int = setting(85, minimum=1, maximum=100, live=True)
-    disk_space_warning_level_ratio: int = setting(90, minimum=1, maximum=100, live=True)
+    file_reserved_time: int = setting(72, minimum=0, live=True, clamp=None)
+    disk_max_used_space_ratio: int = setting(
+        75, minimum=1, maximum=100, live=True, clamp=Bounds(10, 95)
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85, minimum=1, maximum=100, live=True, clamp=Bounds(30, 85)
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90, minimum=1, maximum=100, live=True, clamp=Bounds(35, 90)
+    )
     clean_file_forcibly_enable: bool = setting(True, live=True)
     disk_free_bytes_enough: int = setting(4 * 1024 * 1024 * 1024, minimum=0, live=True)
     store_bytes_max: int = setting(0, minimum=0, live=True)
@@ -175,7 +181,7 @@ class MessageStoreConfig:
     delete_consume_queue_files_interval: int = setting(100, minimum=0, live=True)
     delete_file_batch_max: int = setting(10, minimum=1, live=True)
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
-    ha_listen_port: int = setting(0, minimum=0, maximum=65_535)
+    ha_listen_port: int = setting(0, minimum=0, maximum=65_535, clamp=None)
     ha_listen_address: str = setting("127.0.0.1", guarded="decides who can copy the log")
     ha_allowed_slaves: str = setting("", guarded="decides who may copy the log")
     ha_tls_enable: bool = setting(False, guarded="protects the copies of the log")
