@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
@@ -30,11 +29,12 @@ from ..common.connection_policy import NEVER_IDLE
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
+from ..common.metrics_keys import MetricsExporterType, name_value_pairs, with_labels
 from ..common.networks import parse_networks
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX, NAME_SHOWN_MAX, why_no_name
-from ..remoting.tls_config import TlsConfig, TlsMode, split_tls
+from ..remoting.tls_config import split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.queues.projection import delay_levels_ms
 from ..store.retention.retention_rules import delete_hours
@@ -62,18 +62,8 @@ Source: RocketMQ BrokerStartup."""
 SYNC_REPLICAS_MIN = 2
 """The smallest inSyncReplicas of a SYNC_MASTER, itself and a slave; 1 counts as this (L12)."""
 
-_LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
 """gRPC's names of headers; those that end in -bin have values in bytes."""
-
-
-class MetricsExporterType(Enum):
-    """How metrics leave the broker. Source: RocketMQ MetricsExporterType."""
-
-    DISABLE = "DISABLE"
-    OTLP_GRPC = "OTLP_GRPC"
-    PROM = "PROM"
-    LOG = "LOG"
 
 
 PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
@@ -299,14 +289,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
         }
         if self.metrics_in_delta:
             labels["aggregation"] = "delta"
-        for name, value in _pairs(self.metrics_label):
-            if value is None or not _LABEL_NAME.fullmatch(name) or name in labels:
-                raise ConfigError(
-                    f"metricsLabel: {name!r} is not name:value with a new name of letters, digits "
-                    "and _; several look like zone:a,rack:b"
-                )
-            labels[name] = value
-        return labels
+        return with_labels(labels, self.metrics_label)
 
     @property
     def metrics_headers(self) -> tuple[tuple[str, str], ...]:
@@ -316,7 +299,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
           values, which may be secret.
         """
         headers: list[tuple[str, str]] = []
-        for name, value in _pairs(self.metrics_grpc_exporter_header):
+        for name, value in name_value_pairs(self.metrics_grpc_exporter_header):
             name = name.lower()  # as HTTP/2 has them
             is_text = value is not None and value.isascii() and value.isprintable()
             if value is None or not is_text or not _HEADER_NAME.fullmatch(name):
@@ -600,13 +583,6 @@ def _idle_settings(broker: BrokerConfig, store: MessageStoreConfig) -> Iterator[
         yield "clientUploadFilterClassEnable=false does nothing without filterClassRepertoryUrl"
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str | None]]:
-    """The names and values of `name:value,name:value`; None: there is no colon."""
-    for pair in filter(None, map(str.strip, text.split(","))):
-        name, colon, value = map(str.strip, pair.partition(":"))
-        yield name, value if colon else None
-
-
 def _check_metrics(broker: BrokerConfig) -> None:
     """Raises ConfigError if the metrics cannot leave the broker as its keys say."""
     broker.metrics_labels  # noqa: B018 - only the check
@@ -626,14 +602,6 @@ def _check_metrics(broker: BrokerConfig) -> None:
                 f"metricsExporterType=OTLP_GRPC needs the package {package}: "
                 "pip install 'trocket[otlp]'"
             )
-
-
-def check_metrics_tls(broker: BrokerConfig, tls: TlsConfig) -> None:
-    """Raises ConfigError if metrics are to be served by TLS, which is switched off."""
-    if broker.metrics_tls_enable and tls.mode is TlsMode.disabled:
-        raise ConfigError(
-            "metricsTlsEnable=true needs tls.server.mode=permissive or enforcing, not disabled"
-        )
 
 
 def _is_installed(package: str) -> bool:

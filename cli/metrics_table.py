@@ -18,13 +18,17 @@ from ..broker.metrics import (
     rocketmq_metrics,
     trocket_metrics,
 )
-from ..broker.metrics.families import Metric
+from ..namesrv import metrics as namesrv_metrics
+from ..remoting.metrics import server_metrics
+from ..remoting.metrics.families import Metric
 
 TABLES: Final[dict[str, ModuleType]] = {
     "rocketmq": rocketmq_metrics,
     "pop": pop_metrics,
+    "server": server_metrics,
     "trocket": trocket_metrics,
     "replication": replication_metrics,
+    "namesrv": namesrv_metrics,
     "exporter": exporter_metrics,
 }
 """The modules by the names of the tables' markers in the page."""

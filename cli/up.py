@@ -19,20 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..broker.config import (
-    BrokerConfig,
-    MetricsExporterType,
-    check_metrics_tls,
-    read_broker_config,
-    with_machine,
-)
+from ..broker.config import BrokerConfig, read_broker_config, with_machine
 from ..common import process
 from ..common.config import ConfigError, Entry
+from ..common.metrics_keys import MetricsExporterType
 from ..common.terminal import red
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..native import choice
 from ..remoting.hosts import join_address
-from ..remoting.tls_config import TlsConfig, TlsMode, split_tls, with_changes
+from ..remoting.tls_config import TlsConfig, TlsMode, check_metrics_tls, split_tls, with_changes
 from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
@@ -135,7 +130,7 @@ def _metrics_listener(config: BrokerConfig) -> socket.socket | None:
 
     Raises: OSError: no port can be used.
     """
-    from ..broker.listening import open_metrics_listener
+    from ..remoting.metrics.listening import open_metrics_listener
 
     try:
         return open_metrics_listener(config)
@@ -366,6 +361,15 @@ class _Tls(NamedTuple):
         return cls(new_tls(of_namesrv), new_tls(of_broker), check)
 
 
+def _home(options: argparse.Namespace) -> Path:
+    """The data folder."""
+    if options.memory:
+        return Path(MEMORY_HOME)
+    if options.home:
+        return Path(options.home).absolute()
+    return default_home(os.environ, Path.home())
+
+
 def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     """The configurations and their warnings; flags override files, files override defaults.
 
@@ -379,12 +383,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     """
     from ..common.machine import host_name, local_address
 
-    if options.memory:
-        home = Path(MEMORY_HOME)
-    elif options.home:
-        home = Path(options.home).absolute()
-    else:
-        home = default_home(os.environ, Path.home())
+    home = _home(options)
     options.home = str(home)
     loopback = "127.0.0.1"
     of_namesrv = process.read_entries(options.namesrv_config)
@@ -433,7 +432,8 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         tls_warnings += more
     if namesrv_tls.mode is TlsMode.enforcing:  # the broker has to reach it
         broker_tls = with_changes(broker_tls, enable=True)
-    check_metrics_tls(broker, broker_tls)
+    for config, its_tls in ((namesrv, namesrv_tls), (broker, broker_tls)):
+        check_metrics_tls(config.metrics_tls_enable, its_tls)
     warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
     warnings += up_exposure.warnings(namesrv, broker)
     return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)

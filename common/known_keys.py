@@ -43,6 +43,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
     "security": "accounts are in config/auth.json and all in memory: there is nothing to tune here",
+    "sent": "a name server serves its metrics (metricsExporterType=PROM) and sends them nowhere",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
     "tls": "TLS is tls.enable, for the connections that a server opens, and tls.server.mode",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from .http_server import Answer
+from ...remoting.metrics.http_server import Answer
 
 if TYPE_CHECKING:
     from ..assembly import BrokerParts

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...remoting.metrics.families import Kind, Metric, Samples
 from ...store.config import BrokerRole
 from ...store.ha.master import MasterState
 from ...store.ha.slave import FollowerState
 from ..assembly import BrokerParts
-from .families import Kind, Metric, Samples
 
 
 def _metric(name: str, text: str, *labels: str) -> Metric:

@@ -258,6 +258,18 @@ ROWS: dict[str, list[Panel]] = {
             "bytes",
         ),
     ],
+    "Name servers": [
+        Panel("Brokers", {"{{node_id}} {{cluster}} {{role}}": "trocket_namesrv_brokers"}),
+        Panel("Topics", {"{{node_id}}": "trocket_namesrv_topics"}),
+        Panel(
+            "Requests/s",
+            {
+                "{{node_id}} {{request_code}}": (
+                    "topk(20, rate(trocket_namesrv_requests_total[$__rate_interval]))"
+                )
+            },
+        ),
+    ],
     "Process": [
         Panel(
             "Lag of the event loop",

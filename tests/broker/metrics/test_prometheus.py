@@ -84,7 +84,7 @@ def test_each_alert_is_tested() -> None:
 
 
 class Deployment:
-    """A master, its slave, and a Prometheus.
+    """A name server, a master, its slave, and a Prometheus.
 
     Attributes:
       url: of the name server.
@@ -133,10 +133,16 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "broker.conf").write_text("metricsExporterType=PROM\n", "ascii")
     port = two_free_ports()
+    with open_listener("127.0.0.1", 0) as listener:
+        namesrv_port = int(listener.getsockname()[1])
+    (folder / "namesrv.conf").write_text(
+        f"metricsExporterType=PROM\nmetricsPromExporterPort={namesrv_port}\n", "ascii"
+    )
     broker = subprocess.Popen(
         [
             *(sys.executable, "-m", "trocket.cli.main", "up", "--json", "--masters", "1"),
             *("--slaves", "1", "-c", str(folder / "broker.conf"), "--home", str(folder / "home")),
+            *("--namesrv-config", str(folder / "namesrv.conf")),
             *("--namesrv-port", "0", "--broker-port", "0", "--metrics-port", str(port)),
         ],
         stdout=subprocess.PIPE,
@@ -150,6 +156,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         text = (GRAFANA / "prometheus.yml").read_text("utf-8")
         assert "127.0.0.1:5557" in text
         assert "scrape_interval: 15s" in text
+        text = text.replace("127.0.0.1:5558", f"127.0.0.1:{namesrv_port}")
         text = text.replace("127.0.0.1:5557", targets).replace("15s", f"{READ_S}s")
         (folder / "prometheus.yml").write_text(text, "utf-8")
         shutil.copy(GRAFANA / "alerts.yml", folder)
