@@ -15,8 +15,12 @@ from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.config import known_keys as known_to_name_servers
 from trocket.store.config import MessageStoreConfig
 
-REFUSED_BY_BOTH = {"listenPort", "haListenPort", "metricsPromExporterPort"}
-"""Ports: RocketMQ does not start with one that is none."""
+REFUSED_BY_BOTH = {
+    *("listenPort", "haListenPort", "metricsPromExporterPort"),
+    *("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt"),
+    *("mapperFileSizeBatchConsumeQueue", "maxHashSlotNum", "maxIndexNum"),
+}
+"""Ports, and sizes of files: RocketMQ does not start, or stores nothing, with one that is none."""
 
 WOULD_LOSE_DATA = {"fileReservedTime"}
 """Below 0 RocketMQ deletes every file that is not written any more."""
@@ -71,6 +75,17 @@ def test_a_name_server_starts_with_each_number_that_rocketmq_takes(key: str, num
     else:
         with pytest.raises(ConfigError, match=f"{key} must be a plain whole number"):
             read_namesrv_config(entries, NamesrvConfig())
+
+
+def test_each_number_of_a_broker_or_name_server_has_a_range() -> None:
+    """One without a lower end would be found wrong by what divides by it or waits for it."""
+    without = [
+        key_of(field)
+        for config in (BrokerConfig(), MessageStoreConfig(), NamesrvConfig())
+        for field in dataclasses.fields(config)
+        if type(getattr(config, field.name)) is int and "minimum" not in field.metadata
+    ]
+    assert without == []
 
 
 def test_each_key_with_a_range_is_known_as_rocketmqs_or_our_own() -> None:
