@@ -9,9 +9,8 @@ Java counterpart: common/BrokerConfig.java and remoting/netty/NettyServerConfig.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from ..auth.config import GUARDED, AccessConfig
@@ -20,9 +19,11 @@ from ..common.config import (
     KnownKey,
     setting,
 )
+from ..common.connection_policy import NEVER_IDLE
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel
+from ..common.metrics_keys import MetricsExporterType, name_value_pairs, with_labels
 from ..remoting.hosts import join_address
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.names import FILTER_SERVERS_MAX
@@ -37,18 +38,8 @@ PORT_MAX = 65_535
 HA_PORT_STEP = 1
 """haListenPort is listenPort + 1 unless the file says otherwise."""
 
-_LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)")
 """gRPC's names of headers; those that end in -bin have values in bytes."""
-
-
-class MetricsExporterType(Enum):
-    """How metrics leave the broker. Source: RocketMQ MetricsExporterType."""
-
-    DISABLE = "DISABLE"
-    OTLP_GRPC = "OTLP_GRPC"
-    PROM = "PROM"
-    LOG = "LOG"
 
 
 PUSHED = frozenset({MetricsExporterType.OTLP_GRPC, MetricsExporterType.LOG})
@@ -171,7 +162,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     broker_id: int = setting(MASTER_ID, minimum=0)
     broker_ip1: str = ""
     broker_ip2: str = ""
-    listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX)
+    listen_port: int = setting(10911, minimum=0, maximum=PORT_MAX, clamp=None)
     bind_address: str = "0.0.0.0"
     namesrv_addr: str = ""
     broker_permission: int = setting(6, minimum=0, maximum=7, live=True)
@@ -217,12 +208,12 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
     split_registration_size: int = setting(800, minimum=10, live=True)
     compressed_register: bool = setting(False, live=True)
     reject_pull_consumer_enable: bool = setting(False, live=True)
-    server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     channel_expired_timeout: int = setting(120_000, minimum=1, live=True)
     slave_read_enable: bool = setting(False, live=True)
     slave_sync_interval: int = setting(10_000, minimum=100, live=True)
     metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
-    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX)
+    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=PORT_MAX, clamp=None)
     metrics_prom_exporter_host: str = ""
     metrics_tls_enable: bool = setting(False, guarded="protects connections")
     metrics_label: str = ""
@@ -274,14 +265,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
         }
         if self.metrics_in_delta:
             labels["aggregation"] = "delta"
-        for name, value in _pairs(self.metrics_label):
-            if value is None or not _LABEL_NAME.fullmatch(name) or name in labels:
-                raise ConfigError(
-                    f"metricsLabel: {name!r} is not name:value with a new name of letters, digits "
-                    "and _; several look like zone:a,rack:b"
-                )
-            labels[name] = value
-        return labels
+        return with_labels(labels, self.metrics_label)
 
     @property
     def metrics_headers(self) -> tuple[tuple[str, str], ...]:
@@ -291,7 +275,7 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
           values, which may be secret.
         """
         headers: list[tuple[str, str]] = []
-        for name, value in _pairs(self.metrics_grpc_exporter_header):
+        for name, value in name_value_pairs(self.metrics_grpc_exporter_header):
             name = name.lower()  # as HTTP/2 has them
             is_text = value is not None and value.isascii() and value.isprintable()
             if value is None or not is_text or not _HEADER_NAME.fullmatch(name):
@@ -316,13 +300,6 @@ class BrokerConfig(FilterPolicy, AccessConfig, BrokerLimits, PopConfig):
 def known_keys() -> Mapping[str, KnownKey]:
     """Every key that RocketMQ reads from a broker.conf, supported or not."""
     return read_keys("netty", "store", "broker")
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str | None]]:
-    """The names and values of `name:value,name:value`; None: there is no colon."""
-    for pair in filter(None, map(str.strip, text.split(","))):
-        name, colon, value = map(str.strip, pair.partition(":"))
-        yield name, value if colon else None
 
 
 def with_machine(

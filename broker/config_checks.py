@@ -15,14 +15,15 @@ from typing import Final
 from ..auth.config import read_access
 from ..common.config import ConfigError, Entry, Problems, configure, is_address
 from ..common.log_levels import parse_levels
+from ..common.metrics_keys import MetricsExporterType
 from ..common.networks import parse_networks
 from ..remoting.hosts import join_address
 from ..remoting.names import NAME_SHOWN_MAX, why_no_name
-from ..remoting.tls_config import TlsConfig, TlsMode, split_tls
+from ..remoting.tls_config import split_tls
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.queues.projection import delay_levels_ms
 from ..store.retention.retention_rules import delete_hours
-from .config import HA_PORT_STEP, MASTER_ID, PORT_MAX, BrokerConfig, MetricsExporterType, known_keys
+from .config import HA_PORT_STEP, MASTER_ID, PORT_MAX, BrokerConfig, known_keys
 
 REGION_LENGTH_MAX = 255
 """Characters of regionId, which each stored message has. RocketMQ has no bound."""
@@ -314,14 +315,6 @@ def _check_metrics(broker: BrokerConfig) -> None:
                 f"metricsExporterType=OTLP_GRPC needs the package {package}: "
                 "pip install 'trocket[otlp]'"
             )
-
-
-def check_metrics_tls(broker: BrokerConfig, tls: TlsConfig) -> None:
-    """Raises ConfigError if metrics are to be served by TLS, which is switched off."""
-    if broker.metrics_tls_enable and tls.mode is TlsMode.disabled:
-        raise ConfigError(
-            "metricsTlsEnable=true needs tls.server.mode=permissive or enforcing, not disabled"
-        )
 
 
 def _is_installed(package: str) -> bool:

@@ -25,6 +25,7 @@ from ..auth.open_server import open_processors
 from ..common.supervision import FailureLog, Supervisor
 from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
+from ..remoting.metrics.listening import open_metrics_listener
 from ..remoting.server import RemotingServer
 from ..remoting.signature import Credentials
 from ..remoting.steps import in_steps
@@ -43,7 +44,7 @@ from .config import PUSHED, BrokerConfig
 from .consumer_filter_manager import warm_up
 from .filter_server_keeper import OpenProcess, open_filter_server
 from .followed_settings import follow_settings
-from .listening import connection_limits, listen, listen_for_slaves, open_metrics_listener
+from .listening import connection_limits, listen, listen_for_slaves
 from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
 from .statistics.stats_item import SAMPLE_INTERVAL_MS

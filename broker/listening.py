@@ -12,7 +12,7 @@ from ..remoting.connection import ConnectionLimits
 from ..remoting.server import open_listener
 from ..store.config import BrokerRole, MessageStoreConfig
 from ..store.ha.master import open_ha_listener
-from .config import HA_PORT_STEP, BrokerConfig, MetricsExporterType
+from .config import HA_PORT_STEP, BrokerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -95,18 +95,3 @@ def listen_for_slaves(
             {"error": error},
         )
         return []
-
-
-def open_metrics_listener(config: BrokerConfig) -> socket.socket | None:
-    """The socket that answers for metrics and health; None: they are switched off.
-
-    Raises: OSError: as `open_listener`.
-    """
-    if config.metrics_exporter_type is not MetricsExporterType.PROM:
-        return None
-    host = config.metrics_prom_exporter_host or config.bind_address
-    try:
-        return open_listener(host, config.metrics_prom_exporter_port)
-    except OSError as error:
-        text = f"metrics (metricsPromExporterPort): {error.strerror}"
-        raise OSError(error.errno, text) from error

@@ -114,6 +114,11 @@ class Registrar:
         """Whether a name server answered the last registration with it."""
         return any(link.is_registered for link in self._links)
 
+    @property
+    def refusals(self) -> dict[str, str]:
+        """What the name servers say that refused the last registration, by address."""
+        return {link.address: link.refusal for link in self._links if link.refusal}
+
     def _period_s(self) -> float:
         wants_master = self._config.broker_id != MASTER_ID and not self._masters
         return MASTER_UNKNOWN_PERIOD_S if wants_master else self._config.register_period_s

@@ -64,6 +64,18 @@ UNREGISTER_TIMEOUT_S: Final = 1.0
 which has the same effect, and a restart must not take long."""
 
 
+def advice_on(reason: object) -> str:
+    """What an operator can do when a registration failed, one sentence without its full stop."""
+    if not isinstance(reason, RequestRefused):
+        return "Check that it runs and can be reached"
+    if reason.code == ResponseCode.NO_PERMISSION:
+        return (
+            "Its accounts must allow this broker: compare innerClientAuthenticationCredentials "
+            "here with the accounts of the name server"
+        )
+    return "The name server's log and its configuration say why"
+
+
 @dataclass(frozen=True, slots=True)
 class _Registered:
     """The last registration of the whole table.
@@ -91,6 +103,7 @@ class RegistrationLink:
 
     Attributes:
       is_answering: whether the last attempt succeeded, and the current one is not late.
+      refusal: code and remark with which the name server refused the last attempt; "": it did not.
       asked, done: the number of calls of `want`, and how many of them are covered by an attempt
         that has ended, successfully or not.
       heard_s: trio time of the last answer, or of the start of the last attempt if that is later.
@@ -109,6 +122,7 @@ class RegistrationLink:
     ) -> None:
         self.address = address
         self.is_answering = True
+        self.refusal = ""
         self.asked = 0
         self.done = 0
         self.heard_s = 0.0
@@ -173,20 +187,36 @@ class RegistrationLink:
             self._on_progress()
 
     def note_silence(self, reason: object) -> None:
-        """Record that the name server does not answer; logged once until it answers again."""
-        level = logging.WARNING if self.is_answering else logging.DEBUG
+        """Record that the name server does not answer or refuses.
+
+        It is logged once until the name server accepts a registration, and a new refusal is, too.
+        """
+        before = self.refusal
+        self.refusal = str(reason) if isinstance(reason, RequestRefused) else ""
+        is_new = self.is_answering or (self.refusal and self.refusal != before)
+        level = logging.WARNING if is_new else logging.DEBUG
         self.is_answering = False
+        advice = advice_on(reason)
+        if self.refusal:
+            logger.log(
+                level,
+                "name server %(name_server)s refuses this broker's registration: %(reason)s. "
+                "Clients that ask it do not find this broker, or its new topics; the broker keeps "
+                "trying. %(advice)s",
+                {"name_server": self.address, "reason": reason, "advice": advice},
+            )
+            return
         logger.log(
             level,
             "name server %(name_server)s: %(reason)s. It does not learn of new topics until it "
-            "answers, and requests do not wait for it; the broker keeps trying. Check that it "
-            "runs and can be reached",
-            {"name_server": self.address, "reason": reason},
+            "answers, and requests do not wait for it; the broker keeps trying. %(advice)s",
+            {"name_server": self.address, "reason": reason, "advice": advice},
         )
 
     def _note_answer(self) -> None:
         if not self.is_answering:
             self.is_answering = True
+            self.refusal = ""
             logger.info("name server %(name_server)s answers again", {"name_server": self.address})
 
     async def unregister(self) -> None:
@@ -347,5 +377,5 @@ class RegistrationLink:
         answer = await self._client.call(self.address, request, timeout_s)
         self.heard_s = trio.current_time()
         if answer.code != ResponseCode.SUCCESS:
-            raise RequestRefused(answer.code, f"the registration is refused: {answer.remark}")
+            raise RequestRefused(answer.code, answer.remark or "without a reason")
         return answer

@@ -61,6 +61,10 @@ class MasterSide:
     def arrived(self, queues: Collection[tuple[str, int]]) -> None:
         """Do nothing: a master's topics are known before their messages arrive."""
 
+    def state(self) -> MasterState:
+        """The slaves as this master knows them."""
+        return self.ha.state()
+
     def status(self) -> HARuntimeInfo:
         """The answer to GET_BROKER_HA_STATUS."""
         return _of_master(self.ha.state())
@@ -119,6 +123,10 @@ class SlaveSide:
     def has_master(self) -> bool:
         """Whether it follows a master now."""
         return self._ha.state().is_connected
+
+    def state(self) -> FollowerState:
+        """The connection to the master."""
+        return self._ha.state()
 
     def status(self) -> HARuntimeInfo:
         """The answer to GET_BROKER_HA_STATUS."""

@@ -11,13 +11,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from ..broker.metrics import exporter_metrics, pop_metrics, rocketmq_metrics, trocket_metrics
-from ..broker.metrics.families import Metric
+from ..broker.metrics import (
+    exporter_metrics,
+    pop_metrics,
+    replication_metrics,
+    rocketmq_metrics,
+    trocket_metrics,
+)
+from ..namesrv import metrics as namesrv_metrics
+from ..remoting.metrics import server_metrics
+from ..remoting.metrics.families import Metric
 
 TABLES: Final[dict[str, ModuleType]] = {
     "rocketmq": rocketmq_metrics,
     "pop": pop_metrics,
+    "server": server_metrics,
     "trocket": trocket_metrics,
+    "replication": replication_metrics,
+    "namesrv": namesrv_metrics,
     "exporter": exporter_metrics,
 }
 """The modules by the names of the tables' markers in the page."""

@@ -19,22 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..broker.config import (
-    BrokerConfig,
-    MetricsExporterType,
-    with_machine,
-)
-from ..broker.config_checks import (
-    check_metrics_tls,
-    read_broker_config,
-)
+from ..broker.config import BrokerConfig, with_machine
+from ..broker.config_checks import read_broker_config
 from ..common import process
 from ..common.config import ConfigError, Entry
+from ..common.metrics_keys import MetricsExporterType
 from ..common.terminal import red
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..native import choice
 from ..remoting.hosts import join_address
-from ..remoting.tls_config import TlsConfig, TlsMode, split_tls, with_changes
+from ..remoting.tls_config import TlsConfig, TlsMode, check_metrics_tls, split_tls, with_changes
 from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
@@ -137,7 +131,7 @@ def _metrics_listener(config: BrokerConfig) -> socket.socket | None:
 
     Raises: OSError: no port can be used.
     """
-    from ..broker.listening import open_metrics_listener
+    from ..remoting.metrics.listening import open_metrics_listener
 
     try:
         return open_metrics_listener(config)
@@ -429,7 +423,8 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
         tls_warnings += more
     if namesrv_tls.mode is TlsMode.enforcing:  # the broker has to reach it
         broker_tls = with_changes(broker_tls, enable=True)
-    check_metrics_tls(broker, broker_tls)
+    for config, its_tls in ((namesrv, namesrv_tls), (broker, broker_tls)):
+        check_metrics_tls(config.metrics_tls_enable, its_tls)
     warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
     warnings += up_exposure.warnings(namesrv, broker)
     return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)

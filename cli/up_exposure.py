@@ -6,7 +6,8 @@ from typing import Final
 
 from ..auth.dangerous import BROKER, NAME_SERVER
 from ..auth.open_ports import KEY, OPEN_TO_ALL, is_loopback, open_warnings
-from ..broker.config import BrokerConfig, MetricsExporterType
+from ..broker.config import BrokerConfig
+from ..common.metrics_keys import MetricsExporterType
 from ..namesrv.config import NamesrvConfig
 from ..remoting.hosts import join_address
 
@@ -37,9 +38,10 @@ def check(namesrv: NamesrvConfig, broker: BrokerConfig) -> None:
         ("name server", namesrv.bind_address, namesrv.listen_port, OPEN_TO_ALL["name server"]),
         ("broker", broker.bind_address, broker.listen_port, OPEN_TO_ALL["broker"]),
     ]
-    if broker.metrics_exporter_type is MetricsExporterType.PROM:
-        host = broker.metrics_prom_exporter_host or broker.bind_address
-        rows.append(("metrics", host, broker.metrics_prom_exporter_port, _METRICS))
+    for config in (namesrv, broker):
+        if config.metrics_exporter_type is MetricsExporterType.PROM:
+            host = config.metrics_prom_exporter_host or config.bind_address
+            rows.append(("metrics", host, config.metrics_prom_exporter_port, _METRICS))
     rows = [row for row in rows if not is_loopback(row[1])]
     addresses = [join_address(host, port) for _, host, port, _ in rows]
     width = max(map(len, addresses))

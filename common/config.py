@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .java_integers import INT64_MAX, INT64_MIN
 
@@ -149,6 +149,7 @@ class KnownKey(NamedTuple):
     default: str  # "-" for none; in brackets when it depends on the machine
     important: bool  # RocketMQ prints it with -m
     effect: str  # logged when the key is set and not supported
+    is_ours: bool = False  # trocket's own: RocketMQ does not know it
 
 
 class Configured(NamedTuple):
@@ -165,6 +166,10 @@ class Bounds(NamedTuple):
     maximum: int
 
 
+ANY_END: Final = Bounds(INT64_MIN, INT64_MAX)
+"""A number outside of its key's range is replaced by the nearest end."""
+
+
 def setting(
     default: Any = dataclasses.MISSING,
     *,
@@ -174,6 +179,7 @@ def setting(
     guarded: str = "",
     secret: bool = False,
     key: str = "",
+    clamp: Bounds | None = ANY_END,
 ) -> Any:
     """A dataclass field with the rules of its key.
 
@@ -182,11 +188,16 @@ def setting(
     Args:
       default: as in `dataclasses.field`.
       minimum, maximum: the allowed range of a number, both included; None: as wide as Java's long.
+        A file's number outside of it is an error for a key of trocket's own. For a key of RocketMQ,
+        which checks no ranges, the nearest number is used, with a warning.
       live: whether a request may change the key while the server runs, and it takes effect at
         once; a range that is narrower than the file's is allowed to requests.
       guarded: why no request may ever change it, in words that follow "it".
       secret: whether the value is hidden from requests, logs and `repr`.
       key: RocketMQ's key, where it does not follow from the field's name.
+      clamp: the numbers that are used below and above the range, where those at its ends would
+        mean something else than RocketMQ makes of the file's number; None: the number is an error,
+        because RocketMQ does not start with it, either, or would lose data.
     """
     bounds = {"minimum": minimum, "maximum": maximum}
     metadata: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -198,6 +209,8 @@ def setting(
         metadata["secret"] = secret
     if key:
         metadata["key"] = key
+    if clamp is not ANY_END:
+        metadata["clamp"] = clamp
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
@@ -258,6 +271,7 @@ def configure(
     *,
     path: str = "",
     problems: Problems | None = None,
+    clamps: bool = True,
 ) -> Configured:
     """Copies of dataclass instances with a file's entries in them.
 
@@ -269,6 +283,7 @@ def configure(
       known: gives RocketMQ's keys by name; called only if some key is no field.
       path: for messages only.
       problems: gets the errors, and wrong values keep their defaults; None: the first is raised.
+      clamps: whether a number outside of the range of RocketMQ's key is replaced, see `setting`.
     Raises: ConfigError: an unknown key, or a value that is not of its key's type or range.
     """
     noted = problems.collected if problems is not None else nullcontext
@@ -297,8 +312,14 @@ def configure(
                     raise _unknown(entry, [*fields, *known()], path)
         lines[entry.key] = entry.line
         for index, field, kind in fields.get(entry.key, ()):
+            usable = _clamped(entry, field, known) if clamps else entry
+            if usable is not entry:
+                warnings.append(
+                    f"{at}{entry.key}={entry.value.strip()} is outside of what works here, "
+                    f"{_range(field)}: {usable.value} is used"
+                )
             with noted():
-                values[index][field.name] = _value(entry, field, kind, path)
+                values[index][field.name] = _value(usable, field, kind, path)
     copies = tuple(
         dataclasses.replace(config, **changed)
         for config, changed in zip(configs, values, strict=True)
@@ -444,6 +465,41 @@ def _unknown(entry: Entry, names: Sequence[str], path: str) -> ConfigError:
     return ConfigError(f"unknown key {wanted!r}{hint}", path=path, line=entry.line)
 
 
+def _clamped(
+    entry: Entry, field: dataclasses.Field[Any], known: Callable[[], Mapping[str, KnownKey]]
+) -> Entry:
+    """The entry, or one with a usable number if RocketMQ takes the entry's and it is none here."""
+    text = entry.value.strip()
+    lowest, highest = _ends(field)
+    clamp = field.metadata.get("clamp", ANY_END)
+    if (lowest, highest) == ANY_END or clamp is None or not _INTEGER.fullmatch(text):
+        return entry
+    number = int(text)
+    if lowest <= number <= highest:
+        return entry
+    fact = known().get(entry.key)
+    if fact is None or fact.is_ours:
+        return entry
+    used = max(lowest, clamp.minimum) if number < lowest else min(highest, clamp.maximum)
+    return entry._replace(value=str(used))
+
+
+def _ends(field: dataclasses.Field[Any]) -> Bounds:
+    """The allowed range of a number."""
+    rules = field.metadata
+    return Bounds(rules.get("minimum", INT64_MIN), rules.get("maximum", INT64_MAX))
+
+
+def _range(field: dataclasses.Field[Any]) -> str:
+    """The ends of a range in words; "": there are none."""
+    lowest, highest = field.metadata.get("minimum"), field.metadata.get("maximum")
+    ends = [
+        *([] if lowest is None else [f"at least {lowest}"]),
+        *([] if highest is None else [f"at most {highest}"]),
+    ]
+    return " and ".join(ends)
+
+
 def _value(entry: Entry, field: dataclasses.Field[Any], kind: Any, path: str) -> Any:
     text = entry.value.strip()
     options = [option for option in typing.get_args(kind) if option is not type(None)]
@@ -470,8 +526,7 @@ def _integer(text: str, field: dataclasses.Field[Any]) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError(text)
     number = int(text)
-    lowest = field.metadata.get("minimum", INT64_MIN)
-    highest = field.metadata.get("maximum", INT64_MAX)
+    lowest, highest = _ends(field)
     if not lowest <= number <= highest:
         raise ValueError(text)
     return number
@@ -481,12 +536,7 @@ def _wanted(kind: Any, field: dataclasses.Field[Any]) -> str:
     if kind is bool:
         return "true or false"
     if kind is int:
-        lowest, highest = field.metadata.get("minimum"), field.metadata.get("maximum")
-        bounds = [
-            *([] if lowest is None else [f"at least {lowest}"]),
-            *([] if highest is None else [f"at most {highest}"]),
-        ]
-        return " ".join(["a plain whole number", *([" and ".join(bounds)] if bounds else [])])
+        return f"a plain whole number {_range(field)}".rstrip()
     if kind is float:
         return "a number"
     return "one of " + ", ".join(member.name for member in kind)

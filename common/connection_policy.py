@@ -7,9 +7,15 @@ requests until the heap is full. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from .config import ConfigError, setting
+from .config import Bounds, ConfigError, setting
+from .java_integers import INT32_MAX
 from .networks import parse_networks
+
+NEVER_IDLE: Final = Bounds(INT32_MAX, INT32_MAX)
+"""The seconds that stand for 0 and less of `serverChannelMaxIdleTimeSeconds`, with which Netty's
+IdleStateHandler never closes a connection."""
 
 
 @dataclass

@@ -21,6 +21,9 @@ from .config import KnownKey
 
 _TABLES: Final = Path(__file__).with_name("keys")
 
+_OURS: Final = "trocket"
+"""The section of trocket's own keys."""
+
 EFFECTS: Final[Mapping[str, str]] = {
     "batch": "how messages are laid out does not depend on it; compaction is not there yet",
     "cold": "flow control of cold data is not there",
@@ -40,6 +43,7 @@ EFFECTS: Final[Mapping[str, str]] = {
     "retention": "files are removed at once and minimum offsets follow: nothing to tune here",
     "rocksdb": "there is no RocksDB; consume queues and configuration are in RocketMQ's own files",
     "security": "accounts are in config/auth.json and all in memory: there is nothing to tune here",
+    "sent": "a name server serves its metrics (metricsExporterType=PROM) and sends them nowhere",
     "threads": "requests are served without thread pools and their queues",
     "tiered": "tiered storage is not there",
     "tls": "TLS is tls.enable, for the connections that a server opens, and tls.server.mode",
@@ -72,12 +76,14 @@ def read_keys(*tables: str) -> dict[str, KnownKey]:
 def parse_keys(table: str) -> dict[str, KnownKey]:
     """The keys of a table's text."""
     keys: dict[str, KnownKey] = {}
-    effect = ""
+    section = ""
     for line in table.split("\n"):
         if line.startswith("["):
-            effect = EFFECTS[line.strip("[]")]
+            section = line.strip("[]")
         elif line and not line.startswith("#"):
             name, kind, default = line.split(" ", 2)
             key = name.rstrip("!")
-            keys[key] = KnownKey(key, kind, default, name.endswith("!"), effect)
+            keys[key] = KnownKey(
+                key, kind, default, name.endswith("!"), EFFECTS[section], section == _OURS
+            )
     return keys

@@ -134,7 +134,7 @@ class LiveConfig:
             elif entry.key in self._known():
                 effect = self._known()[entry.key].effect
                 raise ConfigError(f"{entry.key} would have no effect: {effect}")
-        copies, _ = configure(entries, self.configs, self._known)
+        copies, _ = configure(entries, self.configs, self._known, clamps=False)
         keys = {entry.key for entry in entries}
         values = {
             key: value for each in copies for key, value in to_properties(each) if key in keys

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..auth.config import AccessConfig, read_access
 from ..common.config import ConfigError, Entry, KnownKey, Problems, configure, setting
-from ..common.connection_policy import ConnectionPolicy
+from ..common.connection_policy import NEVER_IDLE, ConnectionPolicy
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys
 from ..remoting.hosts import join_address
@@ -51,8 +51,8 @@ class FiltersrvConfig(FilterPolicy, AccessConfig, ConnectionPolicy):
     connect_which_broker: str = ""
     filter_server_ip: str = ""
     bind_address: str = "0.0.0.0"
-    listen_port: int = setting(0, minimum=0, maximum=65_535)
-    server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    listen_port: int = setting(0, minimum=0, maximum=65_535, clamp=None)
+    server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
     allow_remote_administration: bool = setting(False, guarded="protects the server")
     broker_cluster_name: str = "DefaultCluster"

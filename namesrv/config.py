@@ -24,11 +24,15 @@ from ..common.config import (
     is_address,
     setting,
 )
-from ..common.connection_policy import ConnectionPolicy
+from ..common.connection_policy import NEVER_IDLE, ConnectionPolicy
 from ..common.known_keys import read_keys
 from ..common.log_levels import LogLevel, parse_levels
+from ..common.metrics_keys import MetricsExporterType, with_labels
 from ..remoting.memory_budget import BUDGET_MIN
 from ..remoting.tls_config import split_tls
+
+SHOWN_BY: Final = frozenset({MetricsExporterType.DISABLE, MetricsExporterType.PROM})
+"""The values of metricsExporterType that do here what they say."""
 
 
 @dataclass(slots=True)
@@ -59,6 +63,12 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
         asked of the name servers of another environment, and its name, for the log.
       product_namesrv_addr: not a key of RocketMQ, which asks an address server for them (jmenv).
         The name servers of that environment, `host:port;host:port`.
+      metrics_exporter_type: PROM serves metrics and health by HTTP; the other ways of brokers are
+        not there. RocketMQ's name server has these keys of metrics as a controller.
+      metrics_prom_exporter_port, metrics_prom_exporter_host: port (0: any free one) and address of
+        that server; "": bindAddress.
+      metrics_label: further labels of all metrics, `name:value,name:value`.
+      metrics_tls_enable: not a key of RocketMQ. Whether that server speaks TLS only.
       allow_remote_administration: not a key of RocketMQ. Without accounts, whether other machines
         may delete and change what `auth/dangerous.py` lists, too.
       log_level: not a key of RocketMQ. The lowest level of log lines; DEFAULT: that of
@@ -71,7 +81,7 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
         quarter of the memory, at most 1 GiB.
     """
 
-    listen_port: int = setting(9876, minimum=0, maximum=65_535)
+    listen_port: int = setting(9876, minimum=0, maximum=65_535, clamp=None)
     bind_address: str = "0.0.0.0"
     kv_config_path: str = setting(
         str(Path.home() / "namesrv" / "kvConfig.json"), guarded="is a path of files"
@@ -89,15 +99,28 @@ class NamesrvConfig(AccessConfig, ConnectionPolicy):
     delete_topic_with_broker_registration: bool = setting(False, live=True)
     need_wait_for_service: bool = setting(False, live=True)
     wait_seconds_for_service: int = setting(45, minimum=0, live=Bounds(0, 3_600))
-    server_channel_max_idle_time_seconds: int = setting(120, minimum=1)
+    server_channel_max_idle_time_seconds: int = setting(120, minimum=1, clamp=NEVER_IDLE)
     cluster_test: bool = False
     product_env_name: str = "center"
     product_namesrv_addr: str = ""
     broker_cluster_name: str = "DefaultCluster"
     remoting_bytes_max: int | None = setting(None, minimum=BUDGET_MIN)
+    metrics_exporter_type: MetricsExporterType = MetricsExporterType.DISABLE
+    metrics_prom_exporter_port: int = setting(5557, minimum=0, maximum=65_535, clamp=None)
+    metrics_prom_exporter_host: str = ""
+    metrics_label: str = ""
+    metrics_tls_enable: bool = setting(False, guarded="protects connections")
     allow_remote_administration: bool = setting(False, guarded="protects the server")
     log_level: LogLevel = setting(LogLevel.DEFAULT, live=True)  # noqa: RUF009 - a field
     log_levels: str = setting("", live=True)
+
+    @property
+    def metrics_labels(self) -> dict[str, str]:
+        """The labels of all metrics beside `node_id`, the address that it listens on.
+
+        Raises: ConfigError: metricsLabel is not as it should be.
+        """
+        return with_labels({"node_type": "namesrv", "node_id": ""}, self.metrics_label)
 
     @property
     def product_namesrv_addresses(self) -> tuple[str, ...]:
@@ -143,11 +166,16 @@ def _check_other_environment(config: NamesrvConfig) -> None:
         )
 
 
+def _check_metrics(config: NamesrvConfig) -> None:
+    config.metrics_labels  # noqa: B018 - only the check
+
+
 VALUE_CHECKS: Final[tuple[Callable[[NamesrvConfig], None], ...]] = (
     _check_levels,
     _check_limits,
     _check_accounts,
     _check_other_environment,
+    _check_metrics,
 )
 """Each raises ConfigError; those of the start and of a change while the name server runs."""
 
@@ -173,5 +201,10 @@ def read_namesrv_config(
     for check in VALUE_CHECKS:
         with problems.collected():
             check(config)
+    if config.metrics_exporter_type not in SHOWN_BY:
+        warnings.append(
+            f"{path}{': ' if path else ''}metricsExporterType={config.metrics_exporter_type.name}: "
+            "a name server shows its metrics only with PROM, so there are none"
+        )
     problems.raise_all(warnings)
     return config, warnings

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,13 +25,15 @@ from ..auth.open_server import open_processors
 from ..auth.server_access import ServerAccess
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
+from ..common.metrics_keys import MetricsExporterType
 from ..common.supervision import FailureLog, Supervisor
-from ..remoting.channel import Channel
+from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
 from ..remoting.errors import RemotingError
 from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_header
+from ..remoting.metrics.listening import open_metrics_listener
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
 from ..remoting.steps import one_step
@@ -48,6 +51,7 @@ from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
+from .request_counts import counted
 from .route_info_manager import RouteInfoManager
 
 logger = logging.getLogger(__name__)
@@ -87,6 +91,8 @@ class NamesrvController:
       disk: stores the KV table and changed settings.
       turn: shared with a broker of the same process; None: a new one.
       listeners: sockets to serve on, from `open_listener`; None: opened as `config` says.
+      metrics_listener: a socket that answers for metrics and health; None: opened if `config` says
+        so.
       tls: of the listeners and of the connections to brokers; None: RocketMQ's defaults.
     """
 
@@ -98,6 +104,7 @@ class NamesrvController:
         disk: Disk,
         turn: Turn | None = None,
         listeners: Sequence[socket.socket] | None = None,
+        metrics_listener: socket.socket | None = None,
         tls: Tls | None = None,
     ) -> None:
         self.config = config
@@ -107,6 +114,7 @@ class NamesrvController:
         self._clock = clock
         self._disk = disk
         self._listeners = listeners
+        self._metrics_listener = metrics_listener
         self._addresses: tuple[str, ...] = ()
         self._failures = FailureLog(logger)
         # Absolute, so that both have a parent folder and do not depend on the working directory.
@@ -131,33 +139,44 @@ class NamesrvController:
         self._to_notify, self._notifications = trio.open_memory_channel[MinBrokerIdChange](
             NOTIFICATIONS_MAX
         )
+        self._started_ms = self._now_ms()
         services = NamesrvServices(
             config=config,
             routes=self.routes,
             kv=self.kv,
             now_ms=self._now_ms,
-            started_ms=self._now_ms(),
+            started_ms=self._started_ms,
             save_kv=self._save_kv,
             change_config=ConfigChanges(live, disk, str(config_path)).change,
             notify=self._notify,
             call=self._client.call,
         )
-        processors = name_server_processors(services)
-        if self.access.control is not None:
-            # Apache's name server has no accounts, and does not know their requests.
-            processors |= self.access.admin().processors
+        self._requests: Counter[int] = Counter()
+        self._metrics_tls = tls.server if config.metrics_tls_enable else None
         self.server = RemotingServer(
-            open_processors(
-                self.access.guard({int(code): each for code, each in processors.items()}),
-                NAME_SERVER,
-                allows_remote=config.allow_remote_administration or config.has_accounts,
-                is_own=partial(is_own_broker, self.routes),
-            ),
+            self._processors(services),
             turn=turn,
             on_channel_closed=self._on_channel_closed,
             limits=_connection_limits(config),
             tls=tls.server,
         )
+
+    def _processors(self, services: NamesrvServices) -> dict[int, Processor]:
+        """What it serves, by request code, with the checks of who may ask."""
+        config = self.config
+        processors = name_server_processors(services)
+        if self.access.control is not None:
+            # Apache's name server has no accounts, and does not know their requests.
+            processors |= self.access.admin().processors
+        opened = open_processors(
+            self.access.guard({int(code): each for code, each in processors.items()}),
+            NAME_SERVER,
+            allows_remote=config.allow_remote_administration or config.has_accounts,
+            is_own=partial(is_own_broker, self.routes),
+        )
+        if config.metrics_exporter_type is MetricsExporterType.PROM:
+            return counted(opened, self._requests)
+        return opened
 
     @property
     def listen_addresses(self) -> tuple[str, ...]:
@@ -178,6 +197,12 @@ class NamesrvController:
             listeners = [open_listener(self.config.bind_address, self.config.listen_port)]
         self._addresses = tuple(format_address(sock.getsockname()) for sock in listeners)
         try:
+            metrics_listener = self._metrics_listener or open_metrics_listener(self.config)
+        except OSError:
+            for listener in listeners:
+                listener.close()
+            raise
+        try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._client.run)
                 await nursery.start(self.server.serve, listeners)
@@ -187,13 +212,39 @@ class NamesrvController:
                 services.start_soon(
                     "the saving of changes", self._kv_files.run, (self.access.accounts.file,)
                 )
+                if metrics_listener is not None:
+                    services.start_soon("the metrics", self._serve_metrics, metrics_listener)
                 logger.info(
                     "the name server listens on %(addresses)s",
                     {"addresses": ", ".join(self._addresses) or "-"},
                 )
                 task_status.started()
         finally:
+            if metrics_listener is not None:
+                metrics_listener.close()
             self._save_the_rest()
+
+    async def _serve_metrics(self, listener: socket.socket) -> None:
+        """Answer for metrics and health until cancelled."""
+        from ..remoting.metrics.http_server import HttpServer
+        from .metrics import NamesrvMetrics
+
+        address = format_address(listener.getsockname())
+        logger.info(
+            "metrics and health are at http%(secure)s://%(address)s/metrics",
+            {"secure": "s" if self._metrics_tls else "", "address": address},
+        )
+        metrics = NamesrvMetrics(
+            self.config,
+            self.routes,
+            self.server,
+            self._requests,
+            node_id=self._addresses[0] if self._addresses else "",
+            now_ms=self._now_ms,
+            started_ms=self._started_ms,
+        )
+        server = HttpServer(metrics.answer, refusals=self.server.refusals, tls=self._metrics_tls)
+        await server.serve(listener)
 
     # Removal of brokers
 

@@ -16,6 +16,7 @@ empty; every queue belongs to a group.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 
 from ..remoting.bodies import (
@@ -64,7 +65,11 @@ SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 class RouteInfoManager:
-    """The route table of one name server."""
+    """The route table of one name server.
+
+    Attributes:
+      removed: brokers that were removed, by the reason.
+    """
 
     def __init__(self) -> None:
         self.topics = TopicTable()
@@ -73,6 +78,7 @@ class RouteInfoManager:
         self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         self._duplicates = DuplicateBrokers()
+        self.removed: Counter[str] = Counter()
 
     # Registration
 
@@ -332,12 +338,13 @@ class RouteInfoManager:
                 {"broker": addr_info, "broker_name": broker_name},
             )
             return Removal()
-        return self.remove_brokers([addr_info])
+        return self._counted("unregistered", self.remove_brokers([addr_info]))
 
     def channel_closed(self, channel: object) -> Removal:
         """Remove the brokers whose last registration came on a closed connection."""
         self._duplicates.channel_closed(channel)
-        return self.remove_brokers([a for a, live in self._live.items() if live.channel is channel])
+        lost = [a for a, live in self._live.items() if live.channel is channel]
+        return self._counted("connection_closed", self.remove_brokers(lost))
 
     def expire(self, *, now_ms: int) -> Removal:
         """Remove the brokers without a heartbeat for longer than their time-out."""
@@ -353,7 +360,11 @@ class RouteInfoManager:
                 "broker %(broker)s is removed from all routes: no heartbeat for %(timeout_ms)d ms",
                 {"broker": addr_info, "timeout_ms": timeout_ms},
             )
-        return self.remove_brokers(silent)
+        return self._counted("silent", self.remove_brokers(silent))
+
+    def _counted(self, reason: str, removal: Removal) -> Removal:
+        self.removed[reason] += len(removal.brokers)
+        return removal
 
     def remove_brokers(self, addr_infos: Iterable[BrokerAddrInfo]) -> Removal:
         """Remove brokers together, so that a group gets one notification of the result."""
@@ -514,6 +525,10 @@ class RouteInfoManager:
         for group in self._groups.values():
             return names, group.broker_addrs[min(group.broker_addrs)]
         return names, None
+
+    def silences_ms(self, now_ms: int) -> dict[BrokerAddrInfo, int]:
+        """The time since each broker's last registration or heartbeat."""
+        return {each: now_ms - live.last_update_ms for each, live in self._live.items()}
 
     def live_brokers(self) -> dict[BrokerAddrInfo, str]:
         """The live brokers with their names."""

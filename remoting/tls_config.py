@@ -294,3 +294,11 @@ def _without_effect(config: TlsConfig, asks: bool) -> Iterable[str]:
 def with_changes(config: TlsConfig, **changes: object) -> TlsConfig:
     """A copy with other values of some fields."""
     return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
+
+
+def check_metrics_tls(metrics_tls_enable: bool, tls: TlsConfig) -> None:
+    """Raises ConfigError if metrics are to be served by TLS, which is switched off."""
+    if metrics_tls_enable and tls.mode is TlsMode.disabled:
+        raise ConfigError(
+            "metricsTlsEnable=true needs tls.server.mode=permissive or enforcing, not disabled"
+        )

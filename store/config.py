@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ..common.config import setting
+from ..common.config import Bounds, setting
 
 HA_BATCH_SIZE_MAX = 4 * 1024 * 1024 - 12
 """Bytes of the log in one frame to a slave, at most: Apache's slave has a buffer of 4 MiB for a
@@ -134,39 +134,45 @@ class MessageStoreConfig:
 
     store_path_root_dir: str = setting(str(Path.home() / "store"), guarded="is a path of files")
     store_path_commit_log: str = setting("", guarded="is a path of files")
-    mapped_file_size_commit_log: int = 1024 * 1024 * 1024
+    mapped_file_size_commit_log: int = setting(1024 * 1024 * 1024, minimum=1, clamp=None)
     preallocate_commit_log: bool = True
-    mapped_file_size_consume_queue: int = 300_000 * 20
+    mapped_file_size_consume_queue: int = setting(300_000 * 20, minimum=1, clamp=None)
     enable_consume_queue_ext: bool = False
-    mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024
-    mapper_file_size_batch_consume_queue: int = 300_000 * 46
+    mapped_file_size_consume_queue_ext: int = setting(48 * 1024 * 1024, minimum=1, clamp=None)
+    mapper_file_size_batch_consume_queue: int = setting(300_000 * 46, minimum=1, clamp=None)
     flush_interval_commit_log: int = setting(500, minimum=1, live=True)
     flush_interval_consume_queue: int = setting(1000, minimum=1, live=True)
     flush_consume_queue_thorough_interval: int = setting(60_000, minimum=1, live=True)
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
-    sync_flush_timeout: int = 5_000
+    sync_flush_timeout: int = setting(5_000, minimum=0)
     max_message_size: int = setting(4 * 1024 * 1024, minimum=1, live=True)
     max_filter_message_size: int = setting(16_000, minimum=1, live=True)
     warm_maped_file_enable: bool = False
-    zero_ahead_size: int = 1024 * 1024
+    zero_ahead_size: int = setting(1024 * 1024, minimum=0)
     check_crc_on_recover: bool = True
     enabled_append_prop_crc: bool = False
     verify_old_records: bool = setting(True, live=True)
-    max_transfer_bytes_on_message_in_memory: int = 256 * 1024
-    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_memory: int = setting(256 * 1024, minimum=1)
+    max_transfer_count_on_message_in_memory: int = setting(32, minimum=1)
     max_transfer_bytes_on_message_in_disk: int = setting(64 * 1024, minimum=1, live=True)
     max_transfer_count_on_message_in_disk: int = setting(8, minimum=1, live=True)
-    access_message_in_memory_max_ratio: int = 40
+    access_message_in_memory_max_ratio: int = setting(40, minimum=0, maximum=100)
     message_index_enable: bool = True
-    max_hash_slot_num: int = 5_000_000
-    max_index_num: int = 20_000_000
+    max_hash_slot_num: int = setting(5_000_000, minimum=1, clamp=None)
+    max_index_num: int = setting(20_000_000, minimum=1, clamp=None)
     max_msgs_num_batch: int = setting(64, minimum=1, live=True)
     offset_check_in_slave: bool = False
     delete_when: str = setting("04", live=True)
-    file_reserved_time: int = setting(72, minimum=0, live=True)
-    disk_max_used_space_ratio: int = setting(75, minimum=1, maximum=100, live=True)
-    disk_space_clean_forcibly_ratio: int = setting(85, minimum=1, maximum=100, live=True)
-    disk_space_warning_level_ratio: int = setting(90, minimum=1, maximum=100, live=True)
+    file_reserved_time: int = setting(72, minimum=0, live=True, clamp=None)
+    disk_max_used_space_ratio: int = setting(
+        75, minimum=1, maximum=100, live=True, clamp=Bounds(10, 95)
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85, minimum=1, maximum=100, live=True, clamp=Bounds(30, 85)
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90, minimum=1, maximum=100, live=True, clamp=Bounds(35, 90)
+    )
     clean_file_forcibly_enable: bool = setting(True, live=True)
     disk_free_bytes_enough: int = setting(4 * 1024 * 1024 * 1024, minimum=0, live=True)
     store_bytes_max: int = setting(0, minimum=0, live=True)
@@ -175,7 +181,7 @@ class MessageStoreConfig:
     delete_consume_queue_files_interval: int = setting(100, minimum=0, live=True)
     delete_file_batch_max: int = setting(10, minimum=1, live=True)
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
-    ha_listen_port: int = setting(0, minimum=0, maximum=65_535)
+    ha_listen_port: int = setting(0, minimum=0, maximum=65_535, clamp=None)
     ha_listen_address: str = setting("127.0.0.1", guarded="decides who can copy the log")
     ha_allowed_slaves: str = setting("", guarded="decides who may copy the log")
     ha_tls_enable: bool = setting(False, guarded="protects the copies of the log")

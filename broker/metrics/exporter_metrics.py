@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ...common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from ...remoting.metrics.families import TOTAL, Kind, Metric, Samples
 from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.errors import StoreIOError
 from ..assembly import BrokerParts
@@ -23,7 +24,6 @@ from ..statistics.stats_item import MINUTE
 from ..statistics.totals import PUT_TIME_NAMES
 from .client_figures import ClientFigures
 from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
-from .families import TOTAL, Kind, Metric, Samples
 
 ADDRESSES_SHOWN_MAX: Final = 20
 """Clients of a group whose addresses are in a label of `rocketmq_group_count`. The exporter lists

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from .http_server import Answer
+from ...remoting.metrics.http_server import Answer
 
 if TYPE_CHECKING:
     from ..assembly import BrokerParts
@@ -41,6 +41,11 @@ def missing(parts: BrokerParts, *, is_serving: bool) -> list[str]:
         found.append(
             "no name server is configured, so clients cannot find the broker: set namesrvAddr"
         )
+    elif parts.registrar.refusals and not parts.registrar.is_registered:
+        found += [
+            f"name server {address} refuses the registration: {refusal}. The broker's log says more"
+            for address, refusal in parts.registrar.refusals.items()
+        ]
     elif not parts.registrar.is_registered:
         found.append(
             f"no name server has answered a registration: {', '.join(addresses)}. "

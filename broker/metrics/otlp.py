@@ -16,8 +16,8 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as serv
 from opentelemetry.proto.common.v1 import common_pb2 as common
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as proto
 
+from ...remoting.metrics.families import Families, HistogramValue, Kind, LabelValues, Metric, Value
 from ..config import BrokerConfig
-from .families import Families, HistogramValue, Kind, LabelValues, Metric, Value
 from .push import Period, PushError
 
 SCOPE: Final = "broker-meter"

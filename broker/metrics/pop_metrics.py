@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...remoting.metrics.families import Kind, Metric, Samples
 from ...remoting.steps import STEP_ITEMS, Steps
 from ...store.errors import StoreError
 from ..assembly import BrokerParts
-from .families import Kind, Metric, Samples
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str, is_misnamed: bool = False) -> Metric:

@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from ...remoting.metrics.families import Families, HistogramValue, Samples, gained
 from ...store.errors import StoreError
 from ..config import BrokerConfig
-from .families import Families, HistogramValue, Samples, gained
 
 logger = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from ...remoting.bodies import ConsumeType, TopicConfig
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.language_codes import LanguageCode
 from ...remoting.message_codec import decode_record
+from ...remoting.metrics.families import Kind, Metric, Samples
 from ...remoting.mq_version import version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.request_times import RequestTimes
@@ -36,7 +37,6 @@ from ..attributes import MESSAGE_TYPE
 from ..statistics.broker_stats_manager import KEY_SEPARATOR, StatsName
 from . import pop_metrics
 from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
-from .families import Kind, Metric, Samples
 
 SIZE_BOUNDS: Final = (1024.0, 4096.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0)
 """Upper ends of the buckets of message sizes, bytes. Source: BrokerMetricsManager."""

@@ -15,18 +15,18 @@ from urllib.parse import parse_qs
 
 import trio
 
+from ...common.metrics_keys import MetricsExporterType
+from ...remoting.metrics.exposition import CONTENT_TYPE, expose
+from ...remoting.metrics.families import Families, Samples, in_base_units
+from ...remoting.metrics.http_server import Answer, HttpServer
 from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
 from ...remoting.steps import Steps, in_steps
 from ...remoting.tls_server import ServerTls
 from ...store.errors import StoreError
 from ..assembly import BrokerParts
-from ..config import MetricsExporterType
-from . import exporter_metrics, health, rocketmq_metrics, trocket_metrics
+from . import exporter_metrics, health, replication_metrics, rocketmq_metrics, trocket_metrics
 from .client_figures import ClientFigures
-from .exposition import CONTENT_TYPE, expose
-from .families import Families, Samples, in_base_units
-from .http_server import Answer, HttpServer
 from .push import Log, MetricsPush, Sink
 
 logger = logging.getLogger(__name__)
@@ -171,6 +171,7 @@ class MetricsService:
         yield from rocketmq_metrics.collect(parts, parts.seams.turn.request_times, samples)
         if parts.config.metrics_of_exporter:
             yield from exporter_metrics.collect(parts, self.clients, samples)
+        replication_metrics.collect(parts, samples)
         is_ready = not health.missing(parts, is_serving=self.is_serving)
         trocket_metrics.collect(parts, self._server(), samples, is_ready=is_ready)
 

@@ -1,67 +1,41 @@
-"""Metrics of trocket itself, which RocketMQ has no names for: the event loop, the disk, the
-connections. Their units are Prometheus's base units. Pure."""
+"""Metrics of a broker that RocketMQ has no names for: the disk, held pulls, their own collection.
+Their units are Prometheus's base units. Pure."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Final
 
-from ...native import choice
+from ...remoting.metrics import server_metrics
+from ...remoting.metrics.families import Kind, Samples
+from ...remoting.metrics.server_metrics import trocket_metric
 from ...remoting.server import RemotingServer
 from ..assembly import BrokerParts
-from .families import Kind, Metric, Samples
 
-
-def _metric(name: str, kind: Kind, text: str, *labels: str) -> Metric:
-    return Metric(f"trocket_{name}", kind, text, labels)
-
-
-INFO: Final = _metric(
-    "build_info", Kind.GAUGE, "Always 1; the labels tell what runs.", "version", "hot_path"
-)
-READY: Final = _metric("ready", Kind.GAUGE, "Whether /health/ready says so: 1 or 0.")
-SENDS_REFUSED: Final = _metric(
+READY: Final = trocket_metric("ready", Kind.GAUGE, "Whether /health/ready says so: 1 or 0.")
+SENDS_REFUSED: Final = trocket_metric(
     "sends_refused", Kind.GAUGE, "Whether the store accepts no messages now: 1 or 0."
 )
-LOOP_LAG: Final = _metric(
-    "event_loop_lag_seconds", Kind.HISTOGRAM,
-    "Delay with which a task runs that is due; sampled each second.",
-)  # fmt: skip
-SLOW_BURSTS: Final = _metric(
-    "slow_burst_seconds", Kind.HISTOGRAM,
-    "Time of requests that arrived together and took longer than the limit that is logged.",
-)  # fmt: skip
-TURN_MESSAGES: Final = _metric(
+TURN_MESSAGES: Final = trocket_metric(
     "turn_messages", Kind.HISTOGRAM, "Sends that one write to the commit log stored."
 )
-FSYNCS: Final = _metric("fsync_seconds", Kind.HISTOGRAM, "Time of an fsync of the commit log.")
-CONNECTIONS: Final = _metric("connections", Kind.GAUGE, "Open connections.")
-MEMORY_USED: Final = _metric(
-    "connection_memory_bytes", Kind.GAUGE,
-    "Bytes that connections hold: incomplete frames, held pulls, unread answers, subscriptions.",
-)  # fmt: skip
-MEMORY_MAX: Final = _metric(
-    "connection_memory_max_bytes", Kind.GAUGE, "The limit of these bytes (remotingBytesMax)."
+FSYNCS: Final = trocket_metric(
+    "fsync_seconds", Kind.HISTOGRAM, "Time of an fsync of the commit log."
 )
-REFUSALS: Final = _metric(
-    "limit_refusals_total", Kind.COUNTER,
-    "Connections, requests and names that a limit or TLS refused or closed, by its key.", "limit",
-)  # fmt: skip
-HELD_PULLS: Final = _metric("held_pulls", Kind.GAUGE, "Pulls that wait for messages.")
-LOG_FILES: Final = _metric(
+HELD_PULLS: Final = trocket_metric("held_pulls", Kind.GAUGE, "Pulls that wait for messages.")
+LOG_FILES: Final = trocket_metric(
     "commit_log_files", Kind.GAUGE, "Files of the commit log, and how many are mapped.", "state"
 )
-QUEUES: Final = _metric("consume_queues", Kind.GAUGE, "Consume queues of the store.")
-PARKED: Final = _metric(
+QUEUES: Final = trocket_metric("consume_queues", Kind.GAUGE, "Consume queues of the store.")
+PARKED: Final = trocket_metric(
     "parked_transactions_total", Kind.COUNTER,
     "Transactions that were checked too often without a result.",
 )  # fmt: skip
-SCRAPE: Final = _metric(
+SCRAPE: Final = trocket_metric(
     "collection_seconds", Kind.GAUGE, "Time that the previous collection of metrics took."
 )
 ALL: Final = "all"
 """The label for the sum over all metrics."""
-LEFT_OUT: Final = _metric(
+LEFT_OUT: Final = trocket_metric(
     "series_left_out", Kind.GAUGE,
     "Samples of a metric above metricsOtelCardinalityLimit that are not shown.", "metric",
 )  # fmt: skip
@@ -79,20 +53,11 @@ def collect(
       is_ready: see `READY`.
     """
     store, stats = parts.store, parts.stats
-    samples.add(INFO, 1, _version(), choice.description)
+    server_metrics.collect(parts.seams.turn.monitor, parts.refusals, server, samples)
     samples.add(READY, int(is_ready))
     samples.add(SENDS_REFUSED, int(bool(store.trouble)))
-    monitor = parts.seams.turn.monitor
-    samples.add(LOOP_LAG, monitor.lags)
-    samples.add(SLOW_BURSTS, monitor.bursts)
     samples.add(TURN_MESSAGES, stats.turn_messages)
     samples.add(FSYNCS, store.flusher.times)
-    if server is not None:
-        samples.add(CONNECTIONS, len(server.channels))
-        samples.add(MEMORY_USED, server.memory.used)
-        samples.add(MEMORY_MAX, sum(each.limit for each in server.memory.shares))
-    for limit, count in list(parts.refusals.counts.items()):
-        samples.add(REFUSALS, count, limit)
     samples.add(HELD_PULLS, parts.pulls.hold_service.count)
     samples.add(LOG_FILES, len(store.log.files), "all")
     samples.add(LOG_FILES, len(store.log.views), "mapped")
@@ -102,13 +67,3 @@ def collect(
     samples.add(LEFT_OUT, sum(left_out.values()), ALL)
     for name, count in left_out.items():
         samples.add(LEFT_OUT, count, name)
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # 10 ms, at the first collection
-
-    try:
-        return version("trocket")
-    except PackageNotFoundError:  # run from sources that are not installed
-        return "unknown"

@@ -225,6 +225,51 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel("Consume queues", {"{{node_id}}": f"trocket_consume_queues{{{BROKER}}}"}),
     ],
+    "Replication": [
+        Panel(
+            "Slaves",
+            {
+                "in sync {{node_id}}": f"trocket_ha_slaves_in_sync{{{BROKER}}}",
+                "wanted {{node_id}}": f"trocket_ha_slaves_wanted{{{BROKER}}}",
+            },
+        ),
+        Panel(
+            "A slave is behind, bytes",
+            {"{{node_id}} {{slave}}": f"trocket_ha_slave_behind_bytes{{{BROKER}}}"},
+            "bytes",
+        ),
+        Panel(
+            "A slave is behind, time",
+            {"{{node_id}} {{slave}}": f"trocket_ha_slave_behind_seconds{{{BROKER}}}"},
+            "s",
+        ),
+        Panel(
+            "Age of the last acknowledgement",
+            {"{{node_id}} {{slave}}": f"trocket_ha_slave_ack_age_seconds{{{BROKER}}}"},
+            "s",
+        ),
+        Panel(
+            "Slaves that follow",
+            {"{{node_id}} {{instance}}": f"trocket_ha_following{{{BROKER}}}"},
+        ),
+        Panel(
+            "End of the log",
+            {"{{node_id}} {{role}}": f"trocket_commit_log_end_bytes{{{BROKER}}}"},
+            "bytes",
+        ),
+    ],
+    "Name servers": [
+        Panel("Brokers", {"{{node_id}} {{cluster}} {{role}}": "trocket_namesrv_brokers"}),
+        Panel("Topics", {"{{node_id}}": "trocket_namesrv_topics"}),
+        Panel(
+            "Requests/s",
+            {
+                "{{node_id}} {{request_code}}": (
+                    "topk(20, rate(trocket_namesrv_requests_total[$__rate_interval]))"
+                )
+            },
+        ),
+    ],
     "Process": [
         Panel(
             "Lag of the event loop",

@@ -46,6 +46,8 @@ class SlaveState(NamedTuple):
       is_in_sync: whether it counts as available (haMaxGapNotInSync).
       per_second: bytes sent in the last whole second.
       send_offset: physical offset of the next byte to send.
+      behind_s: seconds since it had the whole log; 0: it has it now.
+      ack_age_s: seconds since its last acknowledgement.
     """
 
     address: str
@@ -54,6 +56,8 @@ class SlaveState(NamedTuple):
     is_in_sync: bool
     per_second: int
     send_offset: int
+    behind_s: float
+    ack_age_s: float
 
 
 class MasterState(NamedTuple):
@@ -139,6 +143,7 @@ class HaMaster:
     def state(self) -> MasterState:
         """The current state of the slaves."""
         end, slaves = self._store.max_physical_offset, self._store.durability.slaves
+        now_s = trio.current_time()
         return MasterState(
             end,
             [
@@ -149,6 +154,8 @@ class HaMaster:
                     slaves.is_in_sync(sender.ack_offset, end),
                     sender.link.flow.per_second,
                     sender.send_offset,
+                    sender.distance.seconds(sender.ack_offset, end, now_s),
+                    now_s - sender.acked_s,
                 )
                 for sender in self._senders
                 if sender.ack_offset != NOT_YET

@@ -15,6 +15,7 @@ import trio
 
 from ...common.java_integers import INT64_MAX
 from ..errors import StoreError
+from .distance import Distance
 from .flow import FlowMeter
 from .link import Link, LinkEnded, Piece
 from .log_check import CHECKED_SIZE, QUESTIONS_MAX, checksum
@@ -55,6 +56,8 @@ class LogSender:
       ack_offset: physical offset up to which the slave has the log; `NOT_YET`: unknown.
       send_offset: physical offset of the next byte to send.
       identity: recognizes the slave at its next connection; None: unknown, as for Apache's slaves.
+      distance: how far the slave is behind in time.
+      acked_s: trio time of the last acknowledgement.
       link: the connection.
     """
 
@@ -71,6 +74,8 @@ class LogSender:
         self.ack_offset = NOT_YET
         self.send_offset = NOT_YET
         self.identity: int | None = None
+        self.distance = Distance(trio.current_time())
+        self.acked_s = trio.current_time()
         self.link = Link(
             stream, silence_s=config.ha_housekeeping_interval / 1000, flow=FlowMeter(limit)
         )
@@ -203,6 +208,8 @@ class LogSender:
 
     def _note_ack(self, offset: int) -> None:
         self.ack_offset = offset
+        self.acked_s = trio.current_time()
+        self.distance.acknowledged(offset, self._store.max_physical_offset, self.acked_s)
         self._store.durability.slaves.report(self, offset)
 
     # ---- sent to the slave ---------------------------------------------------------------

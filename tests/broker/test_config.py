@@ -213,10 +213,16 @@ def test_class_filters_that_cannot_work_are_warned_of(lines: str, warned: list[s
     assert all(warning.startswith("b.conf: ") for warning in warnings)
 
 
-@pytest.mark.parametrize("count", ["-1", "65", "1; reboot"])
-def test_there_are_0_to_64_filter_servers(count: str) -> None:
+@pytest.mark.parametrize(("count", "used"), [("-1", 0), ("65", 64)])
+def test_there_are_0_to_64_filter_servers(count: str, used: int) -> None:
+    broker, _, warnings = read(f"filterServerNums={count}")
+    assert broker.filter_server_nums == used
+    assert f"filterServerNums={count} is outside of" in warnings[0]
+
+
+def test_a_number_of_filter_servers_is_no_command() -> None:
     with pytest.raises(ConfigError, match="filterServerNums must be a plain whole number"):
-        read(f"filterServerNums={count}")
+        read("filterServerNums=1; reboot")
 
 
 def test_a_master_is_broker_0_whatever_the_file_says() -> None:
@@ -289,7 +295,7 @@ DIFFERENT_DEFAULTS = {
     [
         ("deleteWhen=25", "hours are 0 to 23"),
         ("deleteWhen=04,16", "several look like 04;16"),
-        ("diskMaxUsedSpaceRatio=101", "diskMaxUsedSpaceRatio"),
+        ("fileReservedTime=-1", "fileReservedTime"),
         ("storeBytesMax=1000", "three commit log files"),
     ],
 )
@@ -450,7 +456,7 @@ def test_metrics_may_be_sent_to_a_collector() -> None:
         (["metricsGrpcExporterHeader=a-bin:1"], "header 1"),
         (["metricsGrpcExporterHeader=a:ü"], "header 1"),
         (["metricsInDelta=true", "metricsLabel=aggregation:x"], "metricsLabel"),
-        (["metricGrpcExporterIntervalInMills=0"], "metricGrpcExporterIntervalInMills"),
+        (["metricGrpcExporterIntervalInMills=0.5"], "metricGrpcExporterIntervalInMills"),
         (["metricsExporterType=NATS"], "metricsExporterType"),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 import trio
 
 from trocket.broker.config import BrokerConfig
@@ -10,6 +13,8 @@ from trocket.broker.registration_answer import Master
 from trocket.broker.registration_request import BrokerIdentity
 from trocket.broker.topic_config_manager import TopicConfigManager
 from trocket.remoting.client import RemotingClient
+from trocket.remoting.errors import RequestRefused
+from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
 from trocket.store.clock import ManualClock
@@ -26,6 +31,7 @@ class Namesrvs:
         self.masters: dict[str, Master | None] = {A: None, B: None}
         self.heard: list[Master | None] = []
         self.asked: list[tuple[float, int]] = []
+        self.refusal: RequestRefused | None = None
         self._nursery = nursery
         config = BrokerConfig(broker_id=broker_id, namesrv_addr=f"{A}:1;{B}:1", **options)
         self.client = RemotingClient(open_stream=self._connect)
@@ -38,6 +44,8 @@ class Namesrvs:
 
         def register(request, channel):
             self.asked.append((trio.current_time(), request.code))
+            if self.refusal is not None:
+                raise self.refusal
             master = self.masters[host]
             fields = {} if master is None else {"masterAddr": master[0], "haServerAddr": master[1]}
             return request.answer(ext_fields=fields)
@@ -107,3 +115,35 @@ async def test_a_slave_registers_where_a_master_would_ask_first(autojump_clock):
             codes[broker_id] = [code for _, code in made.asked]
             nursery.cancel_scope.cancel()
     assert codes == {0: [REGISTER] * 2 + [DATA_VERSION] * 2, 1: [REGISTER] * 4}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "advice"),
+    [
+        (
+            RequestRefused(ResponseCode.NO_PERMISSION, "no such user: b"),
+            "innerClientAuthenticationCredentials",
+        ),
+        (RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match"), "The name server's log"),
+    ],
+)
+async def test_a_refused_registration_is_logged_with_the_name_servers_reason(
+    autojump_clock, caplog: pytest.LogCaptureFixture, refusal: RequestRefused, advice: str
+) -> None:
+    async with trio.open_nursery() as nursery:
+        made = Namesrvs(nursery, broker_id=0)
+        made.refusal = refusal
+        with caplog.at_level(logging.WARNING, logger="trocket.broker"):
+            await nursery.start(made.client.run)
+            await nursery.start(made.registrar.run)
+        (first, second) = (record.getMessage() for record in caplog.records)
+        assert "refuses this broker's registration" in first
+        assert refusal.remark in first
+        assert advice in first
+        assert "Check that it runs" not in first
+        assert refusal.remark in second
+        assert made.registrar.refusals == {f"{host}:1": str(refusal) for host in (A, B)}
+        made.refusal = None
+        await made.registrar.register_all()
+        assert made.registrar.refusals == {}
+        nursery.cancel_scope.cancel()

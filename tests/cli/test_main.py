@@ -192,6 +192,22 @@ def test_keys_tells_what_a_key_does_here(capsys: pytest.CaptureFixture[str]) -> 
 SLOW_TO_IMPORT = ("typer", "rich", "lz4", "zstandard", "lark", "pydantic", "difflib", "asyncio")
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("metricsExporterType", "supported"),
+        ("metricsPromExporterPort", "supported"),
+        ("metricsGrpcExporterTarget", "sends them nowhere"),
+    ],
+)
+def test_keys_says_of_a_name_servers_metrics_what_is_true(
+    key: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", key]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "namesrv.conf" in line]
+    assert words in line
+
+
 def test_the_servers_start_without_what_is_slow_to_import() -> None:
     script = (
         "import sys; from trocket.cli import up; from trocket.namesrv import controller;"

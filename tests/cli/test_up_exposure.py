@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from trocket.broker.config import BrokerConfig, MetricsExporterType
+from trocket.broker.config import BrokerConfig
 from trocket.cli.main import main
 from trocket.cli.up_exposure import ExposedError, check, warnings
+from trocket.common.metrics_keys import MetricsExporterType
 from trocket.common.terminal import red
 from trocket.namesrv.config import NamesrvConfig
 

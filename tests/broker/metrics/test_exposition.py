@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from trocket.broker.metrics import exporter_metrics, rocketmq_metrics, trocket_metrics
-from trocket.broker.metrics.exposition import expose
-from trocket.broker.metrics.families import HistogramValue, Kind, Metric, Samples, in_base_units
+from trocket.broker.metrics import (
+    exporter_metrics,
+    replication_metrics,
+    rocketmq_metrics,
+    trocket_metrics,
+)
 from trocket.common.histogram import Histogram
+from trocket.remoting.metrics import server_metrics
+from trocket.remoting.metrics.exposition import expose
+from trocket.remoting.metrics.families import HistogramValue, Kind, Metric, Samples, in_base_units
 
 COMMON = {"node_id": "b"}
 
@@ -25,7 +31,13 @@ def parsed(samples: Samples) -> dict[str, dict[tuple[tuple[str, str], ...], floa
 
 def declared() -> list[Metric]:
     """All metrics that the modules declare."""
-    modules = (exporter_metrics, rocketmq_metrics, trocket_metrics)
+    modules = (
+        exporter_metrics,
+        replication_metrics,
+        rocketmq_metrics,
+        server_metrics,
+        trocket_metrics,
+    )
     found = [each for module in modules for each in vars(module).values()]
     found += exporter_metrics.CLIENT_METRICS.values()
     found += [each.metric for each in exporter_metrics.RUNTIME_METRICS]

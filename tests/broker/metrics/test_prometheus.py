@@ -84,17 +84,17 @@ def test_each_alert_is_tested() -> None:
 
 
 class Deployment:
-    """A broker's process and a Prometheus.
+    """A name server, a master, its slave, and a Prometheus.
 
     Attributes:
       url: of the name server.
-      metrics: the address of the metrics.
+      metrics: the address of the master's metrics.
       prometheus: the address of Prometheus's API.
     """
 
-    def __init__(self, facts: dict[str, Any], prometheus: str) -> None:
+    def __init__(self, facts: dict[str, Any], metrics: str, prometheus: str) -> None:
         self.url = facts["namesrv"]
-        self.metrics = facts["metrics"]
+        self.metrics = metrics
         self.prometheus = prometheus
 
     def page(self, query: str = "") -> str:
@@ -116,12 +116,35 @@ class Deployment:
         return bool(self.api("query", query=expression)["result"])
 
 
+def two_free_ports() -> int:
+    """The first of two neighbours, for the metrics of master and slave."""
+    while True:
+        with open_listener("127.0.0.1", 0) as listener:
+            port = int(listener.getsockname()[1])
+            try:
+                open_listener("127.0.0.1", port + 1).close()
+            except OSError:
+                continue
+        return port
+
+
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("prometheus")
-    free = ("--namesrv-port", "0", "--broker-port", "0", "--metrics-port", "0")
+    (folder / "broker.conf").write_text("metricsExporterType=PROM\n", "ascii")
+    port = two_free_ports()
+    with open_listener("127.0.0.1", 0) as listener:
+        namesrv_port = int(listener.getsockname()[1])
+    (folder / "namesrv.conf").write_text(
+        f"metricsExporterType=PROM\nmetricsPromExporterPort={namesrv_port}\n", "ascii"
+    )
     broker = subprocess.Popen(
-        [sys.executable, "-m", "trocket.cli.main", "up", "--memory", "--json", *free],
+        [
+            *(sys.executable, "-m", "trocket.cli.main", "up", "--json", "--masters", "1"),
+            *("--slaves", "1", "-c", str(folder / "broker.conf"), "--home", str(folder / "home")),
+            *("--namesrv-config", str(folder / "namesrv.conf")),
+            *("--namesrv-port", "0", "--broker-port", "0", "--metrics-port", str(port)),
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -129,11 +152,12 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     try:
         assert broker.stdout is not None
         facts = json.loads(broker.stdout.readline())
-        target = facts["metrics"].removeprefix("http://").removesuffix("/metrics")
+        targets = f'127.0.0.1:{port}", "127.0.0.1:{port + 1}'
         text = (GRAFANA / "prometheus.yml").read_text("utf-8")
         assert "127.0.0.1:5557" in text
         assert "scrape_interval: 15s" in text
-        text = text.replace("127.0.0.1:5557", target).replace("15s", f"{READ_S}s")
+        text = text.replace("127.0.0.1:5558", f"127.0.0.1:{namesrv_port}")
+        text = text.replace("127.0.0.1:5557", targets).replace("15s", f"{READ_S}s")
         (folder / "prometheus.yml").write_text(text, "utf-8")
         shutil.copy(GRAFANA / "alerts.yml", folder)
         with open_listener("127.0.0.1", 0) as listener:
@@ -144,7 +168,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
                  f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={address}"],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        yield Deployment(facts, f"http://{address}")
+        yield Deployment(facts, f"http://127.0.0.1:{port}/metrics", f"http://{address}")
     finally:
         for process in (prometheus, broker):
             if process is not None:

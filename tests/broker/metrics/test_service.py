@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from trocket.broker.metrics import exporter_metrics, rocketmq_metrics
 from trocket.broker.metrics.client_figures import NAMES
 from trocket.broker.metrics.consumer_lag import QUEUES_PER_STEP
-from trocket.broker.metrics.families import Samples
 from trocket.broker.metrics.service import MetricsService
 from trocket.common.known_keys import read_keys
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
+from trocket.remoting.metrics.families import Samples
 from trocket.remoting.request_codes import RequestCode
 from trocket.store.errors import StoreIOError
 

@@ -9,16 +9,10 @@ import pytest
 import trio
 import trustme
 
-from trocket.broker.config import (
-    BrokerConfig,
-)
-from trocket.broker.config_checks import (
-    check_metrics_tls,
-)
-from trocket.broker.metrics.http_server import HttpServer
 from trocket.common.config import ConfigError
+from trocket.remoting.metrics.http_server import HttpServer
 from trocket.remoting.server import open_listener
-from trocket.remoting.tls_config import TlsConfig, TlsMode
+from trocket.remoting.tls_config import TlsConfig, TlsMode, check_metrics_tls
 from trocket.remoting.tls_server import ServerTls
 
 from .test_http_server import get, handle
@@ -64,7 +58,6 @@ async def test_readers_are_served_by_tls_only(
 
 
 def test_tls_that_is_switched_off_contradicts_it() -> None:
-    config = BrokerConfig(metrics_tls_enable=True)
     with pytest.raises(ConfigError, match=r"metricsTlsEnable=true needs tls.server.mode="):
-        check_metrics_tls(config, TlsConfig(mode=TlsMode.disabled))
-    check_metrics_tls(config, TlsConfig())
+        check_metrics_tls(True, TlsConfig(mode=TlsMode.disabled))
+    check_metrics_tls(True, TlsConfig())

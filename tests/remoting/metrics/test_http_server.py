@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.metrics.http_server import (
+from trocket.remoting.metrics.http_server import (
     CONNECTIONS_MAX,
     IDLE_S,
     LIMIT,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from ...common.supervision import FailureLog, contained
-from ...remoting.refusals import Refusals
-from ...remoting.tls_server import ServerTls
+from ..refusals import Refusals
+from ..tls_server import ServerTls
 
 if TYPE_CHECKING:
     import h11

@@ -1,0 +1,1 @@
+"""Metrics and health of all servers: samples, Prometheus's text, the HTTP server."""
