@@ -133,6 +133,16 @@ class RecordedPositions:
             self._commit(mark.ends)
         self._mark = _Mark(self._store.max_physical_offset, self._ends())
 
+    def note_deletion(self) -> None:
+        """Regard all records as included, because offsets were dropped.
+
+        The records of a deleted topic or group must not set offsets of one that is created again.
+        """
+        if self._puts.are_acks_durable:
+            self._buffer.synced()
+            self._mark = None
+            self._commit(self._ends())
+
     def note_all(self) -> None:
         """Note that all records are included, at a clean stop; the log is on the device."""
         if self._puts.are_acks_durable and self._store.flusher.failure is None:
