@@ -117,6 +117,7 @@ class RecordedPositions:
                 "again",
                 {"count": count},
             )
+        self._offsets.on_reset = self.leave_behind
         topics = (TIMER_TOPIC, self._topic)
         self._offsets.first_keys = tuple(key_of(topic, POSITIONS_GROUP) for topic in topics)
         self._commit(self._ends())
@@ -133,8 +134,8 @@ class RecordedPositions:
             self._commit(mark.ends)
         self._mark = _Mark(self._store.max_physical_offset, self._ends())
 
-    def note_deletion(self) -> None:
-        """Regard all records as included, because offsets were dropped.
+    def leave_behind(self) -> None:
+        """Regard all records as included, because offsets were dropped, or set to another place.
 
         The records of a deleted topic or group must not set offsets of one that is created again.
         """

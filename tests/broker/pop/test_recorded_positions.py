@@ -121,13 +121,12 @@ async def test_nor_with_messages_between_that_the_filter_skips(autojump_clock) -
 
 async def test_a_reset_before_the_kill_gives_the_messages_again(autojump_clock) -> None:
     disk = MemoryDisk(journalled=True)
-    async with embedded_broker(disk, **DURABLE) as broker:
+    async with embedded_broker(disk, flush_consumer_offset_interval=300, **DURABLE) as broker:
         group = await consumer(broker)
         await group.send(3)
         assert {(await group.ack(each)).code for each in await group.pop()} == {0}
-        await seconds(1)
         broker.controller.offsets.assign_reset_offset("G", "T", 0, 0)
-        await seconds(6)  # it is saved
+        await seconds(0.7)  # it is saved
         survivor = killed(broker, "kill")
     async with embedded_broker(survivor, **DURABLE) as broker:
         assert sorted(await comes(await consumer(broker))) == [b"0", b"1", b"2"]
