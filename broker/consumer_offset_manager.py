@@ -57,6 +57,7 @@ class ConsumerOffsetManager:
       is_corrected: the file that was read had impossible numbers.
       first_keys: keys whose offsets are saved, and sent to slaves, as they are when that begins;
         those of other keys may be newer.
+      on_reset: called after `assign_reset_offset`.
     """
 
     def __init__(self, *, clock: Clock, save: Save) -> None:
@@ -67,6 +68,7 @@ class ConsumerOffsetManager:
         self._commits = 0
         self.is_corrected = False
         self.first_keys: tuple[str, ...] = ()
+        self.on_reset: Callable[[], None] = lambda: None
         self.data_version = DataVersion(timestamp=clock.wall_ms(), counter=0)
         self.offset_table: OffsetTable = {}
         self.pull_offset_table: OffsetTable = {}
@@ -162,6 +164,7 @@ class ConsumerOffsetManager:
         key = key_of(topic, group)
         self.commit_by_key(key, queue_id, offset)
         self.reset_offset_table.setdefault(key, {})[queue_id] = offset
+        self.on_reset()
 
     def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a group has not pulled since its offset was set."""

@@ -83,8 +83,10 @@ class Pop:
         """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
         self.orders.table.remove_topic(topic)
+        self.recorded.leave_behind()
 
     def group_deleted(self, group: str) -> None:
         """Forget a deleted group."""
         self.buffer.forget_group(group)
         self.orders.table.remove_group(group)
+        self.recorded.leave_behind()

@@ -117,6 +117,7 @@ class RecordedPositions:
                 "again",
                 {"count": count},
             )
+        self._offsets.on_reset = self.leave_behind
         topics = (TIMER_TOPIC, self._topic)
         self._offsets.first_keys = tuple(key_of(topic, POSITIONS_GROUP) for topic in topics)
         self._commit(self._ends())
@@ -132,6 +133,16 @@ class RecordedPositions:
             self._buffer.synced()
             self._commit(mark.ends)
         self._mark = _Mark(self._store.max_physical_offset, self._ends())
+
+    def leave_behind(self) -> None:
+        """Regard all records as included, because offsets were dropped, or set to another place.
+
+        The records of a deleted topic or group must not set offsets of one that is created again.
+        """
+        if self._puts.are_acks_durable:
+            self._buffer.synced()
+            self._mark = None
+            self._commit(self._ends())
 
     def note_all(self) -> None:
         """Note that all records are included, at a clean stop; the log is on the device."""
