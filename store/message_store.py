@@ -25,6 +25,7 @@ and the next commit log file is created in advance in a worker thread.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from .checkpoint_writer import CheckpointWriter
 from .clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
 from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
-from .disk.os_disk import Disk, OsDisk, total_memory_bytes
+from .disk.os_disk import FULL_ERRNOS, Disk, OsDisk, errno_of, total_memory_bytes
 from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
 from .format import UNIT, Key
 from .index.index_loading import LogSpan
@@ -46,7 +47,7 @@ from .queues.consume_queue_store import ConsumeQueueStore, offset_by_time
 from .queues.deleted_topics import DeletedTopics, topic_check
 from .reading.message_reader import GetMessageResult, MessageReader, QueryResult
 from .reading.visible_log import VisibleLog
-from .recovery.doubt import clear_doubt, note_doubt, read_doubt
+from .recovery.doubt import clear_doubt, note_doubt, read_doubt, write_doubt
 from .recovery.rocksdb import refuse_rocksdb
 from .recovery.store_recovery import StoreRecovery
 from .status import (
@@ -82,6 +83,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+FREE_SPACE = "Free some space and start the broker again; until then it takes no messages"
 
 
 class Opened(NamedTuple):
@@ -220,6 +223,8 @@ class MessageStore:
     def load(self) -> None:
         """Lock the data folder and recover; the store then takes puts, or is `read_only`.
 
+        On a full disk it is read-only: what recovery would write stays in memory.
+
         Raises:
           StoreLockedError: another process has the folder open.
           CorruptRecordError: files differ from the configured size; nothing was changed.
@@ -230,7 +235,12 @@ class MessageStore:
         make_root(disk, root)
         disk.lock(f"{root}/lock")
         try:
-            self._recover()
+            try:
+                self._recover()
+            except StoreIOError as error:
+                if errno_of(error) not in FULL_ERRNOS:
+                    raise
+                self._recover_in_memory(error)
         except StoreError:
             self.queue_store.close()
             self.log.close()
@@ -238,7 +248,25 @@ class MessageStore:
             raise
         self.begin_burst()
 
-    def _recover(self) -> None:
+    def _recover_in_memory(self, error: StoreIOError) -> None:
+        """Recover once more, with no write: the disk took none."""
+        for part in (self.index, self.queue_store, self.log):
+            part.close()
+        reason = (
+            f"{error.path}: {os.strerror(errno_of(error))} when the store was opened. {FREE_SPACE}"
+        )
+        logger.error(
+            "the store is read-only: %(reason)s. Messages can be read meanwhile",
+            {"reason": reason},
+        )
+        self._recover(no_room=reason)
+
+    def _recover(self, no_room: str = "") -> None:
+        """Recover.
+
+        Args:
+          no_room: why nothing can be written; "": the disk is not known to be full.
+        """
         root, disk = self.config.store_path_root_dir, self.disk
         refuse_rocksdb(disk, root)
         clean = not disk.exists(f"{root}/abort")
@@ -252,17 +280,19 @@ class MessageStore:
             clean=clean,
             wall_ms=self.clock.wall_ms(),
             is_topic=topic_check(disk, root, self.deleted_topics.names),
+            frozen=bool(no_room),
         )
         found = recovery.scan()
         is_ours = self.checkpoints.current.dispatched_offset >= 0
         self.opened = Opened(found.end, found.newest_ms, is_ours)
         self.writer.reach(StoreTimeMs(found.newest_ms))
         doubt = read_doubt(disk, root, self.log.end_of_files)
-        if not found.refusal:
+        writes = not (found.refusal or no_room)
+        if writes:
             # Noted before the log is changed: a crash from here on leaves pages in the cache that
             # may not be on the device, and the next start must write them again.
             if not found.as_closed:
-                note_doubt(disk, root, min(found.start, doubt) if doubt >= 0 else found.start)
+                write_doubt(disk, root, min(found.start, doubt) if doubt >= 0 else found.start)
             recovery.truncate_log()
             note_open(disk, self.config)
         recovery.build_queues()
@@ -270,14 +300,17 @@ class MessageStore:
         self.writer.start_at(found.end)
         self.reader.opened(found.end, self.checkpoints.own_from)
         self.queue_store.files.drop_pages()  # read before the files were corrected
-        self._load_index(clean=clean, end=found.end, read_only=bool(found.refusal))
-        if not (found.refusal or found.as_closed):
+        self._load_index(clean=clean, end=found.end, read_only=not writes)
+        if writes and not found.as_closed:
             self.queue_store.mark_folders_unsynced(known=recovery.ends.ends)
             self._sync_recovered(found.start, found.end, doubt)
         if found.refusal:
             self.writer.enter(StoreEvent.HOLE_FOUND, found.refusal)
         else:
             self.writer.enter(StoreEvent.LOADED_AS_SLAVE if self.is_slave else StoreEvent.LOADED)
+        if no_room:
+            self.writer.enter(StoreEvent.WRITE_FAILED, no_room)
+            self.durability.fail()
 
     def _sync_recovered(self, start: int, end: int, doubt: int) -> None:
         """Sync what recovery has found and built, and write the checkpoint."""

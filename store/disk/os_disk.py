@@ -32,6 +32,9 @@ SYNC_TOGETHER_COUNT_MIN = 64
 """Files from which on the whole file system is synced. Fewer take less than 0.2 s one by one, and
 other programs' data need not be written for them."""
 
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""A write found no room. What is on the disk can be read, and files can be removed."""
+
 WHAT_TO_DO = {
     errno.ENOSPC: "free some space; sends are accepted again as soon as there is room",
     errno.EDQUOT: "the disk quota is used up: free some space or raise it",

@@ -53,17 +53,26 @@ def read_doubt(disk: Disk, root: str, log_end: int) -> int:
     return 0
 
 
-def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
+def write_doubt(disk: Disk, root: str, physical_offset: int) -> None:
     """Record that the log is in doubt from this physical offset on.
+
+    Raises:
+      StoreIOError: the file could not be written.
+    """
+    file = disk.open(f"{root}/{FILE_NAME}", create=True)
+    try:
+        file.pwrite(b"%020d" % physical_offset, START)
+    finally:
+        file.close()
+
+
+def note_doubt(disk: Disk, root: str, physical_offset: int) -> None:
+    """Do as `write_doubt` after a failed fsync.
 
     A failure is only logged: the caller already reports the failed fsync.
     """
     try:
-        file = disk.open(f"{root}/{FILE_NAME}", create=True)
-        try:
-            file.pwrite(b"%020d" % physical_offset, START)
-        finally:
-            file.close()
+        write_doubt(disk, root, physical_offset)
     except StoreIOError as error:
         logger.error(
             "reboot this machine before the next start: an fsync failed, and the offset of the "

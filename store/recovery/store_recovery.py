@@ -32,6 +32,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...remoting.sys_flag import INNER_BATCH
 from ..config import MessageStoreConfig
@@ -108,6 +109,7 @@ class StoreRecovery:
       clean: there was no abort file.
       wall_ms: the wall clock, ms since 1970; the checkpoint's times are checked against it.
       is_topic: whether a topic exists, as far as is known; queues of deleted ones are not missing.
+      frozen: nothing can be written: the queues stay on the overlay.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class StoreRecovery:
         clean: bool,
         wall_ms: int,
         is_topic: Callable[[str], bool] = lambda topic: True,
+        frozen: bool = False,
     ) -> None:
         self._config = config
         self._is_topic = is_topic
@@ -141,7 +144,7 @@ class StoreRecovery:
         self._rebuilding: frozenset[Key] = frozenset()
         self._states: RecoveredQueues | None = None
         self._found: ScanResult | None = None
-        self._frozen = False
+        self._frozen = frozen
 
     @property
     def ends(self) -> QueueEnds:
@@ -549,7 +552,7 @@ class StoreRecovery:
         for start, end in found.segments:
             if not late:
                 start = max(start, all_from)
-            stop = _constant(end)
+            stop = partial(int, end)
             for record in LogReader(self._log, start, check_crc=False, stop=stop).scan():
                 physical_offset, _, _, _, _, _, _, _ = record
                 for key, queue_offset, code in self._places.of(record):
@@ -594,7 +597,3 @@ class StoreRecovery:
             queue.append_recovered(queue_offset, UNIT.pack(physical_offset, size, code))
         if len(queue.tail) >= TAIL_BYTES_MAX and not self._frozen:
             queue.write()
-
-
-def _constant(value: int) -> Callable[[], int]:
-    return lambda: value
