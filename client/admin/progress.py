@@ -7,7 +7,8 @@ Java counterpart: consumerProgress, cloneGroupOffset of mqadmin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import anyio
@@ -361,8 +362,33 @@ class ProgressVerbs:
             members = await self._clients.clients(group)
             offsets = table.offset_table.get(message.queue)
             is_consumed = offsets is not None and offsets.consumer_offset > message.queue_offset
-            found.append(MessageTrack(group, _state(members, message, is_consumed=is_consumed)))
+            state = _state(members, message, is_consumed=is_consumed)
+            if state in PASSED and await self._members_disagree(members, group, message):
+                state = "UNKNOWN"
+            found.append(MessageTrack(group, state))
         return found
+
+    async def _members_disagree(
+        self, members: GroupClients, group: str, message: ReceivedMessage
+    ) -> bool:
+        """Whether some members want a message and others do not; brokers keep one filter of all.
+
+        All members are asked at once; those that do not answer are not counted.
+        """
+        answers: set[bool] = set()
+        limiter = anyio.CapacityLimiter(CLIENTS_AT_ONCE)
+
+        async def ask(client_id: str) -> None:
+            async with limiter:
+                with contextlib.suppress(ClientError):
+                    info = await self._clients.running_info(group, client_id)
+                    answers.add(_is_wanted(info.subscriptions, message))
+
+        if len(members.clients) > 1:
+            async with anyio.create_task_group() as tasks:
+                for client in members.clients:
+                    tasks.start_soon(ask, client.client_id)
+        return len(answers) > 1
 
     # Where it goes on
 
@@ -473,6 +499,9 @@ class ProgressVerbs:
         return answers.values
 
 
+PASSED: Final = {"CONSUMED", "CONSUMED_BUT_FILTERED"}
+"""States of a message that is before the group's offset."""
+
 _Key = tuple[str, str, int]
 """Topic, broker name and queue id."""
 _Delays = dict[MessageQueue, float | None]
@@ -485,12 +514,17 @@ def _state(members: GroupClients, message: ReceivedMessage, *, is_consumed: bool
         return "PULL"
     if not is_consumed:
         return "NOT_CONSUME_YET" if members.clients else "NOT_ONLINE"
-    for wanted in members.subscriptions:
+    return "CONSUMED" if _is_wanted(members.subscriptions, message) else "CONSUMED_BUT_FILTERED"
+
+
+def _is_wanted(subscriptions: Iterable[SubscriptionInfo], message: ReceivedMessage) -> bool:
+    """Whether tags let a message pass."""
+    for wanted in subscriptions:
         if wanted.topic == message.topic and wanted.expression_type == "TAG":
             tags = {tag.strip() for tag in wanted.expression.split("||")}
             if not tags & {"*", "", message.tags or ""}:
-                return "CONSUMED_BUT_FILTERED"
-    return "CONSUMED"
+                return False
+    return True
 
 
 def _delay_s(span: QueueTimeSpan, now_ms: int) -> float | None:

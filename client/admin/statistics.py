@@ -193,7 +193,8 @@ class MessageTrack(msgspec.Struct, frozen=True, rename="camel"):
       state: RocketMQ's name: "CONSUMED", "CONSUMED_BUT_FILTERED" (the group wants other tags),
         "NOT_CONSUME_YET", "NOT_ONLINE" (not consumed yet, and no member is connected), "PULL" (its
         members pull, and may keep offsets elsewhere), "CONSUME_BROADCASTING" (each member keeps
-        its own).
+        its own), "UNKNOWN" (the offset is past it, but some members want its tags and others do
+        not: it was consumed only if its queue was held by one of the first).
     Source: RocketMQ 5.5.0 TrackType.
     """
 

@@ -7,6 +7,7 @@ import pytest
 from trocket.client import (
     Admin,
     BrokerStats,
+    Client,
     ConfigurationError,
     ConsumeFromWhere,
     Message,
@@ -303,6 +304,33 @@ def test_the_groups_of_a_message_are_told_by_their_offsets(do: Do) -> None:
                 "behind": "NOT_ONLINE",
                 "filtering": "CONSUMED_BUT_FILTERED",
             }
+
+    do(verb)
+
+
+def test_a_message_that_members_with_other_tags_may_have_passed_over_is_not_called_consumed(
+    do: Do,
+) -> None:
+    async def verb(admin: Admin) -> None:
+        await admin.create_topic("T", 2)
+        (sent,) = await send(admin, "T", "a", tags="A")
+        await admin.create_group("mixed")
+        async with PullConsumer(admin.client, group="mixed") as consumer:
+            await consumer.commit({sent.queue: sent.queue_offset + 1})
+        message = await admin.message(sent.offset_message_id)
+        async with (
+            PushConsumer(admin.client, group="mixed", subscriptions={"T": "A"}) as one,
+            Client(";".join(admin.client.url.name_servers)) as client,
+            PushConsumer(client, group="mixed", subscriptions={"T": "B"}) as other,
+        ):
+            await until(lambda: is_there(one))
+            await until(lambda: is_there(other))
+
+            async def states() -> list[str] | None:
+                found = [each.state for each in await admin.message_track(message)]
+                return found if found == ["UNKNOWN"] else None
+
+            await until(states)
 
     do(verb)
 
