@@ -11,6 +11,7 @@ import trio.testing
 
 from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
+from trocket.broker.filter_server_keeper import OpenProcess, open_filter_server
 from trocket.broker.replication import MasterSide
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
@@ -105,6 +106,7 @@ class Node:
             listeners=[],
             client=RemotingClient(turn=turn, open_stream=self._group.open_stream),
             ha_connect=self._group.connect_ha,
+            open_process=self._group.open_process,
         )
         self._ended = trio.Event()
         self.is_ending = False
@@ -143,11 +145,13 @@ class Group:
       ha_refused: slaves do not reach haListenPort.
       asked: port of every connection that was wanted.
       nodes: all brokers, in the order in which they were made.
+      open_process: starts the filter servers of those that have some.
     """
 
     def __init__(self, nursery: trio.Nursery, namesrv: NamesrvController) -> None:
         self.nursery = nursery
         self.ha_refused = False
+        self.open_process: OpenProcess = open_filter_server
         self.asked: list[int] = []
         self._namesrv = namesrv
         self.nodes: list[Node] = []

@@ -1,0 +1,49 @@
+"""A broker that was killed and starts on a full disk serves reads."""
+
+from __future__ import annotations
+
+import errno
+
+import trio
+
+from trocket.remoting.message_codec import decode_messages
+from trocket.store.disk.memory_disk import MemoryDisk
+
+from ..store.test_full_disk_at_start import full_after
+from .embedded import embedded_broker, pull_fields, send_fields
+
+SEND, PULL, COMMIT, QUERY_OFFSET = 310, 11, 15, 14
+
+
+async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_started_with_room(
+    autojump_clock,
+):
+    disk = MemoryDisk()
+    async with embedded_broker(disk) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(), b"kept")).code == 0
+        delayed = send_fields(i="DELAY\x013\x02UNIQ_KEY\x01A\x02")
+        assert (await client.ask(SEND, delayed, b"late")).code == 0
+        await trio.sleep(6)
+        killed = disk.copy()
+    killed.process_death()
+    full_after(killed, 0, errno.ENOSPC)
+    async with embedded_broker(killed) as broker:
+        client = await broker.connect()
+        found = await client.ask(PULL, pull_fields(sysFlag=4))
+        assert [each.body for each in decode_messages(found.body)] == [b"kept"]
+        refused = await client.ask(SEND, send_fields(), b"refused")
+        assert refused.code != 0
+        assert "until restart" in refused.remark
+        committed = {"consumerGroup": "CG", "topic": "T", "queueId": 0, "commitOffset": 1}
+        assert (await client.ask(COMMIT, committed)).code == 0
+        await trio.sleep(60)
+        assert (await client.ask(QUERY_OFFSET, committed)).ext_fields["offset"] == "1"
+    killed.fault = None
+    async with embedded_broker(killed) as broker:
+        client = await broker.connect()
+        assert (await client.ask(SEND, send_fields(), b"after")).code == 0
+        await trio.sleep(11)
+        found = await client.ask(PULL, pull_fields(sysFlag=4))
+        bodies = sorted(each.body for each in decode_messages(found.body))
+        assert bodies == [b"after", b"kept", b"late"]
