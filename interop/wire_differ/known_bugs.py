@@ -339,11 +339,18 @@ _POPPING = (
         requests=(
             "200050: invisible for less than no time",
             "200050: invisible for four days",
-            "200053: for less than no time",
         ),
         paths=("fields.invisibleTime",),
         row="an invisible time that the broker cannot keep",
         source="broker/processor/PopMessageProcessor.java appendCheckPoint",
+        since="5.0",
+    ),
+    KnownBug(
+        requests=("200053: for less than no time",),
+        paths=_ANSWER,
+        codes=((13, 0),),
+        row="a change of the invisible time (200053) by a receipt that is over",
+        source="broker/processor/ChangeInvisibleTimeProcessor.java",
         since="5.0",
     ),
     KnownBug(

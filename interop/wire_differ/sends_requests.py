@@ -124,7 +124,12 @@ def _refused_sends(names: Names, topic: str, text: str) -> tuple[Request, ...]:
             normalisers=(after("queueId[9] is illegal, "),),
         ),
         _wrong("a body too large", fields=fields, body=TOO_LARGE, expect=13),
-        _wrong("properties too long", fields=send_fields(topic, long), expect=13),
+        _wrong(
+            "properties too long",
+            fields=send_fields(topic, long),
+            expect=13,
+            normalisers=(after("msg properties length limit 32KB."),),
+        ),
         refused("without a queue", Code.SEND_MESSAGE_V2, no_queue),
         refused("a queue that is no number", Code.SEND_MESSAGE_V2, {**fields, "e": "x"}),
         refused("without a flag", Code.SEND_MESSAGE, no_flag),

@@ -409,7 +409,8 @@ def test_a_bad_line_ends_a_send_after_what_came_before_it(run: Run, topic: str) 
     ended = run("send", topic, "--json", stdin='{"body":"good"}\n\n{"bad":1}\n{"body":"never"}\n')
     assert ended.status == 1
     assert ended.out.count("\n") == 1
-    assert ended.err.startswith("trocket: line 3 of standard input: unknown member 'bad'")
+    error = json.loads(ended.err)["error"]
+    assert error.startswith("line 3 of standard input: unknown member 'bad'")
     assert run("consume", topic, "--raw").out == "good\n"
 
 

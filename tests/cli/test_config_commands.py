@@ -22,7 +22,8 @@ def broker() -> Iterator[Broker]:
 def test_settings_are_shown_and_changed(run: Run, broker: Broker, family: str) -> None:
     command = (family, "config", "broker-a")
     changed = run(*command, "--set", "fileReservedTime=48", "--yes", "--json")
-    assert changed.json == {"changed": {"fileReservedTime": "48"}}
+    assert changed.json["changed"] == {"fileReservedTime": "48"}
+    assert "started without a file to save it in" in changed.json["remark"]
     assert run(*command, "--json").json["fileReservedTime"] == "48"
     assert run(*command, "--set", "fileReservedTime=72", "--yes").status == 0
     refused = run(*command, "--set", "listenPort=1", "--yes")

@@ -113,8 +113,9 @@ def test_slaves_connect_here_even_if_another_address_is_advertised() -> None:
 def test_apaches_own_file_and_whatever_a_value_holds() -> None:
     common = file("brokerName = broker-a\nbrokerId = 0\nbrokerRole = ASYNC_MASTER\n")
     assert len(planned(common=common)) == 4
-    odd = file("brokerClusterName = two\\nlines \\\\ \\u00e9\n")
-    assert configured(planned(common=odd)[0])[0].broker_cluster_name == "two\nlines \\ é"
+    odd = file("filterClassRepertoryUrl = two\\nlines \\\\ \\u00e9\n")
+    found = configured(planned(common=odd)[0])[0].filter_class_repertory_url
+    assert found == "two\nlines \\ é"
 
 
 def test_a_key_without_effect_is_not_passed_to_each_broker() -> None:

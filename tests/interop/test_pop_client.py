@@ -394,6 +394,9 @@ def test_where_the_broker_says_pull_the_messages_are_pulled(
                 await consumer.rebalance()
             await send(url, topic, "c")
             message = await consumer.receive()
+            if message.text == "a":  # from the topic, see above
+                message.ack()
+                message = await consumer.receive()
             assert (message.text, message.topic) == ("c", topic)
             assert message.receipt is not None
             message.ack()

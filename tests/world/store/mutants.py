@@ -99,7 +99,7 @@ def recovered_log_not_synced(patch: Patch) -> None:
     def broken(self: MessageStore, start: int, end: int, *_: Any) -> None:
         self.queue_store.write()
         self.queue_store.sync(self.queue_store.take_unsynced())
-        self.checkpoints.write(end, self.now_ms)
+        self.checkpoints.write(end, self.store_time_ms)
 
     patch.setattr(MessageStore, "_sync_recovered", broken)
 
