@@ -32,6 +32,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...remoting.sys_flag import INNER_BATCH
 from ..config import MessageStoreConfig
@@ -107,8 +108,8 @@ class StoreRecovery:
       config, log, queue_store, checkpoint, disk: the store's; log and queues are not loaded yet.
       clean: there was no abort file.
       wall_ms: the wall clock, ms since 1970; the checkpoint's times are checked against it.
-      is_topic: whether a topic exists, as far as is known; queues of deleted ones are not missing.
-      is_frozen: nothing may be written, as with a hole in the log.
+      is_topic: whether a topic exists, as far as known; queues of deleted ones are not missing.
+      is_frozen: nothing may be written.
     """
 
     def __init__(
@@ -551,7 +552,7 @@ class StoreRecovery:
         for start, end in found.segments:
             if not late:
                 start = max(start, all_from)
-            stop = _constant(end)
+            stop = partial(int, end)
             for record in LogReader(self._log, start, check_crc=False, stop=stop).scan():
                 physical_offset, _, _, _, _, _, _, _ = record
                 for key, queue_offset, code in self._places.of(record):
@@ -596,7 +597,3 @@ class StoreRecovery:
             queue.append_recovered(queue_offset, UNIT.pack(physical_offset, size, code))
         if len(queue.tail) >= TAIL_BYTES_MAX and not self._frozen:
             queue.write()
-
-
-def _constant(value: int) -> Callable[[], int]:
-    return lambda: value

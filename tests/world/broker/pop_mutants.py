@@ -311,7 +311,7 @@ MUTANTS = [
     _mutant(
         committed_before_fsync,
         # The offsets are saved, and the log is not synced yet, at one of these writes.
-        [step for writes in range(1, 8) for step in (
+        [step for writes in (5, *range(1, 8)) for step in (
             SENT, Wait(4_999), _pop(lost=True), Die(writes, 0), Wait(1))],
         "P1", merges=False,
     ),
@@ -344,7 +344,7 @@ MUTANTS = [
             merges=False),
     _mutant(
         revival_noted_before_fsync,
-        [step for writes in range(1, 9) for step in (
+        [step for writes in (1, 10, 10, 11) for step in (
             SENT, Wait(1_000), _pop(32, 3_000), Wait(3_999), Die(writes, 0), Wait(1))],
         "P1", merges=False,
     ),
