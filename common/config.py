@@ -436,22 +436,34 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+_FILES: Final[Mapping[str, str]] = {
+    "keys/namesrv.txt": "namesrv.conf, the file of the name server",
+    "keys/store.txt": "broker.conf, the file of the broker",
+    "keys/broker.txt": "broker.conf, the file of the broker",
+    "other_files.txt": "",
+}
+"""By table of keys, see `known_keys`: the file that has them; "": the table's sections say it."""
+
+
 @cache
 def _other_files() -> Mapping[str, str]:
-    """Keys of RocketMQ's other programs, each with the file in which it belongs."""
+    """Keys of RocketMQ's programs, each with the file in which it belongs."""
     files: dict[str, str] = {}
-    table = Path(__file__).with_name("other_files.txt")
-    section = ""
-    for line in table.read_text(encoding="ascii").splitlines():
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif not line.startswith("#"):
-            files[line] = section
+    for table, file in _FILES.items():
+        section = ""
+        for line in (Path(__file__).parent / table).read_text(encoding="ascii").splitlines():
+            if line.startswith("["):
+                section = line.strip("[]")
+            elif line and not line.startswith("#"):
+                files[line.split(" ")[0].rstrip("!")] = file or section
     return files
 
 
 def other_file_of(key: str) -> str | None:
-    """The file of RocketMQ's proxy or controller that has a key; None: neither has it."""
+    """The file of another program that has a key; None: no file has it.
+
+    A server asks for keys that its own file does not have.
+    """
     return _other_files().get(key)
 
 

@@ -404,6 +404,9 @@ def test_a_blank_cluster_name_is_told_and_a_blank_broker_name_is_the_machines() 
         ("grpcServerPort", "rmq-proxy.json, the file of RocketMQ's proxy"),
         ("proxyMode", "rmq-proxy.json, the file of RocketMQ's proxy"),
         ("controllerDLegerPeers", "controller.conf, the file of RocketMQ's controller"),
+        ("scanNotActiveBrokerInterval", "namesrv.conf, the file of the name server"),
+        ("kvConfigPath", "namesrv.conf, the file of the name server"),
+        ("connectWhichBroker", "filtersrv.conf, the file of a filter server"),
     ],
 )
 def test_a_key_of_another_programs_file_is_a_warning_that_names_the_file(
