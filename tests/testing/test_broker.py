@@ -309,7 +309,7 @@ def test_use_before_and_after() -> None:
         ({"flushDiskType": "SOMETIMES"}, "flushDiskType"),
         ({"storePathRootDir": "/x"}, "folder="),
         ({"listenPort": 1}, "broker_port="),
-        ({"defaultTopicQueueNums": 0}, "defaultTopicQueueNums"),
+        ({"defaultTopicQueueNums": "many"}, "defaultTopicQueueNums"),
     ],
 )
 def test_a_bad_configuration_is_refused_when_the_broker_is_created(
