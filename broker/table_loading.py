@@ -192,6 +192,7 @@ class TableLoader:
         _correct_tables(self._files, store, self._topics, self._groups, self._offsets)
         if not store.is_slave and not store.read_only and store.max_physical_offset > 0:
             self._save_again()
+        _report_unserved(self._topics.topic_config_table.values())
 
     def _had_no_broker(self, store: MessageStore) -> bool:
         """Whether no broker has used this store, only a program with the store's own classes."""
@@ -207,7 +208,6 @@ class TableLoader:
                 _persist(table.file)
             if name in self._mended:
                 _persist(table.file)  # once more, because the .bak is damaged as well
-        _report_unserved(self._topics.topic_config_table.values())
 
     def _restore_topics(self, store: MessageStore) -> None:
         deleted, known = store.deleted_topics, self._topics.topic_config_table

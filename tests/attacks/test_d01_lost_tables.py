@@ -16,7 +16,14 @@ from trocket.store.errors import CorruptRecordError
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.mend import carry_out, plan_for
 
-from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ..broker.embedded import (
+    Broker,
+    Client,
+    embedded_broker,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 from .test_d01_unsaved_topics import TightDisk, bodies
 
 SEND, PULL, SEND_BACK = 310, 11, 36
@@ -270,11 +277,16 @@ async def test_repair_does_not_add_a_topic_that_was_deleted(autojump_clock: obje
     assert before.unknown_topics == {}
 
 
-async def test_a_topic_of_another_broker_with_an_attribute_that_is_not_served_is_warned_of(caplog):
+@pytest.mark.parametrize("sent", [[b"x"], []], ids=["a message", "an empty log"])
+async def test_a_topic_of_another_broker_with_an_attribute_that_is_not_served_is_warned_of(
+    sent, caplog
+):
     disk = MemoryDisk()
     async with embedded_broker(disk) as broker:
         client = await broker.connect()
-        assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
+        assert (await client.ask(17, topic_fields("T"))).code == 0
+        for body in sent:
+            assert (await client.ask(SEND, send_fields("T"), body)).code == 0
     text = disk.contents[TOPICS].decode()
     head, _, rest = text.partition('"T":{')
     assert rest
@@ -283,7 +295,7 @@ async def test_a_topic_of_another_broker_with_an_attribute_that_is_not_served_is
     disk.contents[TOPICS][:] = text.rstrip().encode()  # without the checksum
     async with embedded_broker(disk) as broker:
         client = await broker.connect()
-        assert await bodies(client, "T") == [b"x"]
+        assert await bodies(client, "T") == sent
     lines = [each.getMessage() for each in caplog.records if "COMPACTION" in each.getMessage()]
     assert len(lines) == 1
     assert "topic 'T' has the attribute cleanup.policy=COMPACTION" in lines[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import pytest
@@ -10,7 +9,13 @@ import trio
 
 from trocket.store.disk.memory_disk import MemoryDisk
 
-from ..broker.embedded import embedded_broker, pull_fields, send_fields
+from ..broker.embedded import (
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+    topic_fields,
+)
 from .name_servers import NameServers
 
 SEND, PULL, COMMIT = 310, 11, 15
@@ -21,21 +26,6 @@ A_SECOND = 1.01
 
 GOOD, BAD = "192.0.2.1", "192.0.2.2"
 HOSTS = f"{GOOD}:9876;{BAD}:9876"
-
-
-def topic_fields(topic: str) -> dict[str, object]:
-    return {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 3, "writeQueueNums": 3,
-        "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-    }  # fmt: skip
-
-
-def heartbeat(group: str) -> bytes:
-    consumer = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [],
-    }  # fmt: skip
-    return json.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode()
 
 
 async def test_a_broker_starts_while_a_name_server_hangs(autojump_clock):
@@ -64,7 +54,7 @@ async def test_a_topic_and_a_group_are_answered_before_the_client_gives_up(autoj
             for number in range(5):
                 began_s = trio.current_time()
                 with trio.fail_after(CLIENT_TIMEOUT_S):
-                    created = await client.ask(CREATE_TOPIC, topic_fields(f"T{number}"))
+                    created = await client.ask(CREATE_TOPIC, topic_fields(f"T{number}", 3))
                     beaten = await client.ask(HEART_BEAT, {}, heartbeat(f"g{number}"))
                 times_s.append(trio.current_time() - began_s)
                 assert created.code == beaten.code == 0
@@ -83,7 +73,7 @@ async def test_the_only_name_server_hangs_and_clients_are_served(autojump_clock)
         async with embedded_broker(client=servers.client(), namesrv_addr=f"{BAD}:9876") as broker:
             client = await broker.connect()
             with trio.fail_after(CLIENT_TIMEOUT_S):
-                assert (await client.ask(CREATE_TOPIC, topic_fields("T"))).code == 0
+                assert (await client.ask(CREATE_TOPIC, topic_fields("T", 3))).code == 0
         nursery.cancel_scope.cancel()
 
 
@@ -146,7 +136,7 @@ async def test_a_name_server_that_wakes_up_learns_what_it_missed(autojump_clock,
         async with embedded_broker(client=servers.client(), namesrv_addr=HOSTS) as broker:
             client = await broker.connect()
             servers.hung.add(BAD)
-            assert (await client.ask(CREATE_TOPIC, topic_fields("Missed"))).code == 0
+            assert (await client.ask(CREATE_TOPIC, topic_fields("Missed", 3))).code == 0
             await trio.sleep(600)
             assert "Missed" not in servers.controllers[BAD].routes.topics
             servers.hung.clear()
@@ -171,7 +161,7 @@ async def test_a_broker_stops_while_a_name_server_hangs(autojump_clock, hung_bef
             client = await broker.connect()
             servers.hung.add(BAD)
             if hung_before:
-                assert (await client.ask(CREATE_TOPIC, topic_fields("T"))).code == 0
+                assert (await client.ask(CREATE_TOPIC, topic_fields("T", 3))).code == 0
             began_s = trio.current_time()
         assert trio.current_time() - began_s < (0.01 if hung_before else A_SECOND)
         assert (GOOD, UNREGISTER) in {request[:2] for request in servers.requests}

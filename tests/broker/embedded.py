@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -48,6 +49,24 @@ def send_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str
         "h": 0, "i": "UNIQ_KEY\x010123456789ABCDEF\x02", "j": 0, "k": "false", "m": "false",
     }  # fmt: skip
     return fields | more
+
+
+def topic_fields(topic: str = "T", queue_count: int = 1) -> dict[str, object]:
+    """The header of UPDATE_AND_CREATE_TOPIC."""
+    return {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queue_count,
+        "writeQueueNums": queue_count, "perm": 6, "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+    }  # fmt: skip
+
+
+def heartbeat(group: str, client_id: str = "c") -> bytes:
+    """The body of HEART_BEAT of a push consumer without subscriptions."""
+    consumer = {
+        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [],
+    }  # fmt: skip
+    return json.dumps({"clientID": client_id, "consumerDataSet": [consumer]}).encode()
 
 
 def pull_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:

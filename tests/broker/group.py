@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
@@ -72,14 +72,7 @@ class Node:
         await self._group.nursery.start(self._run)
         return self.running
 
-    async def begin(self, **options: Any) -> BrokerController:
-        """Start it, and do not wait until it has registered."""
-        self.options |= options
-        self._group.nursery.start_soon(self._run)
-        await trio.testing.wait_all_tasks_blocked()
-        return self.running
-
-    async def _run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         broker_options: dict[str, Any] = {
             "broker_name": "b",
             "broker_ip1": HOST,
@@ -244,8 +237,11 @@ class Group:
                 await ours.activity.wait_for_more()
 
 
+GroupT = TypeVar("GroupT", bound=Group)
+
+
 @asynccontextmanager
-async def group(kind: type[Group] = Group, **namesrv_options: Any) -> AsyncIterator[Group]:
+async def group_of(kind: type[GroupT], **namesrv_options: Any) -> AsyncIterator[GroupT]:
     """A name server, and brokers that the test starts.
 
     Args:
@@ -258,3 +254,8 @@ async def group(kind: type[Group] = Group, **namesrv_options: Any) -> AsyncItera
         await nursery.start(namesrv.run)
         yield kind(nursery, namesrv)
         nursery.cancel_scope.cancel()
+
+
+def group(**namesrv_options: Any) -> AbstractAsyncContextManager[Group]:
+    """A name server, and brokers that the test starts; see `group_of`."""
+    return group_of(Group, **namesrv_options)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 import trio
 import trio.testing
 
-from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import Client
-from ..group import CLOCK, FIRST_PORT, HOST, NAMESRV_PORT, Group
+from ..group import FIRST_PORT, HOST, NAMESRV_PORT, Group
 from .promises import Behaviour, Peer
 
 LATE_S = 30
@@ -190,14 +185,3 @@ class FilterServer:
             self.returncode = status
             self.output.close()
             self._ended.set()
-
-
-@asynccontextmanager
-async def peers(**namesrv_options: Any) -> AsyncIterator[Peers]:
-    """A name server, and brokers that the test starts."""
-    async with trio.open_nursery() as nursery:
-        config = NamesrvConfig(**namesrv_options)
-        namesrv = NamesrvController(config, clock=CLOCK, disk=MemoryDisk(), listeners=[])
-        await nursery.start(namesrv.run)
-        yield Peers(nursery, namesrv)
-        nursery.cancel_scope.cancel()

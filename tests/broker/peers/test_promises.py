@@ -6,7 +6,6 @@ offsets, metrics and health. Time is virtual, so that each limit is exact.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
@@ -18,9 +17,9 @@ from trocket.broker.metrics.service import MetricsService
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
 
-from ..embedded import Client, pull_fields, send_fields
-from ..group import Node
-from .misbehaving import Peers, peers
+from ..embedded import Client, heartbeat, pull_fields, send_fields, topic_fields
+from ..group import Node, group_of
+from .misbehaving import Peers
 from .promises import CLIENT_TIMEOUT_S, Cell, Peer, Phase, Promise, cells
 
 SEND, PULL, COMMIT, RUNTIME_INFO = 310, 11, 15, 28
@@ -54,7 +53,7 @@ class Trial:
         await first.start()
         client = await first.connect()
         assert (await client.ask(SEND, send_fields(), SEED)).code == 0
-        assert (await client.ask(HEART_BEAT, {}, heartbeat("CG"))).code == 0
+        assert (await client.ask(HEART_BEAT, {}, heartbeat("CG", "cCG"))).code == 0
         if self.phase is Phase.LOAD:
             await trio.sleep(11)  # a kill may take what was not saved yet
             await first.kill()
@@ -132,7 +131,7 @@ class Trial:
         with trio.fail_after(promise.makes_s):
             assert (await client.ask(CREATE_TOPIC, topic_fields(name))).code == 0
         with trio.fail_after(promise.makes_s):
-            assert (await client.ask(HEART_BEAT, {}, heartbeat(name))).code == 0
+            assert (await client.ask(HEART_BEAT, {}, heartbeat(name, f"c{name}"))).code == 0
         answer = await at_once(client.ask(PULL, pull_fields(queue_id=1, sysFlag=4)))
         assert name.encode() in {each.body for each in decode_messages(answer.body)}
         delayed = send_fields(name, i="DELAY\x011\x02UNIQ_KEY\x01A\x02")
@@ -202,21 +201,6 @@ def role_options(*, is_slave: bool) -> dict[str, object]:
     return {"broker_id": 0, "broker_role": BrokerRole.ASYNC_MASTER}
 
 
-def topic_fields(topic: str) -> dict[str, object]:
-    return {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1,
-        "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-    }  # fmt: skip
-
-
-def heartbeat(name: str) -> bytes:
-    consumer = {
-        "groupName": name, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [],
-    }  # fmt: skip
-    return json.dumps({"clientID": f"c{name}", "consumerDataSet": [consumer]}).encode()
-
-
 def name_of(cell: Cell) -> str:
     peer, behaviour, phase = cell
     return f"{phase.value}: {peer.value} {behaviour.value}"
@@ -231,7 +215,7 @@ async def test_a_broker_serves_what_needs_no_peer_while_a_peer_misbehaves(
 ):
     peer, behaviour, phase = cell
     is_before = phase not in (Phase.SERVE, Phase.STOP)
-    async with peers() as made:
+    async with group_of(Peers) as made:
         trial = Trial(made, cell, promise)
         await trial.prepare()
         if is_before:
