@@ -5,7 +5,6 @@ Java counterpart: none; Apache's name server has metrics only where it runs a co
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,9 +12,9 @@ from typing import Final
 import trio
 
 from ..remoting.metrics import server_metrics
+from ..remoting.metrics.answers import LIVE, Answer, answer_of
 from ..remoting.metrics.exposition import CONTENT_TYPE, expose
 from ..remoting.metrics.families import Kind, Metric, Samples
-from ..remoting.metrics.http_server import Answer
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer
 from .config import NamesrvConfig
@@ -26,7 +25,6 @@ SERIES_MAX: Final = 50_000
 """Samples of one metric, as a broker's `metricsOtelCardinalityLimit`; most have one per broker."""
 
 PATHS: Final = ("/metrics", "/health/live", "/health/ready")
-_JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -97,11 +95,9 @@ class NamesrvMetrics:
             text = await trio.to_thread.run_sync(expose, samples.families, self._labels)
             return Answer(200, CONTENT_TYPE, text)
         if path == "/health/live":
-            return Answer(200, _JSON, b'{"status": "live"}\n')
+            return LIVE
         if path == "/health/ready":
-            missing = self.missing()
-            body = json.dumps({"status": "not ready" if missing else "ready", "missing": missing})
-            return Answer(503 if missing else 200, _JSON, f"{body}\n".encode())
+            return answer_of(self.missing())
         return Answer(404, _TEXT, f"there are {', '.join(PATHS)}\n".encode())
 
     def missing(self) -> list[str]:

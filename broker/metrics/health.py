@@ -6,17 +6,10 @@ and accepts messages, and at least one name server knows it.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
-
-from ...remoting.metrics.http_server import Answer
 
 if TYPE_CHECKING:
     from ..assembly import BrokerParts
-
-JSON: Final = "application/json"
-LIVE: Final = Answer(200, JSON, b'{"status": "live"}\n')
-"""The answer of `/health/live`: the process and its event loop work."""
 
 RECOVERING: Final = (
     "the store is being opened, and after a crash recovered: clients are served when that is done"
@@ -52,9 +45,3 @@ def missing(parts: BrokerParts, *, is_serving: bool) -> list[str]:
             "Check that they run and that their addresses are right"
         )
     return found
-
-
-def answer_of(missing: list[str]) -> Answer:
-    """The answer of `/health/ready`: 200 when nothing is missing, otherwise 503."""
-    body = json.dumps({"status": "not ready" if missing else "ready", "missing": missing})
-    return Answer(503 if missing else 200, JSON, f"{body}\n".encode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...remoting.metrics.families import Kind, Metric, Samples
+from ...remoting.metrics.server_metrics import trocket_metric
 from ...store.config import BrokerRole
 from ...store.ha.master import MasterState
 from ...store.ha.slave import FollowerState
@@ -16,7 +17,7 @@ from ..assembly import BrokerParts
 
 
 def _metric(name: str, text: str, *labels: str) -> Metric:
-    return Metric(f"trocket_{name}", Kind.GAUGE, text, labels)
+    return trocket_metric(name, Kind.GAUGE, text, *labels)
 
 
 COMMIT_LOG_END: Final = _metric(

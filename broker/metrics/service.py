@@ -16,9 +16,10 @@ from urllib.parse import parse_qs
 import trio
 
 from ...common.metrics_keys import MetricsExporterType
+from ...remoting.metrics.answers import LIVE, Answer, answer_of
 from ...remoting.metrics.exposition import CONTENT_TYPE, expose
 from ...remoting.metrics.families import Families, Samples, in_base_units
-from ...remoting.metrics.http_server import Answer, HttpServer
+from ...remoting.metrics.http_server import HttpServer
 from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
 from ...remoting.steps import Steps, in_steps
@@ -128,10 +129,10 @@ class MetricsService:
         if path == "/metrics":
             return await self._metrics(query)
         if path == "/health/live":
-            return health.LIVE
+            return LIVE
         if path == "/health/ready":
             missing = health.missing(self._parts, is_serving=self.is_serving)
-            return health.answer_of(missing)
+            return answer_of(missing)
         return Answer(404, _TEXT, f"there are {', '.join(PATHS)}\n".encode())
 
     async def _metrics(self, query: str) -> Answer:

@@ -14,9 +14,10 @@ from typing import Final
 
 import trio
 
-from ...remoting.metrics.http_server import Answer, HttpServer
+from ...remoting.metrics.answers import LIVE, Answer, answer_of
+from ...remoting.metrics.http_server import HttpServer
 from ...remoting.tls_server import ServerTls
-from .health import LIVE, RECOVERING, answer_of
+from .health import RECOVERING
 
 PATIENCE_S: Final = 1.0
 """Seconds until the thread starts; most stores are open before."""

@@ -13,13 +13,14 @@ import gzip
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from ...common.supervision import FailureLog, contained
 from ..refusals import Refusals
 from ..tls_server import ServerTls
+from .answers import Answer
 
 if TYPE_CHECKING:
     import h11
@@ -54,20 +55,6 @@ COMPRESSED_SIZE_MIN: Final = 4 * 1024
 """Bytes from which on an answer is compressed, for a reader that accepts it."""
 
 _RECEIVED_SIZE: Final = 4096
-
-
-class Answer(NamedTuple):
-    """An answer.
-
-    Attributes:
-      status: such as 200.
-      content_type: of the body.
-      body: the content.
-    """
-
-    status: int
-    content_type: str
-    body: bytes
 
 
 Handle = Callable[[str], Awaitable[Answer]]
