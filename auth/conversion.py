@@ -8,10 +8,10 @@ of auth/authorization/manager/AuthorizationMetadataManagerImpl.java.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import Final, NoReturn
 
+from ..common.topic_validator import has_allowed_characters
 from ..remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from ..remoting.errors import RequestRefused
 from ..remoting.response_codes import ResponseCode
@@ -183,10 +183,6 @@ def why_unmatched(resource: Resource) -> str:
         return ""
     if "*" in resource.name:
         return "a * stands for other characters only at the end"
-    if _ALLOWED.fullmatch(resource.name) is None:
+    if not has_allowed_characters(resource.name):
         return f"the name of a {resource.type.value.lower()} has only letters, digits and _-%|"
     return ""
-
-
-_ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]*")
-"""Characters of topics and groups. Source: TopicValidator of 5.5.0."""

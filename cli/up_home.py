@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from ..common.config import ConfigError
+from ..store.disk.data_folder import SOURCES
 
 logger = logging.getLogger(__name__)
 
 EARLIER_HOME: Final = "trocket"
 """Below the user's folder: the default of 0.1. A clone of the repository often has this name."""
-
-SOURCES: Final = ("pyproject.toml", "__init__.py")
-"""Files by which a folder is one of source code, which its tools may clean."""
 
 
 def default_home(environment: Mapping[str, str], user_home: Path) -> Path:

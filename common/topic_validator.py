@@ -23,6 +23,11 @@ _ALLOWED: Final = re.compile(r"[%|a-zA-Z0-9_-]*", re.ASCII)
 _ALLOWED_TEXT: Final = "^[%|a-zA-Z0-9_-]+$"
 
 
+def has_allowed_characters(name: str) -> bool:
+    """Whether a name has only characters that names of topics and groups may have."""
+    return _ALLOWED.fullmatch(name) is not None
+
+
 def refuse_topic(topic: str | None, *, length_max: int = TOPIC_LENGTH_MAX) -> str | None:
     """Why a topic may not have this name.
 
@@ -34,7 +39,7 @@ def refuse_topic(topic: str | None, *, length_max: int = TOPIC_LENGTH_MAX) -> st
     """
     if topic is None or not topic.strip():
         return "The specified topic is blank."
-    if _ALLOWED.fullmatch(topic) is None:
+    if not has_allowed_characters(topic):
         return (
             f"The specified topic: {topic}, contains illegal characters, "
             f"allowing only {_ALLOWED_TEXT}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import PurePosixPath
+from typing import Final
 
 from ..config import MessageStoreConfig
 from ..errors import StoreIOError
@@ -17,6 +18,10 @@ from .os_disk import Disk
 logger = logging.getLogger(__name__)
 
 
+SOURCES: Final = ("pyproject.toml", "__init__.py")
+"""Files by which a folder is one of source code, which its tools may clean."""
+
+
 def make_root(disk: Disk, root: str) -> None:
     """Create the data folder, and sync its name before anything is in it.
 
@@ -24,7 +29,7 @@ def make_root(disk: Disk, root: str) -> None:
       StoreIOError: it could not be created, or is a folder of a Python package, whose tools would
         delete the messages.
     """
-    for name in ("__init__.py", "pyproject.toml"):
+    for name in SOURCES:
         if disk.exists(f"{root}/{name}"):
             raise StoreIOError(
                 root, f"{name} is there, so this is a folder of source code: give another folder"

@@ -133,10 +133,19 @@ def _keep_old(disk: Disk, path: str, *, private: bool) -> None:
     target = f"{path}.damaged" if is_right is False else f"{path}.bak"
     if is_right is None and disk.exists(target):
         return
-    spare = f"{target}.tmp"
-    disk.unlink(spare)
-    _write(disk, spare, old, private=private)
-    disk.rename(spare, target)
+    write_copy(disk, target, old, private=private)
+
+
+def write_copy(disk: Disk, path: str, data: bytes, *, private: bool) -> None:
+    """Write a file whole, in the place of an old one.
+
+    Raises:
+      StoreIOError: it could not be written; an old one is unchanged.
+    """
+    temporary = f"{path}.tmp"
+    disk.unlink(temporary)
+    _write(disk, temporary, data, private=private)
+    disk.rename(temporary, path)
 
 
 def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, bool] | None:

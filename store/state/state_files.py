@@ -20,10 +20,16 @@ import trio
 
 from ...common.supervision import FailureLog, call_each
 from ...remoting.steps import in_steps
-from ..disk.json_config import load_newest, read_bytes, save_json, save_secret_json, unsealed
+from ..disk.json_config import (
+    load_newest,
+    read_bytes,
+    save_json,
+    save_secret_json,
+    unsealed,
+    write_copy,
+)
 from ..disk.os_disk import Disk
 from ..errors import StoreIOError
-from ..offsets import START
 from ..start_warnings import LEFTOVER
 from .state_file import StateFile
 
@@ -167,14 +173,9 @@ class StateFiles:
         path = self._path(name)
         try:
             if self._disk.exists(path):
-                copy = f"{path}.damaged"
-                self._disk.unlink(copy)
-                file = self._disk.open(copy, create=True, private=name in self._secret)
-                try:
-                    file.pwrite(read_bytes(self._disk, path), START)
-                    file.sync()
-                finally:
-                    file.close()
+                found = read_bytes(self._disk, path)
+                private = name in self._secret
+                write_copy(self._disk, f"{path}.damaged", found, private=private)
         except StoreIOError as error:
             logger.error(
                 "the damaged %(file)s could not be kept as .damaged: %(error)s",
