@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -268,9 +268,7 @@ class Rebalance:
                 self._begin_all(new, subscription)
 
         # Those of one broker begin while another one is still asked for its locks.
-        async with TaskGroup() as group:
-            for broker_queues in self._by_broker(gained):
-                group.start_soon(lock_and_begin, broker_queues)
+        await self._at_all_brokers(gained, lock_and_begin)
         return self._is_stopped or locked.issuperset(gained)
 
     def _begin_all(self, queues: Sequence[MessageQueue], subscription: SubscriptionData) -> None:
@@ -405,9 +403,7 @@ class Rebalance:
         async def lock(broker_queues: Sequence[MessageQueue]) -> None:
             locked.update(await self._lock_at_one_broker(broker_queues))
 
-        async with TaskGroup() as group:
-            for broker_queues in self._by_broker(queues):
-                group.start_soon(lock, broker_queues)
+        await self._at_all_brokers(queues, lock)
         return locked
 
     async def _lock_at_one_broker(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
@@ -438,9 +434,17 @@ class Rebalance:
             except ClientError as error:
                 logger.debug("queues were not unlocked: %s", error)
 
+        await self._at_all_brokers(queues, unlock)
+
+    async def _at_all_brokers(
+        self,
+        queues: Sequence[MessageQueue],
+        work: Callable[[Sequence[MessageQueue]], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Do some work with the queues of each broker, at all brokers at once."""
         async with TaskGroup() as group:
             for broker_queues in self._by_broker(queues):
-                group.start_soon(unlock, broker_queues)
+                group.start_soon(work, broker_queues)
 
     def _lock_body(self, queues: Sequence[MessageQueue]) -> bytes:
         return LockBatchRequestBody(
