@@ -45,13 +45,8 @@ from ..store.state.state_files import StateFiles
 from .attributes import BATCH_CQ, QUEUE_TYPE
 from .bloom import BloomFilter
 from .broker_address import BrokerAddress
-from .config import (
-    BrokerConfig,
-    known_keys,
-)
-from .config_checks import (
-    check_values,
-)
+from .config import BrokerConfig, known_keys
+from .config_checks import check_values
 from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_manager import ConsumerManager
 from .consumer_offset_manager import ConsumerOffsetManager

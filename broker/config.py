@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..auth.config import GUARDED, AccessConfig
-from ..common.config import (
-    ConfigError,
-    KnownKey,
-    setting,
-)
+from ..common.config import ConfigError, KnownKey, setting
 from ..common.connection_policy import NEVER_IDLE
 from ..common.filter_policy import FilterPolicy
 from ..common.known_keys import read_keys

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from ..auth.config import read_access
-from ..common.config import ConfigError, Entry, Problems, configure, is_address
+from ..common.config import ConfigError, Entry, Problems, at, configure, is_address
 from ..common.log_levels import parse_levels
 from ..common.metrics_keys import MetricsExporterType
 from ..common.networks import parse_networks
@@ -71,7 +71,7 @@ def read_broker_config(
         partial(_idle_settings, broker, store),
     ):
         with problems.collected():
-            warnings += [f"{path}{': ' if path else ''}{text}" for text in warn()]
+            warnings += [f"{at(path)}{text}" for text in warn()]
     with problems.collected():
         warnings += _check_replication(entries, broker, store, path)
     with problems.collected():
@@ -142,12 +142,38 @@ def _check_forms(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     problems.raise_all()
 
 
-def _check_store(broker: BrokerConfig, store: MessageStoreConfig) -> None:
-    _check_retention(store)
+def _check_retention(broker: BrokerConfig, store: MessageStoreConfig) -> None:
+    try:
+        delete_hours(store.delete_when)
+    except ValueError as error:
+        reason = f"deleteWhen: {error}; hours are 0 to 23, several look like 04;16"
+        raise ConfigError(reason) from error
+    least = 3 * store.mapped_file_size_commit_log
+    if 0 < store.store_bytes_max < least:
+        raise ConfigError(
+            f"storeBytesMax must hold three commit log files, {least} bytes; or be 0, no limit"
+        )
 
 
-def _check_outlets(broker: BrokerConfig, store: MessageStoreConfig) -> None:
-    _check_metrics(broker)
+def _check_metrics(broker: BrokerConfig, store: MessageStoreConfig) -> None:
+    """Raises ConfigError if the metrics cannot leave the broker as its keys say."""
+    broker.metrics_labels  # noqa: B018 - only the check
+    broker.metrics_headers  # noqa: B018
+    if broker.metrics_exporter_type is not MetricsExporterType.OTLP_GRPC:
+        return
+    target = broker.metrics_grpc_exporter_target.strip()
+    without_scheme = target.removeprefix("http://").removeprefix("https://").removesuffix("/")
+    if not is_address(without_scheme):
+        raise ConfigError(
+            f"metricsExporterType=OTLP_GRPC: metricsGrpcExporterTarget {target!r} is not the "
+            "address of a collector; it looks like http://127.0.0.1:4317, or host:4317 with TLS"
+        )
+    for package in OTLP_PACKAGES:
+        if not _is_installed(package):
+            raise ConfigError(
+                f"metricsExporterType=OTLP_GRPC needs the package {package}: "
+                "pip install 'trocket[otlp]'"
+            )
 
 
 def _check_accounts(broker: BrokerConfig, store: MessageStoreConfig) -> None:
@@ -176,9 +202,9 @@ def _check_region(broker: BrokerConfig, store: MessageStoreConfig) -> None:
 
 
 VALUE_CHECKS: Final[tuple[Callable[[BrokerConfig, MessageStoreConfig], None], ...]] = (
-    _check_store,
+    _check_retention,
     _check_forms,
-    _check_outlets,
+    _check_metrics,
     _check_accounts,
     _check_region,
 )
@@ -238,7 +264,7 @@ def _check_replication(
     """
     is_sync = store.broker_role is BrokerRole.SYNC_MASTER
     warnings = [
-        f"{path}{': ' if path else ''}line {entry.line}: inSyncReplicas=1: counts as 2 for a "
+        f"{at(path)}line {entry.line}: inSyncReplicas=1: counts as 2 for a "
         "SYNC_MASTER, whose sends wait for a slave. To wait for none, be an ASYNC_MASTER"
         for entry in entries
         if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN
@@ -296,45 +322,11 @@ def _idle_settings(broker: BrokerConfig, store: MessageStoreConfig) -> Iterator[
         yield "clientUploadFilterClassEnable=false does nothing without filterClassRepertoryUrl"
 
 
-def _check_metrics(broker: BrokerConfig) -> None:
-    """Raises ConfigError if the metrics cannot leave the broker as its keys say."""
-    broker.metrics_labels  # noqa: B018 - only the check
-    broker.metrics_headers  # noqa: B018
-    if broker.metrics_exporter_type is not MetricsExporterType.OTLP_GRPC:
-        return
-    target = broker.metrics_grpc_exporter_target.strip()
-    without_scheme = target.removeprefix("http://").removeprefix("https://").removesuffix("/")
-    if not is_address(without_scheme):
-        raise ConfigError(
-            f"metricsExporterType=OTLP_GRPC: metricsGrpcExporterTarget {target!r} is not the "
-            "address of a collector; it looks like http://127.0.0.1:4317, or host:4317 with TLS"
-        )
-    for package in OTLP_PACKAGES:
-        if not _is_installed(package):
-            raise ConfigError(
-                f"metricsExporterType=OTLP_GRPC needs the package {package}: "
-                "pip install 'trocket[otlp]'"
-            )
-
-
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # not even what the package is in
         return False
-
-
-def _check_retention(store: MessageStoreConfig) -> None:
-    try:
-        delete_hours(store.delete_when)
-    except ValueError as error:
-        reason = f"deleteWhen: {error}; hours are 0 to 23, several look like 04;16"
-        raise ConfigError(reason) from error
-    least = 3 * store.mapped_file_size_commit_log
-    if 0 < store.store_bytes_max < least:
-        raise ConfigError(
-            f"storeBytesMax must hold three commit log files, {least} bytes; or be 0, no limit"
-        )
 
 
 def check_namesrv_addresses(addresses: tuple[str, ...], *, path: str = "") -> None:

@@ -16,13 +16,8 @@ from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import NamedTuple
 
-from ..broker.config import (
-    MASTER_ID,
-    BrokerConfig,
-)
-from ..broker.config_checks import (
-    read_broker_config,
-)
+from ..broker.config import MASTER_ID, BrokerConfig
+from ..broker.config_checks import read_broker_config
 from ..common.config import ConfigError, Entry, key_of, property_line
 from ..remoting.tls_config import TlsConfig
 from ..store.config import BrokerRole, MessageStoreConfig

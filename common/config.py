@@ -63,7 +63,7 @@ class ConfigError(Exception):
     """
 
     def __init__(self, reason: str, *, path: str = "", line: int = 0) -> None:
-        super().__init__(_at(path, line) + reason)
+        super().__init__(at(path, line) + reason)
         self.reason = reason
         self.path = path
         self.line = line
@@ -296,17 +296,17 @@ def configure(
     warnings: list[str] = []
     lines: dict[str, int] = {}
     for entry in entries:
-        at = _at(path, entry.line)
+        where = at(path, entry.line)
         if entry.key in lines:
             warnings.append(
-                f"{at}{entry.key} is set again (line {lines[entry.key]}); this one counts"
+                f"{where}{entry.key} is set again (line {lines[entry.key]}); this one counts"
             )
         elif entry.key not in fields:
             fact = known().get(entry.key)
             if fact is not None:
-                warnings.append(f"{at}{entry.key} has no effect: {fact.effect}")
+                warnings.append(f"{where}{entry.key} has no effect: {fact.effect}")
             elif (other := other_file_of(entry.key)) is not None:
-                warnings.append(f"{at}{entry.key} has no effect: it is a key of {other}")
+                warnings.append(f"{where}{entry.key} has no effect: it is a key of {other}")
             else:
                 with noted():
                     raise _unknown(entry, [*fields, *known()], path)
@@ -315,7 +315,7 @@ def configure(
             usable = _clamped(entry, field, known) if clamps else entry
             if usable is not entry:
                 warnings.append(
-                    f"{at}{entry.key}={entry.value.strip()} is outside of what works here, "
+                    f"{where}{entry.key}={entry.value.strip()} is outside of what works here, "
                     f"{_range(field)}: {usable.value} is used"
                 )
             with noted():
@@ -351,7 +351,13 @@ def property_line(key: str, value: str) -> str:
     return f"{key}={_escape(value)}\n"
 
 
-def _at(path: str, line: int) -> str:
+def at(path: str, line: int = 0) -> str:
+    """Where an error or a warning is, as the beginning of its text; "": nowhere.
+
+    Args:
+      path: the file; "" when there is none.
+      line: 1-based; 0: no single line.
+    """
     if not path:
         return f"line {line}: " if line else ""
     return f"{path}, line {line}: " if line else f"{path}: "

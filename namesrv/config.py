@@ -20,6 +20,7 @@ from ..common.config import (
     Entry,
     KnownKey,
     Problems,
+    at,
     configure,
     is_address,
     setting,
@@ -203,7 +204,7 @@ def read_namesrv_config(
             check(config)
     if config.metrics_exporter_type not in SHOWN_BY:
         warnings.append(
-            f"{path}{': ' if path else ''}metricsExporterType={config.metrics_exporter_type.name}: "
+            f"{at(path)}metricsExporterType={config.metrics_exporter_type.name}: "
             "a name server shows its metrics only with PROM, so there are none"
         )
     problems.raise_all(warnings)

@@ -153,7 +153,6 @@ _unpack_int32 = _INT32.unpack_from
 
 _LANGUAGE_NAMES = {int(language): language.name for language in LanguageCode}
 
-
 _layouts = HeaderLayouts()
 _layout_of = _layouts.by_size.get
 _pulls = PullSeriesCache()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..common.config import ConfigError, Entry, KnownKey, configure, setting
+from ..common.config import ConfigError, Entry, KnownKey, at, configure, setting
 
 CONFIG_FILE_KEY: Final = "tlsConfigFile"
 """The key of a server's own file that names the file of TLS settings."""
@@ -215,7 +215,7 @@ def merge_tls(
         config.config_file = file_path
     path = own_path if own else file_path
     try:
-        warnings += [f"{path}{': ' if path else ''}{text}" for text in check_tls(config)]
+        warnings += [f"{at(path)}{text}" for text in check_tls(config)]
     except ConfigError as error:
         raise ConfigError(error.reason, path=path) from error
     return config, warnings

@@ -19,12 +19,8 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import (
-    BrokerConfig,
-)
-from trocket.broker.config_checks import (
-    read_broker_config,
-)
+from trocket.broker.config import BrokerConfig
+from trocket.broker.config_checks import read_broker_config
 from trocket.common.config import ConfigError, parse_properties
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController

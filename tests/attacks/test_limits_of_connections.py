@@ -9,12 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import (
-    BrokerConfig,
-)
-from trocket.broker.config_checks import (
-    read_broker_config,
-)
+from trocket.broker.config import BrokerConfig
+from trocket.broker.config_checks import read_broker_config
 from trocket.common.config import ConfigError, parse_properties
 from trocket.common.connection_policy import ConnectionPolicy
 from trocket.filtersrv.config import FiltersrvConfig, read_filtersrv_config

@@ -10,12 +10,8 @@ import trio.testing
 
 from trocket.auth.accounts import ACCOUNTS_FILE
 from trocket.auth.model import User, UserStatus, UserType
-from trocket.broker.config import (
-    BrokerConfig,
-)
-from trocket.broker.config_checks import (
-    read_broker_config,
-)
+from trocket.broker.config import BrokerConfig
+from trocket.broker.config_checks import read_broker_config
 from trocket.client import Credentials, Message, Producer
 from trocket.common.config import ConfigError, parse_properties
 from trocket.common.process import print_configuration

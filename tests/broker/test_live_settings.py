@@ -13,13 +13,8 @@ import pytest
 import trio
 
 import trocket
-from trocket.broker.config import (
-    BrokerConfig,
-    known_keys,
-)
-from trocket.broker.config_checks import (
-    read_broker_config,
-)
+from trocket.broker.config import BrokerConfig, known_keys
+from trocket.broker.config_checks import read_broker_config
 from trocket.common.config import key_of, parse_properties, to_properties
 from trocket.common.log_levels import LogLevel, apply_levels
 from trocket.remoting import fastjson

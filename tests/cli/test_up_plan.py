@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import (
-    BrokerConfig,
-)
-from trocket.broker.config_checks import (
-    read_broker_config,
-)
+from trocket.broker.config import BrokerConfig
+from trocket.broker.config_checks import read_broker_config
 from trocket.cli.up_plan import BROKERS_MAX, ConfigFile, Member, Shape, plan, shape_of
 from trocket.common.config import ConfigError, parse_properties
 from trocket.store.config import BrokerRole, MessageStoreConfig

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import (
-    BrokerConfig,
-)
-from trocket.broker.config_checks import (
-    read_broker_config,
-)
+from trocket.broker.config import BrokerConfig
+from trocket.broker.config_checks import read_broker_config
 from trocket.common.config import parse_properties
 from trocket.store.clock import SystemClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
