@@ -84,6 +84,10 @@ def ranges(
     Args:
       filters: bounds from Spark's filters, by column.
     """
+    queues = list(queues)
+    check_start_names(options, queues)
+    if options.ending_timestamp is None:
+        _check_names(options, options.end, queues, "endingOffsets")
     wanted = [
         queue
         for queue in queues
@@ -109,6 +113,27 @@ def ranges(
             end = min(end, ends.offset_at(queue, times.high + 1))
         found.append(QueueRange(queue, start, max(start, end)))
     return found
+
+
+def check_start_names(options: SourceOptions, queues: Iterable[Queue]) -> None:
+    """Check that each queue that startingOffsets names is there.
+
+    Raises:
+      DataLossError: one is not, and failOnDataLoss is set.
+    """
+    if options.starting_timestamp is None and options.starting_offsets:
+        _check_names(options, options.start(""), queues, "startingOffsets")
+
+
+def _check_names(
+    options: SourceOptions, spec: OffsetSpec, queues: Iterable[Queue], name: str
+) -> None:
+    for queue in sorted(set(spec.queues).difference(queues)):
+        lost(
+            options,
+            f"{name} names {queue}, which is not among the queues to read: it was deleted, its"
+            " broker is away, or the options do not select it",
+        )
 
 
 def checked_start(ends: QueueEnds, options: SourceOptions, queue: Queue, offset: int) -> int:

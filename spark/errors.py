@@ -5,6 +5,7 @@
     SparkConnectorError
     ├── OptionError          an invalid option or schema (a ValueError, too)
     ├── DataLossError        requested rows no longer exist, or have changed
+    │   └── QueueGoneError   the broker of a queue does not have its topic any more
     ├── CorruptStoreError    a file holds bytes that are not records
     └── RowRefusedError      a row that no broker would accept
 
@@ -28,6 +29,10 @@ class OptionError(SparkConnectorError, ValueError):
 
 class DataLossError(SparkConnectorError):
     """Requested rows are gone; `failOnDataLoss=false` reads the rest."""
+
+
+class QueueGoneError(DataLossError):
+    """The broker of a queue does not have its topic any more."""
 
 
 class CorruptStoreError(SparkConnectorError):
