@@ -11,11 +11,16 @@ from .source_options import SourceOptions, read_assignment
 
 
 class Missing(Enum):
-    """Why a queue is missing; the values are for error texts."""
+    """Why a queue is missing; the values are texts, with the queue as {0}."""
 
-    UNKNOWN = "no name server knows the topic: it was deleted, or all of its brokers are away"
+    UNKNOWN = (
+        "no name server knows the topic {0.topic}: it was deleted, or all its brokers are away"
+    )
     """Like a topic that is named and not found: the query does not go on without it."""
-    DELETED = "the topic was deleted: its broker runs, and does not have it any more"
+    DELETED = (
+        "the topic was deleted: no name server knows the topic {0.topic} at {0.broker_name}, which"
+        " runs"
+    )
     CLOSED = "the topic has fewer queues to read now, or no permission to read"
     """The messages are there, but the broker gives them to no one."""
     AWAY = "its broker is not registered at the name servers"

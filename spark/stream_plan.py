@@ -223,7 +223,9 @@ class StreamPlan:
             why = self._missing[queue]
             is_read = why is Missing.CLOSED and cluster.max_offset(queue) <= begin[queue]
             if why is not None and not is_read and self._reported.get(queue) is not why:
-                text = f"{queue}: {why.value}; the query has read it up to {begin[queue]}"
+                text = (
+                    f"{queue}: {why.value.format(queue)}; the query has read up to {begin[queue]}"
+                )
                 if why is Missing.AWAY:
                     logger.warning("%s, and continues there when the broker is back", text)
                 else:

@@ -100,7 +100,7 @@ def test_a_deleted_topic_with_unread_messages_ends_a_stream(broker, topics, way,
     plan = plan_of(options)
     if is_pinned:
         plan.pin()
-    text = f"topic {topics[1]}, .* queue 0: .*deleted.*has read it up to 1; set failOnDataLoss"
+    text = f"topic {topics[1]}, .* queue 0: .*deleted.*has read up to 1; set failOnDataLoss"
     with pytest.raises(DataLossError, match=text):
         plan.next_end(start, None, all_of_it=False)
 

@@ -262,7 +262,7 @@ def test_a_topic_that_no_name_server_knows_keeps_its_place_if_loss_is_allowed(ca
         time.now += 31
         return step(plan, start)[1]
 
-    with pytest.raises(DataLossError, match="no name server knows the topic: it was deleted, or"):
+    with pytest.raises(DataLossError, match="no name server knows the topic T: it was deleted, or"):
         lose()
     assert lose(failOnDataLoss="false") == {B: (5, 9)}
     assert caplog.text.count("data loss") == 1
