@@ -78,6 +78,10 @@ def _imported(path: Path, name: str) -> Iterator[str]:
 class ClientDistribution(Distribution):
     """`trocket-client`, from the metadata of pyproject.toml."""
 
+    packages: list[str]
+    extras_require: dict[str, list[str]]
+    entry_points: dict[str, list[str]]
+
     def parse_config_files(self, *arguments: Any, **options: Any) -> None:
         """Read pyproject.toml, and keep what is the client's."""
         super().parse_config_files(*arguments, **options)
@@ -123,6 +127,8 @@ class ClientBuild(WholeBuild):
 
 class NamedWheel(bdist_wheel):
     """A wheel whose name says whether it has the C extension, which may not have been built."""
+
+    skip_build: bool
 
     def run(self) -> None:
         """Build the wheel."""

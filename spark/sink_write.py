@@ -158,7 +158,7 @@ class SinkWriter:
         broker_name, queue_id = values.get("brokerName"), values.get("queueId")
         if (broker_name is None) != (queue_id is None):
             raise refused(values, row, "has one of brokerName and queueId: give both, or neither")
-        if broker_name is not None:
+        if broker_name is not None and queue_id is not None:
             queues = self._queues_of(message.topic)
             own = [queue for queue in queues if queue.broker_name == broker_name]
             for queue in own:
