@@ -79,24 +79,23 @@ PROMISES: Final[dict[Kind, Promise]] = {
         "clients are served at once; a new topic is answered within 3 s, a stop takes up to 5 s "
         "more; the route is there within 30 s after the name server",
         makes_s=4.0,
-        stops_s=9.0,
+        stops_s=7.5,
     ),
     Kind.MASTER: Promise(
         "what the slave has is served, and offsets are taken; it is stopped, and promoted, without "
         "the master; later the log is followed again",
-        # A goodbye and a registration, both with a name server that answers.
     ),
     Kind.SLAVE: Promise("nothing waits for the slave, which later gets what it missed"),
     Kind.SLAVE_OF_SYNC_MASTER: Promise(
-        "a send is stored and is answered within syncFlushTimeout, 5 s; nothing else waits",
-        answers_s=7.5,
-        makes_s=7.5,
+        "a send is stored and is answered within slaveTimeout, 3 s; nothing else waits",
+        answers_s=5.5,
+        makes_s=5.5,
         send_codes=frozenset({0, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT}),
     ),
     Kind.FILTER_SERVER: Promise(
         "nothing waits, and a consumer gets the messages of its other topics; a filter server that "
         "ignores SIGTERM is killed 3 s after it; later messages are filtered again",
-        stops_s=8.0,
+        stops_s=7.0,
         returns_s=60.0,
     ),
 }

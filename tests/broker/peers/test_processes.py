@@ -6,21 +6,28 @@ time is waiting.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from trocket.interop.ports import free_port
+from trocket.interop.process import LineProcess
 
-from .broker_life import BrokerLife
+from .broker_life import BrokerLife, within
 from .peer_processes import launch, wait_booted
 from .process_promises import PROMISES, Cell, Kind, Way, cells
-from .stand_in import HOST
+from .stand_in import HOST, StandIn
 
 LIVES_MAX = 6
 """At once; each has up to three processes."""
+FILTER_SERVER_STARTS_S = 10.0
+"""It waits for the first answer of its broker for 3 s; the rest is for a busy machine."""
+FILTER_SERVER_STOPS_S = 4.0
 CELLS = list(cells())
 Lives = dict[tuple[Kind, Way], Future[BrokerLife]]
 
@@ -44,7 +51,7 @@ def lives(
     chosen = {
         item.callspec.params["cell"][:2]: None
         for item in request.session.items
-        if item.path == request.path and hasattr(item, "callspec")
+        if item.path == request.path and "cell" in getattr(item, "fixturenames", ())
     }
     port = free_port()
     namesrv = launch(folder, "namesrv", "namesrv", {"listenPort": port, "bindAddress": HOST})
@@ -70,3 +77,31 @@ def test_a_broker_process_keeps_its_promise_while_another_process_misbehaves(
     failure = lives[kind, way].result().failures.get(phase)
     if failure is not None:
         raise AssertionError(f"promised: {PROMISES[kind].says}") from failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", Way, ids=[way.value for way in Way])
+def test_a_filter_server_process_starts_and_stops_while_its_broker_misbehaves(
+    tmp_path: Path, way: Way
+):
+    port = free_port()
+    keys: dict[str, object] = {"connectWhichBroker": f"{HOST}:{port}", "filterServerIP": HOST}
+    with ExitStack() as stack:
+        if way is Way.STOPPED:
+            stack.callback(stopped_server(tmp_path, port).kill)
+        elif way is not Way.REFUSE:
+            stack.enter_context(StandIn(way, listens=[port]))
+        with within(FILTER_SERVER_STARTS_S, "the start"):
+            server = launch(tmp_path, "filtersrv", "filtersrv", keys | {"bindAddress": HOST})
+            stack.callback(server.kill)
+            wait_booted(server)
+        with within(FILTER_SERVER_STOPS_S, "the stop"):
+            assert server.stop() == 0
+
+
+def stopped_server(folder: Path, port: int) -> LineProcess:
+    """A server of ours under SIGSTOP: it is connected to, and answers nothing."""
+    server = launch(folder, "namesrv", "namesrv", {"listenPort": port, "bindAddress": HOST})
+    wait_booted(server)
+    os.kill(server.pid, signal.SIGSTOP)
+    return server
