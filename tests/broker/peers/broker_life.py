@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,6 +77,7 @@ class BrokerLife:
         self._is_slave = kind is Kind.MASTER
         port = free_port() if kind is Kind.NAME_SERVER else good_namesrv_port
         self._site = Site(folder, f"{kind.name}-{way.name}".lower().replace("_", "-"), port)
+        self._health_port = free_port()
         self._peer = self._make_peer()
         self._broker: LineProcess | None = None
         self._watcher: Watcher | None = None
@@ -100,6 +102,10 @@ class BrokerLife:
         elif self._kind is Kind.FILTER_SERVER:
             role |= UPLOADS
             role["filterServerNums"] = int(isinstance(self._peer, FilterServerChild))
+        role |= {
+            "metricsExporterType": "PROM", "metricsPromExporterHost": HOST,
+            "metricsPromExporterPort": self._health_port,
+        }  # fmt: skip
         return self._site.keys("store", self._site.port, **role)
 
     def play(self) -> None:
@@ -200,6 +206,9 @@ class BrokerLife:
                 found = client.ask(QUERY_OFFSET, of_group)[0]
                 assert found["extFields"]["offset"] == "1"
                 assert client.ask(RUNTIME_INFO, {})[0]["code"] == 0
+        with within(READS_S, "metrics and health"):
+            assert http_status(self._health_port, "/metrics") == 200
+            assert http_status(self._health_port, "/health/live") == 200
         if self._kind is Kind.FILTER_SERVER:
             self._check_consumer(name)
 
@@ -281,3 +290,13 @@ def text_of(fields: dict[str, object]) -> dict[str, str]:
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in fields.items()
     }
+
+
+def http_status(port: int, path: str) -> int:
+    """The status of an answer by HTTP."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=START_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from trocket.interop.ports import free_port
-from trocket.interop.process import LineProcess
 
 from .broker_life import BrokerLife, within
-from .peer_processes import launch, wait_booted
+from .peer_processes import Site, launch, reached, wait_booted
 from .process_promises import PROMISES, Cell, Kind, Way, cells
 from .stand_in import HOST, StandIn
 
@@ -79,29 +79,61 @@ def test_a_broker_process_keeps_its_promise_while_another_process_misbehaves(
         raise AssertionError(f"promised: {PROMISES[kind].says}") from failure
 
 
+@contextmanager
+def misbehaving_server(folder: Path, port: int, way: Way) -> Iterator[None]:
+    """A server at a port that has misbehaved from the first connection on."""
+    if way is Way.STOPPED:
+        server = launch(folder, "namesrv", "namesrv", {"listenPort": port, "bindAddress": HOST})
+        try:
+            wait_booted(server)
+            os.kill(server.pid, signal.SIGSTOP)
+            yield
+        finally:
+            server.kill()
+    elif way is Way.REFUSE:
+        yield
+    else:
+        with StandIn(way, listens=[port]):
+            yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", Way, ids=[way.value for way in Way])
+def test_a_broker_process_that_never_reached_its_name_server_serves_and_stops(
+    tmp_path: Path, way: Way
+):
+    promise = PROMISES[Kind.NAME_SERVER]
+    site = Site(tmp_path, "b", free_port())
+    with misbehaving_server(tmp_path, site.namesrv_port, way):
+        broker = launch(tmp_path, "broker", "broker", site.keys("store", site.port))
+        try:
+            with reached(site.port, timeout_s=promise.serves_s) as client:
+                with within(promise.makes_s, "the first send of a topic"):
+                    assert client.send("T", 0, b"while it starts")[0] == 0
+                with within(promise.answers_s, "a send"):
+                    assert client.send("T", 0, b"later")[0] == 0
+            with within(promise.stops_s, "the stop"):
+                assert broker.stop() == 0
+        finally:
+            broker.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", Way, ids=[way.value for way in Way])
 def test_a_filter_server_process_starts_and_stops_while_its_broker_misbehaves(
     tmp_path: Path, way: Way
 ):
     port = free_port()
-    keys: dict[str, object] = {"connectWhichBroker": f"{HOST}:{port}", "filterServerIP": HOST}
-    with ExitStack() as stack:
-        if way is Way.STOPPED:
-            stack.callback(stopped_server(tmp_path, port).kill)
-        elif way is not Way.REFUSE:
-            stack.enter_context(StandIn(way, listens=[port]))
-        with within(FILTER_SERVER_STARTS_S, "the start"):
-            server = launch(tmp_path, "filtersrv", "filtersrv", keys | {"bindAddress": HOST})
-            stack.callback(server.kill)
+    keys: dict[str, object] = {
+        "connectWhichBroker": f"{HOST}:{port}", "filterServerIP": HOST, "bindAddress": HOST,
+    }  # fmt: skip
+    with misbehaving_server(tmp_path, port, way):
+        began_s = time.monotonic()
+        server = launch(tmp_path, "filtersrv", "filtersrv", keys)
+        try:
             wait_booted(server)
-        with within(FILTER_SERVER_STOPS_S, "the stop"):
-            assert server.stop() == 0
-
-
-def stopped_server(folder: Path, port: int) -> LineProcess:
-    """A server of ours under SIGSTOP: it is connected to, and answers nothing."""
-    server = launch(folder, "namesrv", "namesrv", {"listenPort": port, "bindAddress": HOST})
-    wait_booted(server)
-    os.kill(server.pid, signal.SIGSTOP)
-    return server
+            assert time.monotonic() - began_s <= FILTER_SERVER_STARTS_S
+            with within(FILTER_SERVER_STOPS_S, "the stop"):
+                assert server.stop() == 0
+        finally:
+            server.kill()
