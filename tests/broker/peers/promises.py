@@ -119,6 +119,10 @@ EXCEPTIONS: Final[dict[tuple[Peer, Behaviour, Phase], Promise]] = {
         FILTERS, says="nothing waits; a stop kills it after the grace period", stops_s=10.01
     )
     for phase in Phase
+} | {
+    (Peer.FILTER_SERVER, Behaviour.GARBAGE, Phase.STOP): replace(
+        FILTERS, says="nothing waits; a stop reads the log that is left for a second", stops_s=1.01
+    )
 }
 """Cells that promise another thing than their peer's row."""
 
