@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Unpack
 
 from ..client.admin import Admin as AsyncAdmin
+from ..client.misuse import explained
 from ..client.options import ClientOptions
 from .client import Client, Member
 from .forwarded import forwarded
@@ -27,6 +28,7 @@ class Admin(Member[AsyncAdmin]):
     Raises: ConfigurationError: the URL or an option is invalid.
     """
 
+    @explained
     def __init__(self, client: str | Client, **options: Unpack[ClientOptions]) -> None:
         super().__init__(client, lambda inner: AsyncAdmin(inner, **options))
 

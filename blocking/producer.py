@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Unpack
+from typing import Final, Never, Unpack
 
 from ..client.client import Client as AsyncClient
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, SendResult
+from ..client.misuse import explained
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
+from ..client.sendable import check_sendable, wrong_arguments
 from .client import Client, TracedMember
 from .delivery import Delivery, SendBuffer
 from .forwarded import forwarded
@@ -38,6 +40,7 @@ class Producer(TracedMember[AsyncProducer]):
     Raises: ConfigurationError: an argument cannot be right.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -97,7 +100,7 @@ class Producer(TracedMember[AsyncProducer]):
     def send(
         self,
         message: Message,
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -121,6 +124,8 @@ class Producer(TracedMember[AsyncProducer]):
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
+        if more:
+            raise wrong_arguments("send", message, more)
         if self._has_interceptors:
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
@@ -170,7 +175,7 @@ class Producer(TracedMember[AsyncProducer]):
     def send_soon(
         self,
         message: Message,
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
@@ -181,8 +186,13 @@ class Producer(TracedMember[AsyncProducer]):
         again. A message whose topic has no known route yet holds up those behind it.
 
         Returns: a Delivery, to be asked for its result or left to `drain`.
-        Raises: ClosedError; ForkedError. Anything else is the Delivery's.
+        Raises: ClosedError; ForkedError; MessageRefusedError: it is no Message. Anything else is
+          the Delivery's.
         """
+        if more:
+            raise wrong_arguments("send_soon", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message, "send_soon")
         loop_object = self._opened()
         loop_object.check_thread()
         body = message.body

@@ -7,6 +7,7 @@ from typing import Final, Unpack
 
 from ..client.core.subscription import MessageSelector
 from ..client.message import MessageQueue
+from ..client.misuse import explained
 from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
 from ..client.pull_consumer import PullConsumerOptions
 from .client import Client, TracedMember
@@ -32,6 +33,7 @@ class PullConsumer(TracedMember[AsyncPullConsumer]):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self, client: str | Client, *, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Unpack, overload
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.message import MessageQueue
+from ..client.misuse import explained
 from ..client.push_consumer import PushConsumer as AsyncPushConsumer
 from ..client.push_options import CONCURRENCY, PushConsumerOptions
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
@@ -50,6 +51,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,

@@ -8,6 +8,7 @@ from typing import Final, Unpack
 
 from ..client.core.subscription import MessageSelector
 from ..client.errors import ClosedError
+from ..client.misuse import explained
 from ..client.popped_message import PoppedMessage
 from ..client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from ..client.simple_options import INVISIBLE_S, RECEIVE_COUNT, SimpleConsumerOptions
@@ -37,6 +38,7 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias, Unpack
 
-from ..client.errors import ConfigurationError
 from ..client.message import Message, ReceivedMessage
+from ..client.misuse import explained
 from ..client.send_options import ProducerOptions
-from ..client.transaction import TransactionResult, TransactionState
+from ..client.transaction import TransactionResult, TransactionState, read_outcome
 from ..client.transaction_producer import TransactionProducer as AsyncTransactionProducer
 from .client import Client
 from .loop_thread import Waiter, in_thread
@@ -41,6 +41,7 @@ class TransactionProducer(Producer):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -73,7 +74,7 @@ class TransactionProducer(Producer):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -97,11 +98,7 @@ class TransactionProducer(Producer):
         sent = loop_object.wait_for(sending.stored, sending)
         if sent is not None:
             try:
-                state = local(sent)
-                if not isinstance(state, TransactionState):
-                    raise ConfigurationError(
-                        f"the local transaction returned {state!r}: return a TransactionState"
-                    )
+                state = read_outcome(local(sent))
             except BaseException:
                 # The error belongs to this thread: the loop only learns that the state is unknown.
                 loop_object.thread.post(sending.settle, TransactionState.UNKNOWN)
@@ -122,7 +119,7 @@ class TransactionProducer(Producer):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.

@@ -16,7 +16,7 @@ from ..common import message_properties as names
 from ..common.message_properties import split_keys
 from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
-from ..remoting.message import MessageExt
+from ..remoting.message import MessageExt, message_text
 from .errors import MessageRefusedError
 from .message_check import check_message
 
@@ -94,6 +94,11 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
         ):
             check_message(self)
 
+    def __repr__(self) -> str:
+        # An instance may be shown before __post_init__ has refused its fields.
+        keys = self.keys if not isinstance(self.keys, str) else split_keys(self.keys)
+        return message_text(self.topic, self.tags, keys, self.body)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only view cannot be pickled: NO_PROPERTIES, and those that programs give.
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -160,10 +165,28 @@ class ReceivedMessage:
         self._topic = topic
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {self.message_id} {self._topic} "
-            f"{self._queue.broker_name}/{self._queue.queue_id}@{self._ext.queue_offset} "
-            f"{len(self._ext.body)} bytes>"
+        place = f"{self._topic}/{self._queue.queue_id}@{self._ext.queue_offset}"
+        return message_text(place, self.tags, self.keys, self.body)
+
+    def copy_to(self, topic: str) -> Message:
+        """A message to send that forwards this one: `send(received.copy_to("archive"))`.
+
+        It has the body, tag, keys, flag, sharding key and the program's properties, and no delay.
+
+        Args:
+          topic: where to, without namespace.
+
+        Raises: MessageRefusedError: `topic` is no str, or a producer that is not trocket's sent
+          what a Message cannot have, such as a tag with spaces around it.
+        """
+        return Message(
+            topic,
+            self.body,
+            tags=self.tags,
+            keys=self.keys,
+            flag=self.flag,
+            sharding_key=self.sharding_key,
+            properties={name: value for name, value in self.user_properties.items() if value},
         )
 
     @property

@@ -15,7 +15,7 @@ import msgspec
 from ..remoting.signature import Credentials
 from .connection_log import OnConnection
 from .core.tls_options import TlsOptions
-from .option_check import check_options
+from .option_check import read_options
 
 if TYPE_CHECKING:
     from .interceptor import Interceptor
@@ -72,12 +72,11 @@ def split_options(
       options: all options.
 
     Returns: the configuration, and the client's options.
-    Raises: ConfigurationError: as `check_options`.
+    Raises: ConfigurationError: as `read_options`.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
-    given = cast("dict[str, Any]", options)
-    check_options(given, {*own, *known})
+    given = read_options(cast("dict[str, Any]", options), {*own, *known})
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}
     return config, cast("ClientOptions", rest)

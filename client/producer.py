@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Never, Unpack
 
 from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.headers import RecallMessageRequestHeader
@@ -28,10 +28,13 @@ from .errors import ClientError, ConfigurationError, UndeliveredError, server_er
 from .interceptor import call_after_send
 from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
+from .misuse import explained
+from .option_check import check_timeout
 from .options import split_options
 from .participant import Participant, configured, own_client
 from .request_reply import RequestReply
 from .send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
+from .sendable import call_before_send, check_batch, check_sendable, wrong_arguments
 from .sender import Finish, OnEnd, Sender
 from .tracing import producer_trace
 
@@ -62,6 +65,7 @@ class Producer(Participant):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -125,7 +129,7 @@ class Producer(Participant):
     async def send(
         self,
         message: Message,
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -156,13 +160,14 @@ class Producer(Participant):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if more:
+            raise wrong_arguments("send", message, more)
         interceptors = self._client.interceptors
         if not interceptors:
             if self._accumulator is not None:
                 return await self._send(message, queue, selector, timeout_s)
             return await self._sender.send(self._sending(message, queue, selector, timeout_s))
-        for interceptor in interceptors:
-            message = interceptor.before_send(message)
+        message = call_before_send(interceptors, message)
         result: SendResult | None = None
         failure: Exception | None = None
         try:
@@ -202,7 +207,7 @@ class Producer(Participant):
     async def send_batch(
         self,
         messages: Sequence[Message],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
@@ -211,13 +216,17 @@ class Producer(Participant):
         Args:
           messages: at least one; together at most `message_size_max` bytes of bodies.
           queue: the queue to send to; None: the queues of the topic in turn.
-          timeout_s: seconds for all attempts; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
 
         Raises: MessageRefusedError: there are no messages, they have several topics, one is
           delayed, or they are too large together; and as `send`.
         """
-        for interceptor in self._client.interceptors:
-            messages = [interceptor.before_send(message) for message in messages]
+        if more:
+            raise wrong_arguments("send_batch", messages, more)
+        check_batch(messages)
+        interceptors = self._client.interceptors
+        if interceptors:
+            messages = [call_before_send(interceptors, message) for message in messages]
         result: SendResult | None = None
         failure: Exception | None = None
         try:
@@ -233,7 +242,9 @@ class Producer(Participant):
                 call_after_send(self._client.interceptors, message, result, failure)
         return result
 
-    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+    async def send_oneway(
+        self, message: Message, *more: Never, queue: MessageQueue | None = None
+    ) -> None:
         """Send a message that the broker does not confirm; it may be lost.
 
         Args:
@@ -247,8 +258,9 @@ class Producer(Participant):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
-        for interceptor in self._client.interceptors:
-            message = interceptor.before_send(message)
+        if more:
+            raise wrong_arguments("send_oneway", message, more)
+        message = call_before_send(self._client.interceptors, message)
         sender = self._sender
         sending = sender.sending(sender.packer.message(message), queue)
         sending.choose(await sender.publish_info(sending.outgoing.topic), self._client.now_s())
@@ -259,7 +271,7 @@ class Producer(Participant):
     async def send_soon(
         self,
         message: Message,
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
@@ -273,7 +285,7 @@ class Producer(Participant):
           message: the message.
           queue: the queue to send to; None: the queues of the topic in turn.
           timeout_s: seconds for the first attempt, and again for all further ones together; None:
-            the client's `timeout_s`.
+            the producer's `send_timeout_s`.
 
         Returns: a Delivery, to be awaited or left to `drain`. Later errors are raised by it.
         Raises:
@@ -283,9 +295,11 @@ class Producer(Participant):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if more:
+            raise wrong_arguments("send_soon", message, more)
         client, sender = self._client, self._sender
-        for interceptor in client.interceptors:
-            message = interceptor.before_send(message)
+        if client.interceptors:
+            message = call_before_send(client.interceptors, message)
         if self._accumulator is not None:
             entry = self._accumulator.entry(message)
             if entry is not None:
@@ -441,7 +455,7 @@ class Producer(Participant):
     async def request(
         self,
         message: Message,
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -456,7 +470,13 @@ class Producer(Participant):
 
         Raises: ReplyTimeoutError: no reply arrived in time; and as `send`.
         """
-        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        if more:
+            raise wrong_arguments("request", message, more)
+        check_sendable(message, "request")
+        if timeout_s is None:
+            timeout_s = self._client.timeout_s
+        else:
+            check_timeout("timeout_s", timeout_s)
         return await self._replies.request(message, timeout_s, queue, selector)
 
     async def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:

@@ -32,6 +32,7 @@ from .core.topics import check_consumer_group
 from .errors import ClientError, ConfigurationError
 from .members import GroupMember
 from .message import ReceivedMessage
+from .misuse import explained
 from .options import split_options
 from .participant import Participant
 from .pulling import (
@@ -143,6 +144,7 @@ class PullConsumer(Participant):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self, client: str | Client, *, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:

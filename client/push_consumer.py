@@ -50,6 +50,7 @@ from .errors import (
 from .filter_servers import FilterServers
 from .handling import handle
 from .members import GroupMember
+from .misuse import explained
 from .options import split_options
 from .participant import Participant, configured
 from .pop_mode import PopMode
@@ -114,6 +115,7 @@ class PushConsumer(Participant):
     _results: ConsumeResultService
     _puller: QueuePuller
 
+    @explained
     def __init__(
         self,
         client: str | Client,

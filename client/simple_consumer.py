@@ -38,6 +38,7 @@ from .core.topics import check_consumer_group, check_topic
 from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
 from .interceptor import call_after_consume, call_before_consume
 from .members import GroupMember
+from .misuse import explained
 from .options import split_options
 from .participant import Participant, configured
 from .pop_watch import PopWatch
@@ -83,6 +84,7 @@ class SimpleConsumer(Participant):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,

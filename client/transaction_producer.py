@@ -20,7 +20,7 @@ from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
 from .client import Client
 from .connection import Connection
-from .errors import ClientError, ConfigurationError, MessageRefusedError
+from .errors import ClientError, MessageRefusedError
 from .interceptor import call_after_send
 from .message import (
     Message,
@@ -29,9 +29,18 @@ from .message import (
     SendStatus,
     is_delayed,
 )
+from .misuse import explained
 from .producer import Producer
 from .send_options import ProducerOptions
-from .transaction import HalfMessage, Transaction, TransactionResult, TransactionState
+from .sendable import call_before_send
+from .transaction import (
+    HalfMessage,
+    Outcome,
+    Transaction,
+    TransactionResult,
+    TransactionState,
+    read_outcome,
+)
 
 __all__ = [
     "Check",
@@ -44,10 +53,10 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
+LocalTransaction: TypeAlias = Callable[[Message], Outcome | Awaitable[Outcome]]
 """Executes the local transaction. An exception means UNKNOWN, and is raised to the sender."""
 
-Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
+Check: TypeAlias = Callable[[ReceivedMessage], Outcome | Awaitable[Outcome]]
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
@@ -63,6 +72,7 @@ class TransactionProducer(Producer):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -85,7 +95,7 @@ class TransactionProducer(Producer):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -115,7 +125,7 @@ class TransactionProducer(Producer):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.
@@ -125,14 +135,13 @@ class TransactionProducer(Producer):
         return Transaction(self._send_half, self._end_half, message, timeout_s)
 
     async def _send_half(self, message: Message, timeout_s: float | None) -> HalfMessage:
+        message = call_before_send(self._client.interceptors, message)
         if is_delayed(message):
             raise MessageRefusedError("a message in a transaction cannot be delayed")
         more = {
             names.PROPERTY_TRANSACTION_PREPARED: "true",
             names.PROPERTY_PRODUCER_GROUP: self._group,
         }
-        for interceptor in self._client.interceptors:
-            message = interceptor.before_send(message)
         sender = self._sender
         outgoing = sender.packer.message(message, more)
         try:
@@ -209,10 +218,5 @@ class TransactionProducer(Producer):
             self._trace.on_checked(message, header.transaction_id, connection.address, state)
 
 
-async def _outcome(given: TransactionState | Awaitable[TransactionState]) -> TransactionState:
-    state = await given if inspect.isawaitable(given) else given
-    if not isinstance(state, TransactionState):
-        raise ConfigurationError(
-            f"the local transaction or check returned {state!r}: return a TransactionState"
-        )
-    return state
+async def _outcome(given: Outcome | Awaitable[Outcome]) -> TransactionState:
+    return read_outcome(await given if inspect.isawaitable(given) else given)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from ..client import Client
+from ..misuse import explained
 from ..options import ClientOptions
 from ..producer import own_client
 from ..task_host import Openable
@@ -70,9 +71,10 @@ class Admin(Openable):
     Raises: ConfigurationError: an argument cannot be right.
     """
 
+    @explained
     def __init__(self, client: str | Client, **options: Unpack[ClientOptions]) -> None:
         self._is_own_client = isinstance(client, str)
-        self._client = own_client(client, options)
+        self._client = own_client(client, options, type(self).__name__)
         self._stack = AsyncExitStack()
         brokers = Brokers(self._client)
         topics = TopicVerbs(brokers)
