@@ -11,7 +11,8 @@ from ..client.client import Client as AsyncClient
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, SendResult
-from ..client.misuse import explained
+from ..client.misuse import explained, knows_elsewhere
+from ..client.other_names import PRODUCER
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
 from ..client.sendable import check_sendable, wrong_arguments
@@ -25,6 +26,7 @@ from .send_queue import QueuedSend, SendQueue
 logger = logging.getLogger(__name__)
 
 
+@knows_elsewhere(PRODUCER)
 class Producer(TracedMember[AsyncProducer]):
     """Sends messages; the blocking `trocket.client.Producer`.
 

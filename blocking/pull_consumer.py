@@ -7,13 +7,15 @@ from typing import Final, Unpack
 
 from ..client.core.subscription import MessageSelector
 from ..client.message import MessageQueue
-from ..client.misuse import explained
+from ..client.misuse import explained, knows_elsewhere
+from ..client.other_names import PULL_CONSUMER
 from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
 from ..client.pull_consumer import PullConsumerOptions
 from .client import Client, TracedMember
 from .forwarded import forwarded
 
 
+@knows_elsewhere(PULL_CONSUMER)
 class PullConsumer(TracedMember[AsyncPullConsumer]):
     """Consumes queues that the program chooses; the blocking `trocket.client.PullConsumer`.
 

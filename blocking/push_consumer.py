@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Unpack, overload
+from typing import TYPE_CHECKING, Final, NoReturn, Unpack, overload
 
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.message import MessageQueue
-from ..client.misuse import explained
+from ..client.misuse import explained, knows_elsewhere, wrong_for
+from ..client.other_names import PUSH_CONSUMER
 from ..client.push_consumer import PushConsumer as AsyncPushConsumer
 from ..client.push_options import CONCURRENCY, PushConsumerOptions
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
@@ -26,6 +27,7 @@ CONCURRENCY_MAX: Final = 1024
 """Largest number of handler threads of one consumer."""
 
 
+@knows_elsewhere(PUSH_CONSUMER)
 class PushConsumer(TracedMember[AsyncPushConsumer]):
     """Consumes as a member of a group; the blocking `trocket.client.PushConsumer`.
 
@@ -123,6 +125,11 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
         return self._call_plain(lambda: self._inner.paused)
 
     # Messages
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> NoReturn:
+            raise wrong_for(self, "for")
 
     def __iter__(self) -> Iterator[PushedMessage]:
         return self.messages()

@@ -5,7 +5,7 @@ Java counterparts: Message, SendResult, MessageExt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,6 +19,8 @@ from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt, message_text
 from .errors import MessageRefusedError
 from .message_check import check_message
+from .misuse import Presentable, is_hidden, knows_elsewhere
+from .other_names import RECEIVED, RESULT
 
 __all__ = [
     "Message",
@@ -123,6 +125,7 @@ class SendStatus(IntEnum):
     """Stored on the master, but the slaves did not confirm it in time."""
 
 
+@knows_elsewhere(RESULT)
 class SendResult(msgspec.Struct, frozen=True):
     """The result of a confirmed send.
 
@@ -147,8 +150,12 @@ class SendResult(msgspec.Struct, frozen=True):
     recall_handle: str | None = None
     region_id: str | None = None
 
+    def __dir__(self) -> Iterable[str]:
+        return [name for name in super().__dir__() if not is_hidden(type(self), name)]
 
-class ReceivedMessage:
+
+@knows_elsewhere(RECEIVED)
+class ReceivedMessage(Presentable):
     """A message that was received from a broker. It is read-only.
 
     Args:

@@ -13,9 +13,10 @@ import functools
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final, NoReturn, ParamSpec, TypeVar
+from typing import Final, NoReturn, ParamSpec, TypeVar
 
 from .errors import ConfigurationError
+from .internals import is_internal
 from .option_check import shown
 from .other_names import option_elsewhere
 
@@ -43,9 +44,6 @@ class Presentable(metaclass=Shown):
 
     __slots__ = ()
 
-    internals: ClassVar[frozenset[str]] = frozenset({"internals"})
-    """Public attributes that other parts of the package use; not for programs."""
-
     def __dir__(self) -> Iterable[str]:
         return [name for name in super().__dir__() if not is_hidden(type(self), name)]
 
@@ -53,11 +51,12 @@ class Presentable(metaclass=Shown):
 def is_hidden(kind: type, name: str) -> bool:
     """Whether an attribute of a class is not for programs."""
     for base in kind.__mro__:
-        if name in vars(base).get("internals", ()) or name == "internals":
-            return True
-        if isinstance(vars(base).get(name), _Elsewhere):
-            return True
-    return False
+        attributes = vars(base)
+        if name in attributes:
+            if isinstance(attributes[name], _Elsewhere):
+                return True
+            break
+    return is_internal(kind, name)
 
 
 class _Elsewhere:

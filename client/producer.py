@@ -28,9 +28,10 @@ from .errors import ClientError, ConfigurationError, UndeliveredError, server_er
 from .interceptor import call_after_send
 from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
-from .misuse import explained
+from .misuse import explained, knows_elsewhere
 from .option_check import check_timeout
 from .options import split_options
+from .other_names import PRODUCER
 from .participant import Participant, configured, own_client
 from .request_reply import RequestReply
 from .send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
@@ -51,6 +52,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
+@knows_elsewhere(PRODUCER)
 class Producer(Participant):
     """Sends messages.
 

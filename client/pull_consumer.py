@@ -27,13 +27,14 @@ from .client import Client
 from .consumer_options import PULL_BATCH_SIZE, PULL_TIMEOUT_S, ConsumerConfig, ConsumerOptions
 from .core.queue_requests import PullStatus
 from .core.routes import subscribe_queues
-from .core.subscription import FilterClass, MessageSelector, build_subscription
+from .core.subscription import FilterClass, MessageSelector, read_subscription
 from .core.topics import check_consumer_group
 from .errors import ClientError, ConfigurationError
 from .members import GroupMember
 from .message import ReceivedMessage
-from .misuse import explained
+from .misuse import explained, knows_elsewhere
 from .options import split_options
+from .other_names import PULL_CONSUMER
 from .participant import Participant
 from .pulling import (
     PullFailureLog,
@@ -127,6 +128,7 @@ class _Assigned:
         self.refusal: ConfigurationError | None = None
 
 
+@knows_elsewhere(PULL_CONSUMER)
 class PullConsumer(Participant):
     """Consumes queues that the program chooses, at its own pace.
 
@@ -474,7 +476,7 @@ class PullConsumer(Participant):
                 "only push consumers support a FilterClass: use a PushConsumer, or tags or Sql"
             )
         try:
-            return build_subscription(topic, selector, sub_version=self._client.wall_ms())
+            return read_subscription(topic, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -31,15 +31,16 @@ from .core.routes import subscribe_queues
 from .core.subscription import (
     FilterClass,
     MessageSelector,
-    build_subscription,
     check_subscriptions,
+    read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
 from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
 from .interceptor import call_after_consume, call_before_consume
 from .members import GroupMember
-from .misuse import explained
+from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
+from .other_names import SIMPLE_CONSUMER
 from .participant import Participant, configured
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
@@ -61,6 +62,7 @@ RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
 
 
+@knows_elsewhere(SIMPLE_CONSUMER)
 class SimpleConsumer(Participant):
     """Receives messages of a group by pops; the broker shares them among all who ask.
 
@@ -191,7 +193,7 @@ class SimpleConsumer(Participant):
         configured(check_topic, topic)
         full = self._client.with_namespace(topic)
         try:
-            made = build_subscription(full, selector, sub_version=self._client.wall_ms())
+            made = read_subscription(full, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[full] = made
@@ -436,6 +438,11 @@ class SimpleConsumer(Participant):
         message.on_changed(receipt, self._client.now_s() + seconds)
 
     # Iteration
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise wrong_for(self, "async for")
 
     def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         return self.messages()
