@@ -128,6 +128,8 @@ class Producer(TracedMember[AsyncProducer]):
         """
         if more:
             raise wrong_arguments("send", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message)
         if self._has_interceptors:
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s

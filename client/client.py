@@ -191,9 +191,11 @@ class Client(Openable):
         """
         host = self._host
         if host is None:
-            raise ClosedError("the client is not open: use `async with`, or `open`")
+            raise ClosedError(
+                "the client is not open: use it in `async with`, or `await` its `open()` first"
+            )
         if self._is_closed or host.owner is None:
-            raise ClosedError("the client is closed")
+            raise ClosedError("the client is closed: create another one")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
         if host.here() != host.owner:

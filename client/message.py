@@ -341,6 +341,11 @@ class ReceivedMessage(Presentable):
         return self._ext.store_size
 
 
+def for_log(message: ReceivedMessage) -> str:
+    """A message as a log line names it: with its id."""
+    return f"{message!r} with id {message.message_id}"
+
+
 def keys_text(keys: str | Sequence[str]) -> str:
     """The KEYS property: the keys, separated by spaces."""
     return keys if isinstance(keys, str) else names.KEY_SEPARATOR.join(keys)

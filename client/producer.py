@@ -262,6 +262,7 @@ class Producer(Participant):
         """
         if more:
             raise wrong_arguments("send_oneway", message, more)
+        check_sendable(message, "send_oneway")
         message = call_before_send(self._client.interceptors, message)
         sender = self._sender
         sending = sender.sending(sender.packer.message(message), queue)
@@ -299,6 +300,8 @@ class Producer(Participant):
         """
         if more:
             raise wrong_arguments("send_soon", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message, "send_soon")
         client, sender = self._client, self._sender
         if client.interceptors:
             message = call_before_send(client.interceptors, message)

@@ -8,7 +8,7 @@ Java counterpart: none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..remoting.bodies import MessageQueue
 from .errors import ConfigurationError, MessageRefusedError
@@ -16,7 +16,7 @@ from .interceptor import Interceptor
 from .message import Message, ReceivedMessage
 from .option_check import shown
 
-JSON_LINE = "serializer=lambda value: json.dumps(value).encode()"
+JSON_LINE: Final = "serializer=json.dumps"
 
 
 def check_sendable(message: object, verb: str = "send") -> None:
@@ -42,7 +42,7 @@ def check_sendable(message: object, verb: str = "send") -> None:
         )
     if isinstance(message, dict):
         raise MessageRefusedError(
-            f"{given} a dict: write {verb}(Message('orders', json.dumps(value).encode())), or"
+            f"{given} a dict: write {verb}(Message('orders', json.dumps(value))), or"
             f" {verb}(Message('orders', value)) with Producer(..., {JSON_LINE})"
         )
     if isinstance(message, type):
@@ -52,6 +52,8 @@ def check_sendable(message: object, verb: str = "send") -> None:
             f"{given} a {type(message).__name__}: for messages of one topic write"
             f" send_batch(messages), else {verb} each of them"
         )
+    if message is None:
+        raise MessageRefusedError(f"{given} None: write {verb}(Message('orders', b'...'))")
     name = f"{type(message).__module__}.{type(message).__qualname__}".removeprefix("builtins.")
     raise MessageRefusedError(f"{given} a {name}: write {verb}(Message('orders', b'...'))")
 

@@ -38,6 +38,7 @@ from .core.topics import check_consumer_group, check_topic
 from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
 from .interceptor import call_after_consume, call_before_consume
 from .members import GroupMember
+from .message import for_log
 from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
 from .other_names import SIMPLE_CONSUMER
@@ -522,7 +523,7 @@ class _Messages:
         try:
             await self._consumer.ack(message)
         except ExpiredReceiptError as error:
-            logger.warning("%s was not acknowledged in time: %s", message, error)
+            logger.warning("%s was not acknowledged in time: %s", for_log(message), error)
 
     async def _next(self) -> PoppedMessage:
         consumer = self._consumer
