@@ -273,6 +273,19 @@ SIMPLE_CONSUMER: Final[Mapping[str, str]] = {
 }
 """Methods of a simple consumer."""
 
+ADMIN: Final[Mapping[str, str]] = {
+    **_OPENED,
+    "list_topics": "write topics()",
+    "fetch_all_topic_list": "write topics()",
+    "describe_topics": "write topic('orders')",
+    "create_topics": "write create_topic('orders')",
+    "delete_topics": "write delete_topic('orders')",
+    "list_consumer_groups": "write groups()",
+    "describe_consumer_groups": "write group('billing')",
+    "delete_consumer_groups": "write delete_group('billing')",
+}
+"""Methods of Admin."""
+
 RECEIVED: Final[Mapping[str, str]] = {
     "value": "write body, or text; the messages of a PushConsumer with a deserializer have it",
     "data": "write body",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias
 
 from ..remoting.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
@@ -118,6 +118,14 @@ class Transaction:
     def rollback(self) -> None:
         """Roll back at the end of the block, whether or not it raises."""
         self._is_rollback_only = True
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("write `async with producer.transaction(message):`")
+
+        def __exit__(self, *exit_info: object) -> None:
+            """Never called: `with` looks for both before it calls one."""
 
     async def __aenter__(self) -> Self:
         if self._half is not None:

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from ..client import Client
-from ..misuse import explained
+from ..misuse import explained, knows_elsewhere
 from ..options import ClientOptions
+from ..other_names import ADMIN
 from ..producer import own_client
 from ..task_host import Openable
 from .accounts import AccountVerbs
@@ -54,6 +55,7 @@ def forwarded(
     return call
 
 
+@knows_elsewhere(ADMIN)
 class Admin(Openable):
     """Administers a cluster: ours, or Apache's from 4.9 on.
 

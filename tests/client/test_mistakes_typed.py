@@ -383,16 +383,27 @@ def test_a_received_message_is_forwarded_as_a_copy(
     assert copy.unique_key != received.message_id
 
 
+def transaction(door: ModuleType) -> Any:
+    transactions = door.TransactionProducer(URL, group="g", check=lambda message: "commit")
+    return transactions.transaction(Message("T", b"x"))
+
+
 def test_the_wrong_kind_of_with_or_for_names_the_right_one() -> None:
     with pytest.raises(TypeError, match="write `async with Producer"):
         Producer(URL).__enter__()  # type: ignore[attr-defined]  # as `with` does
     with pytest.raises(TypeError, match="write `async for message in"):
         iter(PushConsumer(URL, group="g", subscriptions={"T": "*"}))  # type: ignore[call-overload]
 
+    with pytest.raises(TypeError, match=r"async with producer\.transaction\(message\):"):
+        transaction(trocket).__enter__()
+
     async def scenario() -> None:
         with pytest.raises(TypeError, match="write `with Producer"):
             async with blocking.Producer(URL):  # type: ignore[attr-defined]
                 pytest.fail("it opened")
+        with pytest.raises(TypeError, match=r"`with producer\.transaction\(message\):"):
+            async with transaction(blocking):
+                pytest.fail("it began")
         consumer = blocking.PushConsumer(URL, group="g", subscriptions={"T": "*"})
         with pytest.raises(TypeError, match="write `for message in"):
             aiter(consumer)  # type: ignore[call-overload]
