@@ -149,7 +149,7 @@ class BlockingObject(Presentable, Generic[InnerT]):
             self._check_process()  # raises
         loop_object = self._loop_object
         if loop_object is None:
-            raise ClosedError(f"{self} is not open: use it in `with`, or call its `open()` first")
+            raise ClosedError(f"{self} is not open: use `with`, or call its `open()` first")
         if self._is_closed:
             raise ClosedError(f"{self} is closed: create another one")
         return loop_object

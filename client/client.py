@@ -192,7 +192,7 @@ class Client(Openable):
         host = self._host
         if host is None:
             raise ClosedError(
-                "the client is not open: use it in `async with`, or `await` its `open()` first"
+                "the client is not open: use `async with`, or `await` its `open()` first"
             )
         if self._is_closed or host.owner is None:
             raise ClosedError("the client is closed: create another one")

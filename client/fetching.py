@@ -67,13 +67,13 @@ class FetchedQueue:
 
     def __init__(self, position: int | None = None, *, is_paused: bool = False) -> None:
         self.fetched: deque[ReceivedMessage] = deque()
-        self.is_paused = is_paused
+        self.is_paused: bool = is_paused
         self.position: int | None = position
         self.done: int | None = position
         self.next_offset: int | None = position
-        self.broker_id = 0
-        self.scope = anyio.CancelScope()
-        self.wake = anyio.Event()
+        self.broker_id: int = 0
+        self.scope: anyio.CancelScope = anyio.CancelScope()
+        self.wake: anyio.Event = anyio.Event()
         self.refusal: ConfigurationError | None = None
 
 

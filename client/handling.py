@@ -27,7 +27,7 @@ async def handle(handler: Handler, message: PushedMessage, timeout_s: float) -> 
     """
     try:
         with anyio.move_on_after(timeout_s) as scope:
-            outcome = handler(message)
+            outcome: object = handler(message)
             if inspect.isawaitable(outcome):
                 outcome = await outcome
             check_result(outcome)

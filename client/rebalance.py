@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -45,10 +45,6 @@ from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
-
-
-ListenerMethod: TypeAlias = Literal["on_assign", "on_revoke"]
-"""The methods of a RebalanceListener."""
 
 
 class Outcome(enum.Enum):
@@ -340,7 +336,7 @@ class Rebalance:
             self._offsets.remove(queue)
         self.rebalance_soon()
 
-    def notify_listener(self, method: ListenerMethod, queues: Sequence[MessageQueue]) -> None:
+    def notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
         """Call a method of the RebalanceListener, if there is one; exceptions are logged."""
         notify_listener(self._config.listener, method, queues)
 
@@ -435,7 +431,7 @@ class Rebalance:
 
 
 def notify_listener(
-    listener: RebalanceListener | None, method: ListenerMethod, queues: Sequence[MessageQueue]
+    listener: RebalanceListener | None, method: str, queues: Sequence[MessageQueue]
 ) -> None:
     """Call a method of a RebalanceListener, if there is one; exceptions are logged."""
     if listener is not None:

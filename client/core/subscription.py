@@ -156,11 +156,11 @@ def check_subscriptions(subscriptions: object) -> None:
 
 def _all_of(topics: object) -> str:
     """The subscriptions to write for all messages of some topics."""
-    if isinstance(topics, str):
-        topics = [topics]
-    is_list = isinstance(topics, list | tuple | set | frozenset)
-    names = topics if is_list and all(isinstance(each, str) for each in topics) else ["TopicA"]
-    return repr(dict.fromkeys(names or ["TopicA"], SUB_ALL))
+    names = [topics] if isinstance(topics, str) else topics
+    if not isinstance(names, list | tuple | set | frozenset):
+        names = []
+    known = [name for name in names if isinstance(name, str)]
+    return repr(dict.fromkeys(known or ["TopicA"], SUB_ALL))
 
 
 def check_selector(topic: str, selector: object) -> None:

@@ -423,10 +423,10 @@ def test_an_object_that_is_not_open_or_closed_says_what_to_do(
             await outcome
 
     if door is blocking:
-        with pytest.raises(ClientError, match=r"use it in `with`, or call its `open\(\)` first"):
+        with pytest.raises(ClientError, match=r"use `with`, or call its `open\(\)` first"):
             made.send(Message(topic, b"x"))
     else:
-        with pytest.raises(ClientError, match=r"use it in `async with`, or `await` its `open\(\)`"):
+        with pytest.raises(ClientError, match=r"use `async with`, or `await` its `open\(\)`"):
             anyio.run(send)
     call(made, lambda opened: None)
     with pytest.raises(ClientError, match="create another one"):
