@@ -1,4 +1,4 @@
-"""What a handler returned: other clients have it say there whether the message is done.
+"""A check of what handlers return, by which other clients learn whether a message is done.
 
 Java counterpart: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus.
 """

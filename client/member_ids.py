@@ -1,4 +1,4 @@
-"""Who the members of a consumer group are.
+"""The client ids of the members of a consumer group.
 
 Java counterpart: MQClientInstance.findConsumerIdList.
 """

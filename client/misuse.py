@@ -1,4 +1,4 @@
-"""What programs try with the objects of the client that is not there, and what to write instead.
+"""Errors for what programs try that the client does not have; they say what to write instead.
 
 Three things hook in without a cost for correct programs: a decorator of constructors, attributes of
 classes with the names that other clients have, and the protocols of the wrong kind of `with` and

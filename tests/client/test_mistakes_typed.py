@@ -181,7 +181,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
     "a negative level": ({"delay_level": -1}, "write delay_s"),
     "a level that is a time": ({"delay_level": 2.5}, "write delay_s"),
     "a time in seconds": ({"deliver_at_ms": 1_795_000_000}, "write deliver_at_ms=1795000000000"),
-    "time.time()": ({"deliver_at_ms": 1_795_000_000.5}, "write deliver_at_ms=1795000000500"),
+    "seconds as float": ({"deliver_at_ms": 1_795_000_000.5}, "write deliver_at_ms=1795000000500"),
     "a float of milliseconds": ({"deliver_at_ms": 1.795e12}, "write deliver_at_ms=1795000000000"),
     "a datetime": ({"deliver_at_ms": THERE}, "write deliver_at_ms=1795737600000"),
     "a topic that is None": ({"topic": None}, "give the name of a topic as str"),
