@@ -116,6 +116,7 @@ class MemoryDisk:
     """
 
     threaded = False
+    unwritable: StoreIOError | None = None
 
     def __init__(self, *, journalled: bool = False) -> None:
         self.contents: dict[str, bytearray] = {}

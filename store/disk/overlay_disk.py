@@ -162,6 +162,7 @@ class OverlayDisk:
     """
 
     threaded = False
+    unwritable: StoreIOError | None = None
 
     def __init__(self, below: Disk) -> None:
         self.below = below

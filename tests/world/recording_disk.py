@@ -109,6 +109,7 @@ class RecordingDisk:
     """
 
     threaded = False
+    unwritable: StoreIOError | None = None
 
     def __init__(self, system: FileSystem, *, recording: bool = True) -> None:
         self.system = system
