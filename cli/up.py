@@ -424,7 +424,7 @@ def _configured(options: argparse.Namespace, folder: str) -> _Configured:
     if namesrv_tls.mode is TlsMode.enforcing:  # the broker has to reach it
         broker_tls = with_changes(broker_tls, enable=True)
     for config, its_tls in ((namesrv, namesrv_tls), (broker, broker_tls)):
-        check_metrics_tls(config.metrics_tls_enable, its_tls)
+        check_metrics_tls(config.metrics_tls_enable, its_tls.mode)
     warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
     warnings += up_exposure.warnings(namesrv, broker)
     return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)
