@@ -1,4 +1,4 @@
-"""What has a TCP port that cannot be listened on, in words for an operator.
+"""The user of a TCP port that cannot be listened on: a process, a connection, or unknown.
 
 Linux lists its sockets in /proc/net/tcp and tcp6 (proc(5)). Elsewhere, or where they cannot be
 read, a connection is tried: one that succeeds proves a listener, and one that fails proves nothing,

@@ -292,8 +292,10 @@ class MessageStore:
         doubt = read_doubt(disk, root, self.log.end_of_files)
         is_frozen = bool(found.refusal) or unwritable is not None
         if not is_frozen:
-            if disk.unwritable is not None:
-                raise disk.unwritable
+            for folder in (root, self.config.commit_log_folder):
+                error = disk.unwritable_below(folder)
+                if error is not None:
+                    raise error
             # Noted before the log is changed: a crash from here on leaves pages in the cache that
             # may not be on the device, and the next start must write them again.
             if not found.as_closed:

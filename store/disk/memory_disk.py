@@ -116,7 +116,6 @@ class MemoryDisk:
     """
 
     threaded = False
-    unwritable: StoreIOError | None = None
 
     def __init__(self, *, journalled: bool = False) -> None:
         self.contents: dict[str, bytearray] = {}
@@ -261,6 +260,10 @@ class MemoryDisk:
     def unlock(self, path: str) -> None:
         """Release the lock; the file stays."""
         self._locks.discard(path)
+
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """None: what may not be written fails when it is written."""
+        return None
 
     def space(self, path: str) -> Space:
         """`capacity`, less the files' bytes and `taken`."""

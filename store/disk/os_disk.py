@@ -120,14 +120,11 @@ class Disk(Protocol):
     threaded: bool
     """Whether slow calls (sync, allocate) should run in a worker thread."""
 
-    unwritable: StoreIOError | None
-    """The error of the first file that could be opened, or locked, for reading only."""
-
     def open(self, path: str, *, create: bool = False, private: bool = False) -> DiskFile:
         """Open for reading and writing.
 
-        A file that may not be written is opened for reading: `unwritable` names it, and a write to
-        it fails as opening it for writing did.
+        A file that may not be written is opened for reading: `unwritable_below` names it, and a
+        write to it fails as opening it for writing did.
 
         Args:
           create: create an empty file when there is none.
@@ -170,7 +167,8 @@ class Disk(Protocol):
     def lock(self, path: str) -> None:
         """Create the lock file, with the text `lock` as in Apache, and lock it for this process.
 
-        Where it cannot be written, folder and file are locked as they are: `unwritable` says why.
+        Where it cannot be written, folder and file are locked as they are: `unwritable_below` says
+        why.
         """
 
     def hold_lock(self, path: str) -> bool:
@@ -184,6 +182,9 @@ class Disk(Protocol):
 
     def unlock(self, path: str) -> None:
         """Release the lock; the file stays."""
+
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """Why a file below a folder was opened, or locked, for reading only; None: none was."""
 
     def space(self, path: str) -> Space:
         """Room on the partition of an existing file or folder."""
@@ -373,19 +374,23 @@ class OsDisk:
 
     def __init__(self) -> None:
         self._locks: dict[str, FolderLock] = {}
-        self.unwritable: StoreIOError | None = None
+        self._unwritable: dict[str, OSError] = {}
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         """Open for reading and writing; for reading where it may not be written."""
         file = OsFile(path, create=create, private=private)
         if file.refusal is not None:
-            self._note_unwritable(path, file.refusal)
+            self._unwritable[path] = file.refusal
         return file
 
-    def _note_unwritable(self, path: str, error: OSError) -> None:
-        if self.unwritable is None:
-            self.unwritable = StoreIOError(path, explain(error))
-            self.unwritable.__cause__ = error
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """Why a file below a folder was opened, or locked, for reading only; None: none was."""
+        for path, error in self._unwritable.items():
+            if path.startswith(f"{folder}/"):
+                found = StoreIOError(path, explain(error))
+                found.__cause__ = error
+                return found
+        return None
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -491,7 +496,7 @@ class OsDisk:
                 if error.errno not in NOT_WRITABLE | FULL:
                     raise
                 self._locks[path] = FolderLock(path, writes=False)
-                self._note_unwritable(path, error)
+                self._unwritable[path] = error
 
     def hold_lock(self, path: str) -> bool:
         """Create and lock the lock file again if it was removed or replaced."""

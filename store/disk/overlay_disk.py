@@ -162,7 +162,6 @@ class OverlayDisk:
     """
 
     threaded = False
-    unwritable: StoreIOError | None = None
 
     def __init__(self, below: Disk) -> None:
         self.below = below
@@ -257,6 +256,10 @@ class OverlayDisk:
 
     def unlock(self, path: str) -> None:
         """The disk below is unlocked, not this one."""
+
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """None: the disk below is only read."""
+        return None
 
     def space(self, path: str) -> Space:
         """Room on the partition below."""

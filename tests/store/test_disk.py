@@ -197,7 +197,8 @@ def test_a_file_that_may_not_be_written_is_opened_for_reading_and_refuses_writes
     for change in (lambda: file.pwrite(b"x", 0), lambda: file.allocate(9), lambda: file.resize(1)):
         with pytest.raises(StoreIOError, match=os.strerror(number)):
             change()
-    assert str(tmp_path / "file") in str(disk.unwritable)
+    assert str(tmp_path / "file") in str(disk.unwritable_below(str(tmp_path)))
+    assert disk.unwritable_below(f"{tmp_path}/fil") is None
     with pytest.raises(StoreIOError, match=os.strerror(number)):
         disk.open(str(tmp_path / "new"), create=True)
     lock = str(tmp_path / "lock")

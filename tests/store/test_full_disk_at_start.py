@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
 from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.store.disk.os_disk import OsDisk
 from trocket.store.errors import StoreIOError
 from trocket.store.store_state import StoreState
 
@@ -125,6 +127,37 @@ def test_messages_can_be_read_where_nothing_may_be_written(make, number, what_to
     again = open_store(disk)
     assert send(again, b"more") == 30
     again.close()
+
+
+def test_a_file_of_the_store_that_may_not_be_written_makes_it_read_only_and_another_does_not(
+    tmp_path, monkeypatch
+):
+    root = str(tmp_path / "store")
+    first = open_store(OsDisk(), store_path_root_dir=root)
+    send(first, b"kept")
+    first.close()
+    (tmp_path / "elsewhere").write_bytes(b"")
+    real_open = os.open
+
+    def of_another_user(path, flags, *args, **kwargs):
+        name = str(path)
+        if flags & os.O_RDWR and ("/consumequeue/" in name or "elsewhere" in name):
+            raise OSError(errno.EACCES, "")
+        return real_open(path, flags, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", of_another_user)
+        second = open_store(OsDisk(), store_path_root_dir=root)
+        assert second.writer.mode.state is StoreState.UNWRITABLE
+        assert f"{root}/consumequeue/" in second.trouble
+        assert bodies(second) == [b"kept"]
+        second.close()
+        disk = OsDisk()
+        disk.open(str(tmp_path / "elsewhere")).close()
+        patched.setattr(os, "open", real_open)
+        third = open_store(disk, store_path_root_dir=root)
+        assert third.trouble == ""
+        third.close()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])

@@ -109,7 +109,6 @@ class RecordingDisk:
     """
 
     threaded = False
-    unwritable: StoreIOError | None = None
 
     def __init__(self, system: FileSystem, *, recording: bool = True) -> None:
         self.system = system
@@ -247,6 +246,10 @@ class RecordingDisk:
     def unlock(self, path: str) -> None:
         """Give the lock back; the file stays."""
         self._locks.discard(path)
+
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """None: each file can be opened for writing."""
+        return None
 
     def space(self, path: str) -> Space:
         """Room without end."""
