@@ -215,8 +215,9 @@ def _translated(path: str, refusal: OSError | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cause = refusal or error
-        raise StoreIOError(path, explain(cause)) from cause
+        # No variable for the cause: its traceback has this frame, and a cycle would keep the maps
+        # alive that the callers' frames have.
+        raise StoreIOError(path, explain(refusal or error)) from (refusal or error)
 
 
 class OsFile:
@@ -243,7 +244,7 @@ class OsFile:
                 if read_only or error.errno not in NOT_WRITABLE:
                     raise
                 self._fd = self._open_for_reading(path, error)
-                self.refusal = error
+                self.refusal = error.with_traceback(None)
 
     @staticmethod
     def _open_for_reading(path: str, refusal: OSError) -> int:
@@ -265,8 +266,9 @@ class OsFile:
             while written < len(data):
                 written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
         except OSError as error:
-            cause = self.refusal or error
-            raise StoreIOError(self.path, explain(cause)) from cause
+            raise StoreIOError(self.path, explain(self.refusal or error)) from (
+                self.refusal or error
+            )
 
     def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -496,7 +498,7 @@ class OsDisk:
                 if error.errno not in NOT_WRITABLE | FULL:
                     raise
                 self._locks[path] = FolderLock(path, writes=False)
-                self._unwritable[path] = error
+                self._unwritable[path] = error.with_traceback(None)
 
     def hold_lock(self, path: str) -> bool:
         """Create and lock the lock file again if it was removed or replaced."""
