@@ -266,8 +266,9 @@ def _unknown_key(key: str) -> str:
     import difflib  # takes 10 ms, which only an error should cost
 
     by_lower = {known.lower(): known for known in _KEYS}
-    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.0)[0]
+    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1)
+    hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
     return (
-        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown; did you mean"
-        f" {by_lower[nearest]}? (known: {', '.join(_KEYS)})"
+        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown{hint}"
+        f" (known: {', '.join(_KEYS)})"
     )

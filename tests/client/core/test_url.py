@@ -85,6 +85,7 @@ BAD = {
     "rocketmq://a?tls=false&tls_ca=c": "tls=false, and more settings of TLS",
     "rocketmq://a?tls=1": "tls='1' is neither true nor false",
     "rocketmq://a?tls=true&tls=true": "tls is given twice",
+    "rocketmq://a?retries=3": "key 'retries' after the '?' is unknown (known: ",
     "rocketmq://a?tls=true&&namespace=x": "the key '' after the '?' is unknown",
     "rocketmq://a?namespace=a.b": "namespace='a.b' has an illegal character",
     "rocketmq://a?namespace=a%25b": "namespace='a%b' has an illegal character",
