@@ -16,7 +16,7 @@ from .forwarded import forwarded
 from .loop_object import LoopObject
 
 if TYPE_CHECKING:
-    from ..client.core.url import ClientUrl
+    from ..remoting.cluster_url import ClientUrl
     from ..client.interceptor import Interceptor
     from ..remoting.signature import Credentials
 

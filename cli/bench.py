@@ -103,7 +103,7 @@ async def _measure(
     client: Client, topic: str, mode: Mode, count: int, size: int, under_way: int
 ) -> list[dict[str, Any]]:
     from ..client import PullConsumer
-    from ..client.admin.asking import TOOLS_GROUP
+    from ..common.topic_names import TOOLS_GROUP
 
     results = []
     async with PullConsumer(client, group=TOOLS_GROUP, auto_commit=False) as consumer:

@@ -225,7 +225,7 @@ async def _as_reader(
     follow: bool,
 ) -> None:
     from ..client import PullConsumer
-    from ..client.admin.asking import TOOLS_GROUP
+    from ..common.topic_names import TOOLS_GROUP
 
     place = _place(start, client.wall_ms())
     async with PullConsumer(client, group=TOOLS_GROUP, auto_commit=False) as consumer:

@@ -110,7 +110,7 @@ def _print(results: list[Result]) -> None:
 
 
 def _tree(url: str, results: list[Result], worst: str) -> dict[str, object]:
-    from ..client.core.url import parse_url
+    from ..remoting.cluster_url import parse_url
 
     return {
         "nameServers": list(parse_url(url).name_servers),

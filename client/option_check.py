@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from ..remoting.bodies import ConsumeFromWhere, MessageModel
 from ..remoting.compression import CompressionType
 from ..remoting.signature import Credentials
-from .core.tls_options import TlsOptions
+from ..remoting.tls_options import TlsOptions
 from .errors import ConfigurationError
 
 
