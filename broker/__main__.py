@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
+from ..common.outputs import run_guarded
 from ..remoting.tls_config import check_metrics_tls
 from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
@@ -168,4 +170,4 @@ async def _run(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

@@ -7,6 +7,7 @@ few members of the answers that have names.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..common.topic_names import (
     DLQ_TOPIC_PREFIX,
@@ -25,7 +26,10 @@ from ..common.topic_names import (
 from ..remoting.cluster_url import ClientUrl, parse_url
 from ..remoting.request_codes import RequestCode
 from ..remoting.signature import Credentials, credentials_of, sign
-from ..remoting.tls_options import TlsSettings, settings_of, tls_settings_of
+from ..remoting.tls_options import TlsOptions, TlsSettings, settings_of, tls_settings_of
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of an answer, as of every frame. RocketMQ: com.rocketmq.remoting.frameMaxLength."""
@@ -42,21 +46,19 @@ class NamesError(Exception):
     """No server gave the names in time, or one gave something else."""
 
 
-class EncryptedError(NamesError):
-    """The cluster is reached by TLS, which only the client speaks."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A cluster to ask.
 
     Attributes:
       credentials: None: requests are not signed.
+      tls: of connections; None: they use none.
       deadline_s: `time.monotonic()` at which every question gives up.
     """
 
     url: ClientUrl
     credentials: Credentials | None
+    tls: SSLContext | None
     deadline_s: float
 
     @classmethod
@@ -65,25 +67,27 @@ class Cluster:
         url: str,
         environment: Mapping[str, str],
         timeout_s: float,
-        tls: TlsSettings | None = None,
+        flags: TlsSettings | None = None,
     ) -> Cluster:
         """The cluster of a URL, with the account of the environment if it has none.
 
         Args:
-          tls: what flags say.
+          flags: what they say of TLS.
 
-        Raises: NamesError: the URL or the environment is not valid. EncryptedError.
+        Raises: NamesError: the URL or the environment is not valid.
         """
         try:
             parsed = parse_url(url)
-            flags = tls or TlsSettings()
-            settings = flags.over(settings_of(parsed.tls)).over(tls_settings_of(environment))
-            if settings.tls:
-                raise EncryptedError(f"{url} is reached by TLS")
+            settings = (
+                (flags or TlsSettings())
+                .over(settings_of(parsed.tls))
+                .over(tls_settings_of(environment))
+            )
+            tls = _context_of(settings.tls)
             credentials = parsed.credentials or credentials_of(environment)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise NamesError(str(error)) from error
-        return cls(parsed, credentials, time.monotonic() + timeout_s)
+        return cls(parsed, credentials, tls, time.monotonic() + timeout_s)
 
     def topics(self) -> list[str]:
         """The topics of programs, sorted. Raises: NamesError."""
@@ -189,7 +193,15 @@ class Cluster:
             | {"serializeTypeCurrentRPC": "JSON", "extFields": fields}
         ).encode()
         host, _, port = address.rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), self._left()) as connection:
+        host = host.strip("[]")
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(
+                socket.create_connection((host, int(port)), self._left())
+            )
+            if self.tls is not None:
+                connection = stack.enter_context(
+                    self.tls.wrap_socket(connection, server_hostname=host)
+                )
             connection.sendall(_WORD.pack(4 + len(head)) + _WORD.pack(len(head)) + head)
             (size,) = _WORD.unpack(self._read(connection, 4))
             if not 4 <= size <= ANSWER_SIZE_MAX:
@@ -217,6 +229,28 @@ class Cluster:
         if left <= 0:
             raise NamesError("no answer in time")
         return left
+
+
+def _context_of(tls: TlsOptions | bool) -> SSLContext | None:
+    """Raises: OSError; ValueError: a file cannot be used."""
+    if not tls:
+        return None
+    import ssl
+
+    options = TlsOptions() if tls is True else tls
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = options.verify and options.check_hostname
+    context.verify_mode = ssl.CERT_REQUIRED if options.verify else ssl.CERT_NONE
+    files = options.files
+    if "ca_file" in files:
+        context.load_verify_locations(files["ca_file"])
+    elif options.verify:
+        context.load_default_certs()
+    if "cert_file" in files:
+        # Without a password, an encrypted key would be asked for on the terminal.
+        password = options.key_password or ""
+        context.load_cert_chain(files["cert_file"], files.get("key_file"), password)
+    return context
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

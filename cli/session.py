@@ -12,17 +12,19 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from ..common.outputs import OutputError, leaves
 from ..common.terminal import EXIT_INTERRUPTED, one_line, say
 from . import profiles
 from .clients import new_client as new_client
 from .completion import DEFAULT_URL as DEFAULT_URL
 from .completion import group_names, profile_names, topic_names
+from .error_lines import errors_as_json
+from .error_lines import say_error as say_error
 
 if TYPE_CHECKING:
     from ..client import Admin
@@ -81,11 +83,10 @@ BrokerName = Annotated[
     str,
     typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),
 ]
-_errors_as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
 
 def _note_json(value: bool) -> bool:
-    _errors_as_json.set(value)
+    errors_as_json.set(value)
     return value
 
 
@@ -121,20 +122,6 @@ def usage(message: str) -> NoReturn:
     raise typer.Exit(EXIT_USAGE)
 
 
-def say_error(line: str) -> None:
-    """Print an error on standard error: as an object with the member `error`, if --json is given.
-
-    Args:
-      line: the error, in one line.
-    """
-    if _errors_as_json.get():
-        import msgspec
-
-        say(msgspec.json.encode({"error": line}).decode())
-    else:
-        say(f"trocket: {line}")
-
-
 def fail(message: object) -> NoReturn:
     """Report a failure in one line, and end with status 1."""
     say_error(one_line(message))
@@ -154,24 +141,23 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
         with _warnings_as_lines() as handler:
             done = anyio.run(_interruptible, main, args, handler, backend="trio")
     except BaseException as error:
-        leaves = list(_leaves(error))
-        for leaf in leaves:
+        found = list(leaves(error))
+        for leaf in found:
             if isinstance(leaf, KeyboardInterrupt):
                 raise typer.Exit(EXIT_INTERRUPTED) from None
-        for leaf in leaves:
+        for leaf in found:
             if isinstance(leaf, typer.Exit):
                 raise typer.Exit(leaf.exit_code) from None
-        if all(isinstance(leaf, BrokenPipeError) for leaf in leaves):
-            # The reader of the pipe has gone. Python would report that again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(EXIT_FAILED) from None
-        if not all(isinstance(leaf, ClientError) for leaf in leaves):
-            if len(leaves) > 1:
+        for leaf in found:
+            if isinstance(leaf, OutputError):
+                raise leaf from None
+        if not all(isinstance(leaf, ClientError) for leaf in found):
+            if len(found) > 1:
                 raise
-            raise leaves[0] from leaves[0].__cause__
-        for line in dict.fromkeys(one_line(leaf) for leaf in leaves):
+            raise found[0] from found[0].__cause__
+        for line in dict.fromkeys(one_line(leaf) for leaf in found):
             say_error(line)
-        is_usage = all(isinstance(leaf, ConfigurationError) for leaf in leaves)
+        is_usage = all(isinstance(leaf, ConfigurationError) for leaf in found)
         raise typer.Exit(EXIT_USAGE if is_usage else EXIT_FAILED) from None
     if not done:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -325,14 +311,6 @@ def read_queue(text: str, flag: str) -> tuple[str, int]:
     if not separator or not broker or not is_number:
         usage(f"{flag}: {text!r} is not BROKER:ID")
     return broker, int(number)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 class _LineHandler(logging.Handler):

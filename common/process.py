@@ -17,8 +17,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from .config import (
     to_properties,
 )
 from .log_limit import LimitedHandler, TextFormatter
+from .outputs import leaves
 
 if TYPE_CHECKING:
     import trio
@@ -119,27 +119,15 @@ def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = No
 
     A secret value is left out: a comment stands for it.
     """
-    with pipe_may_close():
-        for config in configs:
-            secret = {
-                key_of(field)
-                for field in dataclasses.fields(config)
-                if "secret" in field.metadata and getattr(config, field.name)
-            }
-            for key, value in to_properties(config):
-                if only is None or key in only:
-                    print(f"# {key} is set, and secret" if key in secret else f"{key}={value}")
-
-
-@contextmanager
-def pipe_may_close() -> Iterator[None]:
-    """Let the reader of standard output leave early, as `head` does; the rest is dropped."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would flush again at exit, and report the failure.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for config in configs:
+        secret = {
+            key_of(field)
+            for field in dataclasses.fields(config)
+            if "secret" in field.metadata and getattr(config, field.name)
+        }
+        for key, value in to_properties(config):
+            if only is None or key in only:
+                print(f"# {key} is set, and secret" if key in secret else f"{key}={value}")
 
 
 def log_to_stderr(level: str, form: str, warnings: Iterable[str]) -> None:
@@ -239,13 +227,13 @@ def serve(
     try:
         trio.run(watched)
     except BaseException as error:
-        failures = list(_leaves(error))
+        failures = list(leaves(error))
         if all(isinstance(leaf, KeyboardInterrupt) for leaf in failures):
             return EXIT_INTERRUPTED
         if not all(isinstance(leaf, (OSError, ConfigError, *expected)) for leaf in failures):
             raise
         for line in dict.fromkeys(_line(leaf) for leaf in failures):
-            print(f"{program}: {line}", file=sys.stderr, flush=True)
+            print_error(program, line)
         return EXIT_FAILED
     finally:
         gc.enable()
@@ -260,8 +248,13 @@ def refuse(program: str, error: ConfigError, *, is_check: bool = False) -> int:
     """
     print_warnings(program, error.warnings)
     for line in str(error).split("\n"):
-        print(f"{program}: {line}", file=sys.stderr, flush=True)
+        print_error(program, line)
     return EXIT_FAILED if is_check else EXIT_USAGE
+
+
+def print_error(program: str, line: str) -> None:
+    """Print an error in one line."""
+    print(f"{program}: {line}", file=sys.stderr, flush=True)
 
 
 def print_warnings(program: str, warnings: Iterable[str]) -> None:
@@ -274,14 +267,6 @@ async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:
     async for number in signals:
         logger.info("%(signal)s: stopping", {"signal": signal.Signals(number).name})
         stop.cancel()
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ Java counterpart: filtersrv/FiltersrvStartup.java of 4.2.0.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import FILTER_SERVER
@@ -16,6 +17,7 @@ from ..auth.open_ports import open_warnings
 from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
 from ..common.config import ConfigError, Problems
+from ..common.outputs import run_guarded
 from ..remoting.tls_files import read_tls_config
 from .config import FiltersrvConfig, read_filtersrv_config
 
@@ -107,4 +109,4 @@ def _serve(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

@@ -6,6 +6,7 @@ Java counterpart: namesrv/NamesrvStartup.java.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import NAME_SERVER
@@ -14,6 +15,7 @@ from ..common import process
 from ..common.command_line import APACHE_FLAGS, Program, parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
+from ..common.outputs import run_guarded
 from ..remoting.tls_config import check_metrics_tls
 from ..remoting.tls_files import read_tls_config
 from ..store.errors import StoreError
@@ -93,4 +95,4 @@ async def _run(config: NamesrvConfig, tls: Tls, stop: trio.CancelScope) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))
