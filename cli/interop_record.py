@@ -48,11 +48,11 @@ def record(
     ] = "127.0.0.1",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", dir_okay=False, help="Write to FILE, too."),
+        typer.Option("--output", metavar="FILE", dir_okay=False, help="Write to FILE, too."),
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print a JSON object a line; with --out, in FILE only."),
+        typer.Option("--json", help="Print a JSON object a line; with --output, in FILE only."),
     ] = False,
 ) -> None:
     """Record the traffic between clients and a cluster, until Ctrl-C.

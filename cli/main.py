@@ -33,9 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: without the program's name; None: those of this process.
     """
     from .error_lines import errors_as_json, say_error
+    from .missing import forget
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     errors_as_json.set(False)
+    forget()
     try:
         return run_guarded(lambda: _run(words), say_error)
     except ModuleNotFoundError as error:

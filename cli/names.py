@@ -89,26 +89,29 @@ class Cluster:
             raise NamesError(str(error)) from error
         return cls(parsed, credentials, tls, time.monotonic() + timeout_s)
 
-    def topics(self) -> list[str]:
-        """The topics of programs, sorted. Raises: NamesError."""
-        info, names = (
-            self._info(),
-            _texts(
-                self._name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).get("topicList")
-            ),
-        )
+    def topics(self, *, is_all: bool = False) -> list[str]:
+        """The topics of programs, sorted. Raises: NamesError.
+
+        Args:
+          is_all: RocketMQ's own, too, without the URL's namespace where they have it.
+        """
+        answer = self._name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = _texts(answer.get("topicList"))
+        if is_all:
+            return sorted({*names, *map(self._short, names)})
+        info = self._info()
         # A broker and a cluster have one topic each, and a cluster one for replies.
         own = {*_table(info.get("brokerAddrTable")), *_table(info.get("clusterAddrTable"))}
         own |= {f"{name}_REPLY_TOPIC" for name in own}
-        own |= {name for name in names if _is_own(name)}
-        return self._ours(names - own)
+        return self._ours(name for name in names - own if not _is_own(name))
 
-    def groups(self) -> list[str]:
-        """The consumer groups of programs, sorted. Raises: NamesError."""
-        answers = self._masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        names = {
-            name for answer in answers for name in _table(answer.get("subscriptionGroupTable"))
-        }
+    def groups(self, *, is_all: bool = False) -> list[str]:
+        """The consumer groups of programs, sorted; as `topics`. Raises: NamesError."""
+        names: set[str] = set()
+        for answer in self._masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
+            names |= _table(answer.get("subscriptionGroupTable")).keys()
+        if is_all:
+            return sorted({*names, *map(self._short, names)})
         return self._ours(name for name in names if not is_own_group(name))
 
     def members(self, group: str) -> list[str]:
@@ -133,8 +136,14 @@ class Cluster:
         """Names without the URL's namespace; those of others are left out."""
         if not self.url.namespace:
             return sorted(names)
-        prefix = f"{self.url.namespace}%"
-        return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+        return sorted(self._short(name) for name in names if name != self._short(name))
+
+    def _short(self, name: str) -> str:
+        """A name without the URL's namespace, which stands behind the prefix of a retry topic."""
+        if not self.url.namespace:
+            return name
+        prefix = next(filter(name.startswith, (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)), "")
+        return prefix + name.removeprefix(prefix).removeprefix(f"{self.url.namespace}%")
 
     def _name_server(self, code: RequestCode) -> Mapping[str, Any]:
         """What the first name server that answers says."""
