@@ -95,13 +95,15 @@ def lag(
         async with new_client(url, timeout_s) as client, Admin(client) as admin:
             if watch and sys.stdout.isatty() and not as_json:
                 await _live(admin, measure, interval)
+            is_first = True
             while True:
                 shown, error = await measure(admin)
                 if watch and not as_json:
-                    begin_sample(admin.client.wall_ms())
+                    begin_sample(admin.client.wall_ms(), is_first=is_first)
                 _print(shown, as_json=as_json)
                 if error or not watch:
                     return error
+                is_first = False
                 await _sleep(interval)
 
     end_with(run(main))
@@ -149,9 +151,8 @@ async def _one(admin: Admin, group: str, topic: str, *, with_owners: bool) -> tu
 
     A group without a connected member and without offsets has no tables.
     """
-    from ..client import ClientError
+    from ..client import BrokersError, ClientError
 
-    lag_of, error = await whole_or_part(admin.lag(group, topic or None))
     progress: GroupProgress | None = None
     try:
         progress, second = await whole_or_part(
@@ -159,6 +160,13 @@ async def _one(admin: Admin, group: str, topic: str, *, with_owners: bool) -> tu
         )
     except ClientError as failure:
         second = str(failure)
+    try:
+        lag_of, error = await whole_or_part(admin.lag(group, topic or None))
+    except BrokersError as failure:
+        if progress is None:
+            raise
+        # A broker that is away may have topics of which no other one knows.
+        lag_of, error = _lag_of(progress), str(failure)
     notes = [f"the member {each} did not say its queues" for each in _silent(progress)]
     if not lag_of.queues and not error:
         notes.append(f"group {group} has no offsets and no connected members")
@@ -166,6 +174,18 @@ async def _one(admin: Admin, group: str, topic: str, *, with_owners: bool) -> tu
     columns = COLUMNS if with_owners else COLUMNS[:-1]
     rows = [row[: len(columns)] for row in _rows(lag_of, progress)]
     return _Shown(_tree(lag_of, progress), columns, rows, group, notes), error or second
+
+
+def _lag_of(progress: GroupProgress) -> GroupLag:
+    from ..client import GroupLag, QueueLag
+
+    return GroupLag(
+        progress.group,
+        tuple(
+            QueueLag(each.topic, each.broker_name, each.queue_id, each.committed, 0, each.end)
+            for each in progress.queues
+        ),
+    )
 
 
 def _silent(progress: GroupProgress | None) -> Sequence[str]:

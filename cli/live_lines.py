@@ -9,7 +9,9 @@ import typer
 from ..common.terminal import time_text
 
 
-def begin_sample(now_ms: int) -> None:
-    """Print the time of a sample, with an empty line before it; in a pipe as a row `time`."""
+def begin_sample(now_ms: int, *, is_first: bool) -> None:
+    """Print the time of a sample, in a pipe as a row `time`; an empty line separates samples."""
+    if not is_first:
+        typer.echo()
     text = time_text(now_ms)
-    typer.echo(f"\n{text}" if sys.stdout.isatty() else f"\ntime\t{text}")
+    typer.echo(text if sys.stdout.isatty() else f"time\t{text}")

@@ -64,8 +64,8 @@ def is_about_names(error: Exception) -> bool:
     return isinstance(error, (NotFoundError, RouteNotFoundError)) or "NOT_EXIST" in str(error)
 
 
-def absent() -> list[str]:
-    """A line for each noted name that the cluster does not have; nothing if it cannot be asked."""
+def absent() -> str:
+    """Which noted names the cluster does not have; "" also if it cannot be asked."""
     noted = _noted.get()
     lines = []
     for kind, names, ask in (
@@ -75,7 +75,7 @@ def absent() -> list[str]:
         known = _known(noted.url, ask) if names else None
         if known is not None:
             lines += [_line(kind, name, known) for name in names if name not in known.all]
-    return lines
+    return "; ".join(lines)
 
 
 def plain(error: Exception) -> str:

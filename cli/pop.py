@@ -195,6 +195,8 @@ def pop_mode(
         usage("--share and --cluster need GROUP, TOPIC and a mode")
     found, error = ask_brokers(url, timeout_s, lambda admin: admin.request_modes())
     chosen = [each for each in found if group in ("", each.group) and topic in ("", each.topic)]
+    if not chosen:
+        expect_names()
     if as_json:
         emit(chosen)
     else:

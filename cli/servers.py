@@ -32,9 +32,9 @@ class Server(NamedTuple):
 
 SERVERS: Final[dict[str, Server]] = {
     "up": Server(".cli.up_flags", ".cli.up"),
-    "broker": Server(".broker.__main__", ".broker.__main__", ".cli.broker"),
-    "namesrv": Server(".namesrv.__main__", ".namesrv.__main__", ".cli.namesrv"),
-    "filtersrv": Server(".filtersrv.__main__", ".filtersrv.__main__"),
+    "broker": Server(".broker.command_line", ".broker.__main__", ".cli.broker"),
+    "namesrv": Server(".namesrv.command_line", ".namesrv.__main__", ".cli.namesrv"),
+    "filtersrv": Server(".filtersrv.command_line", ".filtersrv.__main__"),
 }
 """Servers by the name of the command, in the order of the help."""
 

@@ -188,7 +188,7 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
             if len(found) > 1:
                 raise
             raise found[0] from found[0].__cause__
-        for line in dict.fromkeys(map(one_line, _lines(found))):
+        for line in _lines(found):
             say_error(line)
         is_usage = all(isinstance(leaf, ConfigurationError) for leaf in found)
         raise typer.Exit(EXIT_USAGE if is_usage else EXIT_FAILED) from None
@@ -197,16 +197,16 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
     return done[0]
 
 
-def _lines(errors: Sequence[BaseException]) -> list[str]:
+def _lines(errors: Sequence[BaseException]) -> Iterable[str]:
     """What errors of the client say to a person: first, which of the names is not there."""
     found = [error for error in errors if isinstance(error, Exception)]
-    missing = absent() if any(map(is_about_names, found)) else []
-    return missing or list(map(plain_error, found))
+    missing = absent() if any(map(is_about_names, found)) else ""
+    return [missing] if missing else dict.fromkeys(one_line(plain_error(each)) for each in found)
 
 
 def expect_names() -> None:
     """End with status 1 if the cluster does not have a topic or a group of the command line."""
-    end_with(*absent())
+    end_with(absent())
 
 
 async def _interruptible(

@@ -82,19 +82,21 @@ def top(
             if sys.stdout.isatty() and not (once or as_json):
                 await _live(sampler, select, interval)
             await sampler.sample()
+            is_first = True
             while True:
                 await anyio.sleep(interval)
                 sample = select(await sampler.sample())
                 if as_json:
                     emit(sample)
                 else:
-                    begin_sample(sample.timestamp_ms)
+                    begin_sample(sample.timestamp_ms, is_first=is_first)
                     _print(sample)
                 sys.stdout.flush()
                 if once:
                     return "; ".join(
                         f"{each.broker}: {each.error}" for each in sample.brokers if each.error
                     )
+                is_first = False
 
     end_with(run(main))
 

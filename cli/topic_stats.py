@@ -21,6 +21,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    expect_names,
     fail,
     read_pairs,
     read_perm,
@@ -185,6 +186,7 @@ def topic_order_conf(
 
     found = administer(url, timeout_s, put_and_get)
     if found is None:
+        expect_names()
         fail(f"the name server keeps no queues of an ordered topic {name}")
     if as_json:
         emit(found)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from ..auth.dangerous import FILTER_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.outputs import run_guarded
 from ..remoting.tls_files import read_tls_config
+from .command_line import PROGRAM
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 
     from ..remoting.tls_settings import Tls
     from .filters import Filter
-
-PROGRAM = Program(
-    "trocket filtersrv",
-    "Run a filter server beside a broker; takes the flags of RocketMQ's mqfiltersrv.",
-    (*APACHE_FLAGS, CONFIG_FROM_STDIN),
-    "Example: trocket filtersrv -c filtersrv.conf -n 127.0.0.1:9876",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

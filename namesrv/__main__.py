@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from ..auth.dangerous import NAME_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.outputs import run_guarded
 from ..remoting.tls_config import check_metrics_tls
 from ..remoting.tls_files import read_tls_config
 from ..store.errors import StoreError
+from .command_line import PROGRAM
 from .config import NamesrvConfig, read_namesrv_config
 
 if TYPE_CHECKING:
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     import trio
 
     from ..remoting.tls_settings import Tls
-
-PROGRAM = Program(
-    "trocket namesrv",
-    "Run a name server; takes the flags of RocketMQ's mqnamesrv.",
-    APACHE_FLAGS,
-    "Example: trocket namesrv -c namesrv.conf",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def test_a_table_has_a_row_for_each_and_numbers_at_the_right() -> None:
-    made = table(["Name", "Count"], [["a", "1"], ["[bold]", "23"]], title="t")
+    made = table(["Name", "Count"], [["a", "1"], ["[bold]", "23"]], title="t", width=80)
     assert made.row_count == 2
     assert [column.justify for column in made.columns] == ["left", "right"]
 
