@@ -72,6 +72,7 @@ def run(options: Namespace) -> int:
         lambda stop: _run(broker, store, tls, stop, options, path),
         program=PROGRAM.name,
         expected=(StoreError,),
+        with_parent=options.exit_with_parent,
     )
 
 

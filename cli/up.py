@@ -81,7 +81,12 @@ def run(options: argparse.Namespace) -> int:
         as_json=options.json, home=options.home, in_memory=options.memory,
         config_path=str(Path(options.config_file).absolute()) if is_saved else "",
     )  # fmt: skip
-    return process.serve(up.run, program=PROGRAM.name, expected=(StoreError, SelfCheckError))
+    return process.serve(
+        up.run,
+        program=PROGRAM.name,
+        expected=(StoreError, SelfCheckError),
+        with_parent=options.exit_with_parent,
+    )
 
 
 def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
@@ -123,7 +128,12 @@ def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
         )
         await cluster.run(stop)
 
-    return process.serve(run, program=PROGRAM.name, expected=(StoreError, ClusterError))
+    return process.serve(
+        run,
+        program=PROGRAM.name,
+        expected=(StoreError, ClusterError),
+        with_parent=options.exit_with_parent,
+    )
 
 
 def _metrics_listener(config: BrokerConfig) -> socket.socket | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..common.command_line import LOG_FORMAT, Flag, Program, log_level
+from ..common.command_line import EXIT_WITH_PARENT, LOG_FORMAT, Flag, Program, log_level
 
 _SEVERAL: Final = "Several brokers, each in a process"
 
@@ -64,6 +64,7 @@ PROGRAM: Final = Program(
             metavar="FILE",
         ),
         Flag(("--json",), "json", "Print one line of JSON when ready"),
+        EXIT_WITH_PARENT,
         log_level("warning"),
         LOG_FORMAT,
         Flag(

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import parent
 from .allocator import fix_thresholds
 from .config import (
     TEXT_SIZE_MAX,
@@ -198,6 +199,7 @@ def serve(
     *,
     program: str,
     expected: tuple[type[BaseException], ...] = (),
+    with_parent: bool = False,
 ) -> int:
     """Run `main` until SIGTERM or SIGINT; returns the exit status.
 
@@ -207,6 +209,7 @@ def serve(
       program: the prefix of error lines.
       expected: errors that are printed as one line on standard error, besides OSError and
         ConfigError. Any other is a bug and prints its traceback.
+      with_parent: stop also when the process that started this one has ended.
     """
     gc.disable()  # until `settle`
     raise_open_files_limit()
@@ -218,6 +221,8 @@ def serve(
             stop = trio.CancelScope()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_on_signal, signals, stop)
+                if with_parent:
+                    nursery.start_soon(_cancel_with_parent, stop)
                 await main(stop)
                 nursery.cancel_scope.cancel()
             with trio.move_on_after(0.001):  # a second Ctrl-C while stopping changes nothing
@@ -267,6 +272,12 @@ async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:
     async for number in signals:
         logger.info("%(signal)s: stopping", {"signal": signal.Signals(number).name})
         stop.cancel()
+
+
+async def _cancel_with_parent(stop: trio.CancelScope) -> None:
+    await parent.wait_for_its_end()
+    logger.warning("the process that started this one has ended: stopping")
+    stop.cancel()
 
 
 def _line(error: BaseException) -> str:

@@ -65,7 +65,7 @@ def run(options: Namespace) -> int:
         process.print_configuration([config, tls_config])
         return process.EXIT_OK
     process.log_to_stderr(options.log_level, options.log_format, warnings)
-    return _serve(config, configured, tls, from_stdin=options.from_stdin)
+    return _serve(config, configured, tls, options)
 
 
 def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
@@ -82,7 +82,7 @@ def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
 
 
 def _serve(
-    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, *, from_stdin: bool
+    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, options: Namespace
 ) -> int:
     from .controller import FiltersrvController, UnknownToBrokerError
 
@@ -96,10 +96,15 @@ def _serve(
                 process.settle()
                 # The text of RocketMQ's mqfiltersrv.
                 process.say(f"The Filter Server boot success, {controller.address}")
-                if from_stdin:
+                if options.from_stdin:
                     nursery.start_soon(process.stop_at_end_of_stdin, stop)
 
-    return process.serve(run, program=PROGRAM.name, expected=(UnknownToBrokerError,))
+    return process.serve(
+        run,
+        program=PROGRAM.name,
+        expected=(UnknownToBrokerError,),
+        with_parent=options.exit_with_parent,
+    )
 
 
 if __name__ == "__main__":

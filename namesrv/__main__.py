@@ -65,7 +65,10 @@ def run(options: Namespace) -> int:
     process.log_to_stderr(options.log_level, options.log_format, warnings)
     apply_levels(config.log_level, parse_levels(config.log_levels))
     return process.serve(
-        lambda stop: _run(config, tls, stop), program=PROGRAM.name, expected=(StoreError,)
+        lambda stop: _run(config, tls, stop),
+        program=PROGRAM.name,
+        expected=(StoreError,),
+        with_parent=options.exit_with_parent,
     )
 
 
