@@ -278,13 +278,20 @@ def _is_own(topic: str) -> bool:
 
 
 def _decoded(body: bytes) -> object:
-    """A body that fastjson wrote; brokers of 4.x leave the quotes off numbers that are names."""
+    """A body that fastjson wrote; brokers of 4.x leave the quotes off numbers that are names.
+
+    Raises: NamesError: it is none.
+    """
     try:
         return json.loads(body)
     except ValueError:
+        from ..remoting.errors import RemoteProtocolError
         from ..remoting.fastjson_reader import read  # rare, and takes 10 ms
 
+    try:
         return read(body.decode("utf-8", "replace"))
+    except RemoteProtocolError as error:
+        raise NamesError(str(error)) from error
 
 
 def _table(value: object) -> Mapping[Any, Any]:

@@ -276,7 +276,7 @@ async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:
 
 async def _cancel_with_parent(stop: trio.CancelScope) -> None:
     await parent.wait_for_its_end()
-    logger.warning("the process that started this one has ended: stopping")
+    logger.info("the process that started this one has ended: stopping")
     stop.cancel()
 
 
