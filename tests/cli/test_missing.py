@@ -105,13 +105,11 @@ def test_a_name_that_is_not_there_is_said_in_plain_words(run: Run, words: str, t
 @pytest.mark.parametrize("words", ["topic show Zebra", "group show Zebra"])
 def test_without_a_near_name_the_way_to_all_names_is_said(run: Run, words: str) -> None:
     kind = words.split()[0]
-    expected = (
-        f"trocket: there is no {kind} 'Zebra'; `trocket {kind} list` shows those that there are\n"
-    )
-    assert run(*words.split()).err == expected
+    way = f"`trocket {kind} list` shows those that there are"
+    assert run(*words.split()).err == f"trocket: there is no {kind} 'Zebra'; {way}\n"
 
 
-@pytest.mark.parametrize("words", ["topic show TBW102", "group show TOOLS_CONSUMER"])
+@pytest.mark.parametrize("words", ["topic show broker-a", "group show TOOLS_CONSUMER"])
 def test_names_of_rocketmq_itself_are_there(run: Run, words: str) -> None:
     assert run(*words.split()).status == 0
 
