@@ -59,9 +59,8 @@ def test_the_last_column_of_two_is_cut_and_a_sentence_is_wrapped() -> None:
     text = printed(("Id", "Host"), [["7F0000", "a-very-long-host-name." * 4]], 40)
     assert text.count("…") == 1
     assert "7F0000" in text
-    text = printed(
-        ("Key", "What"), [["flush", "how often the log is written to the disk " * 3]], 50
-    )
+    sentence = "how often the log is written to the disk " * 3
+    text = printed(("Key", "What"), [["flush", sentence]], 50)
     assert max(map(len, text.splitlines())) <= 50
     assert text.count("…") == 0
     assert " ".join(re.findall(r"\w+", text)).count("written") == 3
