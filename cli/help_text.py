@@ -1,4 +1,4 @@
-"""How commands show their help and read their words: plain text, in sections, without rich.
+"""Help and words of commands: plain text in sections, without rich.
 
 Importing rich's formatter takes longer than a help should. The help of a command has its options in
 sections by `rich_help_panel`, a value's name beside each, and no types.
@@ -203,7 +203,7 @@ def _effect(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    """A panel's name; typer has an object of its own for none."""
+    """A panel's name; typer has an own object for none."""
     return value if isinstance(value, str) else ""
 
 

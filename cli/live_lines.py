@@ -1,4 +1,4 @@
-"""What separates the samples of a command that prints again and again."""
+"""Lines between the samples of a command that prints several."""
 
 from __future__ import annotations
 

@@ -90,7 +90,11 @@ def show(
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", width: int
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    width: int | None = None,
 ) -> Table:
     """A table of rich, without a heading where no column has a name; numbers stand at the right.
 
@@ -98,13 +102,14 @@ def table(
     the right are left out, and named below; then the last one is cut.
 
     Args:
-      width: of the terminal, in characters.
+      width: of the terminal, in characters; None: of standard output's.
     """
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     rows = list(rows)
-    widths = _fitting(columns, rows, width)
+    widths = _fitting(columns, rows, Console().width if width is None else width)
     left_out = ", ".join(name for name in columns[len(widths) :] if name)
     made = Table(
         title=title or None,
