@@ -27,8 +27,8 @@ class OutputError(Exception):
     """
 
     def __init__(self, error: OSError | ValueError) -> None:
-        is_closed = not isinstance(error, OSError) or error.errno == errno.EBADF
-        reason = "it is closed" if is_closed else error.strerror
+        is_open = isinstance(error, OSError) and error.errno != errno.EBADF
+        reason = error.strerror if isinstance(error, OSError) and is_open else "it is closed"
         super().__init__(f"cannot write to standard output: {reason}")
         self.has_no_reader = isinstance(error, BrokenPipeError)
 
