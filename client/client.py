@@ -48,7 +48,6 @@ from .errors import (
 from .interceptor import Interceptor
 from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
-from .misuse import check_client, explained
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
@@ -96,7 +95,6 @@ class Client(Openable):
     Raises: ConfigurationError: the URL or an option is invalid.
     """
 
-    @explained
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         split_options(msgspec.Struct, options)  # raises for unknown options and wrong values
         self.url: ClientUrl = _parsed(url)
@@ -191,11 +189,9 @@ class Client(Openable):
         """
         host = self._host
         if host is None:
-            raise ClosedError(
-                "the client is not open: use `async with`, or `await` its `open()` first"
-            )
+            raise ClosedError("the client is not open: use `async with`, or `open`")
         if self._is_closed or host.owner is None:
-            raise ClosedError("the client is closed: create another one")
+            raise ClosedError("the client is closed")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
         if host.here() != host.owner:
@@ -583,7 +579,6 @@ async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...])
 
 
 def _parsed(url: str) -> ClientUrl:
-    check_client(url, kind="Client", door="trocket", client_type=str)
     try:
         return parse_url(url)
     except ValueError as error:

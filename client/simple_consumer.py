@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
+from typing import Final, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -31,17 +31,14 @@ from .core.routes import subscribe_queues
 from .core.subscription import (
     FilterClass,
     MessageSelector,
+    build_subscription,
     check_subscriptions,
-    read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
 from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
 from .interceptor import call_after_consume, call_before_consume
 from .members import GroupMember
-from .message import for_log
-from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
-from .other_names import SIMPLE_CONSUMER
 from .participant import Participant, configured
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
@@ -63,7 +60,6 @@ RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
 
 
-@knows_elsewhere(SIMPLE_CONSUMER)
 class SimpleConsumer(Participant):
     """Receives messages of a group by pops; the broker shares them among all who ask.
 
@@ -87,7 +83,6 @@ class SimpleConsumer(Participant):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
-    @explained
     def __init__(
         self,
         client: str | Client,
@@ -194,7 +189,7 @@ class SimpleConsumer(Participant):
         configured(check_topic, topic)
         full = self._client.with_namespace(topic)
         try:
-            made = read_subscription(full, selector, self._client.wall_ms())
+            made = build_subscription(full, selector, sub_version=self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[full] = made
@@ -382,10 +377,10 @@ class SimpleConsumer(Participant):
     async def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message: the group is done with it.
 
-        It is sent again for ten seconds while the broker cannot be reached. It has no effect on a
-        message that is acknowledged already.
+        It is sent again for ten seconds while the broker cannot be reached.
 
         Raises:
+          AlreadySettledError: it is acknowledged already.
           ExpiredReceiptError: the broker does not accept the receipt (any more): the message is
             delivered again, or is gone. Brokers accept most late acknowledgements without a word,
             and deliver the message again all the same.
@@ -395,8 +390,7 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        if message.is_settled:
-            return
+        message.check_unsettled("ack")
         await self._popping.ack(message.settled)
         self._on_acknowledged(message)
 
@@ -406,10 +400,15 @@ class SimpleConsumer(Participant):
         Those that could not be acknowledged have `is_settled` false afterwards. A broker that takes
         batches passes over receipts that have expired.
 
-        Raises: the error of the first message that was not acknowledged; see `ack`.
+        Raises:
+          AlreadySettledError: one is acknowledged already; nothing is sent.
+          ClientError: the error of the first message that was not acknowledged; see `ack`.
         """
         self._client.check_open()
-        wanted = {each.settled: each for each in messages if not each.is_settled}
+        given = list(messages)
+        for each in given:
+            each.check_unsettled("ack_all")
+        wanted = {each.settled: each for each in given}
         failed = await self._popping.ack_all(list(wanted))
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
@@ -435,15 +434,11 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         _check_seconds("seconds", seconds, 0)
+        message.check_unsettled("change_invisible")
         receipt = await self._popping.change_invisible(message.settled, seconds)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
     # Iteration
-
-    if not TYPE_CHECKING:
-
-        def __iter__(self) -> NoReturn:
-            raise wrong_for(self, "async for")
 
     def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         return self.messages()
@@ -520,10 +515,12 @@ class _Messages:
 
     async def _ack(self, message: PoppedMessage) -> None:
         self._last = None
+        if message.is_settled:
+            return
         try:
             await self._consumer.ack(message)
         except ExpiredReceiptError as error:
-            logger.warning("%s was not acknowledged in time: %s", for_log(message), error)
+            logger.warning("%s was not acknowledged in time: %s", message, error)
 
     async def _next(self) -> PoppedMessage:
         consumer = self._consumer

@@ -87,13 +87,6 @@ LOG_FORMAT: Final = Flag(
 )
 
 
-PRINT_ALL: Final = Flag(
-    ("-p", "--printConfigItem"),
-    "print_all",
-    "Print the configuration as it would be used, and exit",
-)
-
-
 APACHE_FLAGS: Final = (
     Flag(
         ("-c", "--configFile"),
@@ -107,7 +100,11 @@ APACHE_FLAGS: Final = (
         "Use these name servers, such as 192.168.0.1:9876;192.168.0.2:9876",
         metavar="ADDRESSES",
     ),
-    PRINT_ALL,
+    Flag(
+        ("-p", "--printConfigItem"),
+        "print_all",
+        "Print the configuration as it would be used, and exit",
+    ),
     log_level(),
     LOG_FORMAT,
 )
