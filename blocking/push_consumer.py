@@ -294,7 +294,8 @@ class _Messages(Iterator[PushedMessage]):
 
     def __next__(self) -> PushedMessage:
         if self._last is not None:
-            self._last.ack()
+            if not self._last.is_settled:
+                self._last.ack()
             self._last = None
         try:
             message = self._consumer.receive()

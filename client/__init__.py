@@ -79,6 +79,7 @@ from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
+    AlreadySettledError,
     Attempt,
     BadAnswerError,
     BusyError,
@@ -125,6 +126,7 @@ __all__ = [
     "AllocateMessageQueueByMachineRoom",
     "AllocateMessageQueueConsistentHash",
     "AllocateMessageQueueStrategy",
+    "AlreadySettledError",
     "Attempt",
     "BadAnswerError",
     "BrokerConsumeStats",

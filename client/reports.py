@@ -5,7 +5,6 @@ Java counterpart: ClientRemotingProcessor, ConsumerRunningInfo, ConsumeMessageDi
 
 from __future__ import annotations
 
-import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
@@ -37,6 +36,13 @@ _MIB: Final = 1024 * 1024
 Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
 """Handles a message. An exception means that the message is redelivered."""
 
+BatchHandler: TypeAlias = Callable[[list[PushedMessage]], Awaitable[None] | None]
+"""Handles a batch of messages. An exception means that they are redelivered, except those that it
+has settled."""
+
+DirectCall: TypeAlias = Callable[[PushedMessage], Awaitable[None]]
+"""Calls a handler with a message and waits for its end. An exception means that it failed."""
+
 AsPushed: TypeAlias = Callable[[MessageExt, MessageQueue], PushedMessage]
 
 
@@ -49,8 +55,8 @@ class ReportingConsumer(Protocol):
         ...
 
     @property
-    def handler(self) -> Handler | None:
-        """The handler that `run` calls."""
+    def direct_call(self) -> DirectCall | None:
+        """Calls the handler of `run`; None while it is not running."""
         ...
 
     @property
@@ -209,8 +215,8 @@ async def _consume_directly(
         "consumeResult": "CR_SUCCESS",
         "remark": None,
     }
-    handler = consumer.handler
-    if handler is None:
+    call = consumer.direct_call
+    if call is None:
         result["consumeResult"] = "CR_THROW_EXCEPTION"
         result["remark"] = "this consumer has no handler to call: it iterates over its messages"
     else:
@@ -218,9 +224,7 @@ async def _consume_directly(
         queue = MessageQueue(ext.topic, command.ext_fields.get("brokerName", ""), ext.queue_id)
         try:
             with anyio.fail_after(consumer.consume_timeout_s):
-                outcome = handler(pushed(ext, queue))
-                if inspect.isawaitable(outcome):
-                    await outcome
+                await call(pushed(ext, queue))
         except Exception:  # noqa: BLE001 - an error of the handler is the result of the request
             result["consumeResult"] = "CR_THROW_EXCEPTION"
             result["remark"] = traceback.format_exc()
