@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Generic, Self, TypeAlias
 
+from ..client.body_types import ValueT, ValueT_co
 from ..client.errors import AlreadySettledError, ClosedError
+from ..client.handling import retry_all as retry_all_in_loop
 from ..client.message import ReceivedMessage
 from ..client.push_options import RetryLater
 from ..client.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
@@ -22,12 +24,12 @@ logger = logging.getLogger(__name__)
 _settling = threading.Lock()
 
 
-class PushedMessage(ReceivedMessage):
+class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
     """A message that a push consumer delivered; settle it once, by `ack` or `retry`."""
 
     __slots__ = ("_inner", "_loop_object", "_reconsume_times", "_settlement")
 
-    def __init__(self, inner: AsyncPushedMessage, loop_object: LoopObject) -> None:
+    def __init__(self, inner: AsyncPushedMessage[ValueT_co], loop_object: LoopObject) -> None:
         super().__init__(inner._ext, inner._queue, inner._topic)
         self._inner = inner
         self._loop_object = loop_object
@@ -35,12 +37,12 @@ class PushedMessage(ReceivedMessage):
         self._settlement = ""
 
     @property
-    def inner(self) -> AsyncPushedMessage:
+    def inner(self) -> AsyncPushedMessage[ValueT_co]:
         """The message in the loop; not meant for programs."""
         return self._inner
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ValueT_co:
         """The body, converted by the consumer's `deserializer`; bytes without one."""
         return self._inner.value
 
@@ -69,11 +71,6 @@ class PushedMessage(ReceivedMessage):
     def is_settled(self) -> bool:
         """Whether `ack` or `retry` was called, or its handler has taken too long."""
         return bool(self._settlement)
-
-    @property
-    def settlement(self) -> str:
-        """How it was settled; "" if it was not. For `run`, not meant for programs."""
-        return self._settlement
 
     @property
     def is_revoked(self) -> bool:
@@ -114,8 +111,8 @@ class PushedMessage(ReceivedMessage):
             # It is redelivered all the same, as it was not acknowledged.
             return
 
-    def give_up(self, cause: Exception | None = None) -> bool:
-        """Take it from its handler, which can settle it no longer; not meant for programs.
+    def _give_up(self, cause: Exception | None = None) -> bool:
+        """Take it from its handler, which can settle it no longer.
 
         Args:
           cause: have it redelivered for this reason, without waiting for the broker's answer;
@@ -131,10 +128,18 @@ class PushedMessage(ReceivedMessage):
             self._loop_object.post(self._retry_in_loop, cause)
         return True
 
-    def put_back(self) -> None:
-        """Put it back into its orderly queue, and count no delivery; not meant for programs."""
+    def _begin_retry(self) -> bool:
+        """Note that it is to be redelivered, for `retry_all`; returns False if it was settled."""
+        with _settling:
+            if self._settlement:
+                return False
+            self._settlement = REDELIVERED
+        return True
+
+    def _put_back(self) -> None:
+        """Put it back into its orderly queue, and count no delivery."""
         if self._settle("retry", REDELIVERED):
-            self._loop_object.post(self._inner.put_back)
+            self._loop_object.post(self._inner._put_back)
 
     @contextmanager
     def process(self, *, delay_level: int = 0) -> Iterator[Self]:
@@ -178,5 +183,23 @@ class PushedMessage(ReceivedMessage):
         self._loop_object.spawn(partial(self._inner.retry, cause=cause))
 
 
-Handler: TypeAlias = Callable[[PushedMessage], None]
+def retry_all(
+    messages: Sequence[PushedMessage], delay_level: int, cause: Exception | None, *, in_order: bool
+) -> None:
+    """Have messages of a handler redelivered that it has not settled, and wait for the brokers.
+
+    Args: see `client.handling.retry_all`.
+    """
+    inner = [message.inner for message in messages if message._begin_retry()]
+    with suppress(ClosedError):  # they are redelivered all the same, as they are not acknowledged
+        messages[0]._loop_object.call(
+            retry_all_in_loop, inner, delay_level, cause, in_order=in_order
+        )
+
+
+Handler: TypeAlias = Callable[[PushedMessage[ValueT]], None]
 """Handles a message; it may block. An exception means that the message is redelivered."""
+
+BatchHandler: TypeAlias = Callable[[list[PushedMessage[ValueT]]], None]
+"""Handles a batch of messages; it may block. An exception means that they are redelivered, except
+those that it has settled."""

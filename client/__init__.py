@@ -105,7 +105,7 @@ from .options import ClientOptions, Dial
 from .popped_message import PoppedMessage
 from .producer import Producer, Selector
 from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
-from .push_consumer import Handler, PushConsumer
+from .push_consumer import BatchHandler, Handler, PushConsumer
 from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
 from .replying import Replier, replying
@@ -129,6 +129,7 @@ __all__ = [
     "AlreadySettledError",
     "Attempt",
     "BadAnswerError",
+    "BatchHandler",
     "BrokerConsumeStats",
     "BrokerFailure",
     "BrokerInfo",

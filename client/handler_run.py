@@ -127,7 +127,7 @@ class HandlerRun:
         for worker in self._workers:
             for message in worker.messages:
                 if not message.is_settled:
-                    message.give_up()
+                    message._give_up()
                     cut.append(message)
         if cut:
             log_cut(cut, self._limit_s)

@@ -13,6 +13,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 import anyio
 
@@ -25,6 +26,26 @@ from .pushed_message import REDELIVERED, PushedMessage
 from .task_group import TaskGroup
 
 logger = logging.getLogger(__name__)
+
+
+class Settleable(Protocol):
+    """A message that a handler gets, of the async client or of the blocking one."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is settled."""
+        ...
+
+    @property
+    def _settlement(self) -> str:
+        """How it was settled; "" if it was not."""
+        ...
+
+    def ack(self) -> None:
+        """Acknowledge it."""
+
+    def _put_back(self) -> None:
+        """Put it back into its orderly queue."""
 
 
 class Handling:
@@ -68,15 +89,15 @@ class Handling:
             with anyio.move_on_after(self._timeout_s) as scope:
                 await self.call(messages, thread)
         except RetryLater as retry:
-            await self._retry(messages, retry.delay_level, None)
+            await retry_all(messages, retry.delay_level, None, in_order=self._is_orderly)
         except Exception as error:  # noqa: BLE001 - logged, and its messages are redelivered
-            _log_failure(messages, error)
-            await self._retry(messages, 0, error)
+            log_failure(messages, error)
+            await retry_all(messages, 0, error, in_order=self._is_orderly)
         else:
             if scope.cancelled_caught:
                 await self._give_up(messages)
             else:
-                self._acknowledge(messages)
+                acknowledge(messages, is_orderly=self._is_orderly)
 
     async def call(self, messages: Sequence[PushedMessage], thread: HandlerThread) -> None:
         """Call the handler, and leave the messages as they are.
@@ -91,7 +112,7 @@ class Handling:
             outcome = self._watch.call(handler.name, handler.function, argument)
         else:
             for message in messages:
-                message.settle_by(self._from_threads)
+                message._settle_by(self._from_threads)
             outcome = await thread.call(handler.function, argument)
         if inspect.isawaitable(outcome):
             try:
@@ -104,32 +125,6 @@ class Handling:
         else:
             check_outcome(outcome, handler.name)
 
-    def _acknowledge(self, messages: Sequence[PushedMessage]) -> None:
-        is_order_broken = False
-        for message in messages:
-            if message.is_settled:
-                # In order, those behind a message that comes again come again, too.
-                is_order_broken = is_order_broken or (
-                    self._is_orderly and message.settlement == REDELIVERED
-                )
-            elif is_order_broken:
-                message.put_back()
-            else:
-                message.ack()
-
-    async def _retry(
-        self, messages: Sequence[PushedMessage], delay_level: int, cause: Exception | None
-    ) -> None:
-        unsettled = [message for message in messages if not message.is_settled]
-        if len(unsettled) <= 1 or self._is_orderly:
-            for message in unsettled:
-                await message.retry(delay_level, cause=cause)
-            return
-        # At once, and not one after the other: each is a request to a broker.
-        async with TaskGroup() as group:
-            for message in unsettled:
-                group.start_soon(_retry_one, message, delay_level, cause)
-
     async def _give_up(self, messages: Sequence[PushedMessage]) -> None:
         """Have the messages of a handler redelivered that did not return in time."""
         async with TaskGroup() as group:
@@ -140,15 +135,50 @@ class Handling:
                     group.start_soon(_give_up_one, message, late)
 
 
+def acknowledge(messages: Sequence[Settleable], *, is_orderly: bool) -> None:
+    """Settle the messages of a handler that has returned: those that it has not settled itself.
+
+    If they are of an orderly queue, those behind a message that comes again come again, too.
+    """
+    is_order_broken = False
+    for message in messages:
+        if message.is_settled:
+            is_order_broken = is_order_broken or (is_orderly and message._settlement == REDELIVERED)
+        elif is_order_broken:
+            message._put_back()
+        else:
+            message.ack()
+
+
+async def retry_all(
+    messages: Sequence[PushedMessage], delay_level: int, cause: Exception | None, *, in_order: bool
+) -> None:
+    """Have messages redelivered that are not settled.
+
+    Args:
+      delay_level, cause: see `PushedMessage.retry`.
+      in_order: one after the other; otherwise all at once, as each may be a request to a broker.
+    """
+    unsettled = [message for message in messages if not message.is_settled]
+    if len(unsettled) <= 1 or in_order:
+        for message in unsettled:
+            await message.retry(delay_level, cause=cause)
+        return
+    async with TaskGroup() as group:
+        for message in unsettled:
+            group.start_soon(_retry_one, message, delay_level, cause)
+
+
 async def _retry_one(message: PushedMessage, delay_level: int, cause: Exception | None) -> None:
     await message.retry(delay_level, cause=cause)
 
 
 async def _give_up_one(message: PushedMessage, late: Exception) -> None:
-    await message.give_up(late)
+    await message._give_up(late)
 
 
-def _log_failure(messages: Sequence[PushedMessage], error: Exception) -> None:
+def log_failure(messages: Sequence[Settleable], error: Exception) -> None:
+    """Log the exception of a handler, and what becomes of its messages."""
     unsettled = [message for message in messages if not message.is_settled]
     what = f"{len(messages)} messages from {messages[0]}" if len(messages) > 1 else messages[0]
     if not unsettled:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from math import inf
 from types import TracebackType
-from typing import Any, Unpack, overload
+from typing import Any, Generic, Unpack, overload
 
 import anyio.lowlevel
 
@@ -29,6 +29,7 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
 from . import reports
+from .body_types import ValueT
 from .client import Client
 from .connection import Connection
 from .connection_log import failure_level
@@ -71,6 +72,7 @@ from .push_options import (
     RetryLater,
 )
 from .pushed_message import AssignedQueue, Messages, PushedMessage, PushedMessages
+from .queue_control import QueueControl
 from .queue_puller import QueuePuller
 from .rebalance import Rebalance
 from .reports import BatchHandler, Handler
@@ -90,7 +92,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class PushConsumer(Participant):
+class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
     Use, under trio or asyncio::
@@ -109,6 +111,8 @@ class PushConsumer(Participant):
       group: the consumer group that it joins.
       subscriptions: the topics to consume, each with the messages to receive: "*" for all, tags
         ("A || B"), Tag, Sql or FilterClass.
+      deserializer: converts the body of a message to its `value`, which has the type that it
+        returns; None: `value` is the body.
       options: see PushConsumerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
@@ -117,16 +121,37 @@ class PushConsumer(Participant):
     _results: ConsumeResultService
     _puller: QueuePuller
 
+    @overload
+    def __init__(
+        self: PushConsumer[bytes],
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: Callable[[bytes], ValueT],
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: Any = None,
         **options: Unpack[PushConsumerOptions],
     ) -> None:
-        self._config, client_options = split_options(PushConsumerConfig, options)
-        super().__init__(client, client_options, group, check_consumer_group)
+        self._config, rest = split_options(PushConsumerConfig, options, deserializer=deserializer)
+        super().__init__(client, rest, group, check_consumer_group)
         configured(check_subscriptions, subscriptions)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
@@ -186,7 +211,7 @@ class PushConsumer(Participant):
             give_up=self._rebalance.give_up,
             pushed=self._pushed,
         )
-        self._handlers = HandlerService(
+        self._handler_service = HandlerService(
             self._client,
             self._config,
             list(subscriptions),
@@ -209,7 +234,11 @@ class PushConsumer(Participant):
             processors={
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed,
                 **reports.processors(
-                    self, self._rebalance.assigned, self._pop_queues, self._unassigned_message
+                    self,
+                    self._rebalance.assigned,
+                    self._pop_queues,
+                    self._unassigned_message,
+                    lambda: self._handler_service.direct_call,
                 ),
             },
             on_routes_changed=self._on_routes_changed,
@@ -283,12 +312,7 @@ class PushConsumer(Participant):
     @property
     def handler(self) -> Any:
         """The handler that was given to `run`; None while `run` is not running."""
-        return self._handlers.handler
-
-    @property
-    def direct_call(self) -> reports.DirectCall | None:
-        """Calls the handler of `run`, for administrators; not meant for programs."""
-        return self._handlers.direct_call
+        return self._handler_service.handler
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
@@ -309,6 +333,10 @@ class PushConsumer(Participant):
         With mode="pop", a queue id of -1 means all queues of a broker.
         """
         return sorted([*self._rebalance.assigned, *self._pop_queues])
+
+    @property
+    def _all_queues(self) -> Iterable[AssignedQueue]:
+        return (*self._rebalance.assigned.values(), *self._pop_queues.values())
 
     @property
     def _pop_queues(self) -> Mapping[MessageQueue, PopQueue]:
@@ -361,15 +389,15 @@ class PushConsumer(Participant):
         if self._started_ms:
             self._closing_ends_s = self._client.now_s() + self._config.close_timeout_s
             self.stop()
-            await self._handlers.wait_ended()
+            await self._handler_service.wait_ended()
         await super().__aexit__(kind, error, traceback)
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop pulling: iterations end, and `run` returns once its handlers have returned.
 
-        It does not wait, and any thread may call it. After `timeout_s` handlers are cut: async ones are cancelled, threads are
-        left behind, the log names their messages, which are redelivered, and `run` returns. Another
-        call can shorten the time.
+        It does not wait, and any thread may call it. After `timeout_s` handlers are cut: async ones
+        are cancelled, threads are left behind, the log names their messages, which are redelivered,
+        and `run` returns. Another call can shorten the time.
 
         Args:
           timeout_s: seconds from now, >= 0; default: `close_timeout_s` less the time for leaving
@@ -384,7 +412,7 @@ class PushConsumer(Participant):
             self._stop(timeout_s)
 
     def _stop(self, timeout_s: float | None) -> None:
-        self._handlers.stop(timeout_s)
+        self._handler_service.stop(timeout_s)
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -423,85 +451,12 @@ class PushConsumer(Participant):
         self._rebalance.rebalance_soon()
         return None
 
-    async def rebalance(self) -> bool:
-        """Reassign the queues of all topics now.
-
-        This also happens automatically: when members join or leave, when routes change, and every
-        20 s.
-
-        Returns: False if the queues of some topics could not be assigned.
-        """
-        return await self._rebalance.rebalance()
-
-    async def commit(self) -> None:
-        """Commit the offsets of all queues now; a failure is logged, and retried later."""
-        await self._offsets.persist(self._rebalance.held)
-
-    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue at other offsets.
-
-        Args:
-          offsets: for each queue the offset of the next message; queues that are not assigned to
-            this consumer are ignored.
-        """
-        await self._rebalance.reset(offsets)
-
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Continue a queue at an offset; its messages in memory are dropped.
-
-        Args:
-          queue: a queue that is assigned to this consumer.
-          offset: offset of the next message, >= 0.
-
-        Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
-        """
-        if offset < 0 or queue not in self._rebalance.assigned:
-            raise ConfigurationError(
-                f"the offset {offset} of {queue}: give one from 0 on, of an assigned queue"
-            )
-        await self._rebalance.reset({queue: offset})
-
-    def pause(self, paused: Iterable[str | MessageQueue]) -> None:
-        """Deliver no messages of these topics or queues until `resume`.
-
-        They stay paused when queues are reassigned, and are assigned to this consumer further on.
-        Messages that the program has received already can be settled.
-
-        Args:
-          paused: topics (their redeliveries are paused, too), or single queues.
-
-        Raises: ConfigurationError: a topic is not subscribed.
-        """
-        self._ready.pause(paused, self._subscriptions)
-        self._apply_pauses()
-
-    def resume(self, resumed: Iterable[str | MessageQueue]) -> None:
-        """Deliver messages of these topics or queues again.
-
-        Args:
-          resumed: what was given to `pause`: a queue of a paused topic stays paused with it.
-
-        Raises: ConfigurationError: a topic is not subscribed.
-        """
-        self._ready.resume(resumed, self._subscriptions)
-        self._apply_pauses()
-
-    def _apply_pauses(self) -> None:
-        for assigned in (*self._rebalance.assigned.values(), *self._pop_queues.values()):
-            assigned.is_paused = self._ready.is_paused(assigned.queue)
-            assigned.wake_if_room()
-
-    @property
-    def paused(self) -> set[str | MessageQueue]:
-        """The paused topics and queues."""
-        return self._ready.paused
-
     # Messages
 
-    def __aiter__(self) -> AsyncIterator[PushedMessage]:
+    def __aiter__(self) -> AsyncIterator[PushedMessage[ValueT]]:
         return self.messages()
 
-    def messages(self, *, auto_ack: bool = True) -> AsyncIterator[PushedMessage]:
+    def messages(self, *, auto_ack: bool = True) -> AsyncIterator[PushedMessage[ValueT]]:
         """Iterate over messages until `stop`; several tasks can iterate at the same time.
 
         Args:
@@ -510,7 +465,7 @@ class PushConsumer(Participant):
         """
         return Messages(self.receive, self._receive_ready, auto_ack)
 
-    async def receive(self) -> PushedMessage:
+    async def receive(self) -> PushedMessage[ValueT]:
         """Wait for the next message, which the caller settles by `ack` or `retry`.
 
         Raises:
@@ -521,7 +476,7 @@ class PushConsumer(Participant):
         self._check_receives()
         return await self.next_message()
 
-    async def next_message(self) -> PushedMessage:
+    async def next_message(self) -> PushedMessage[ValueT]:
         """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
             self._client.check_open()
@@ -534,23 +489,23 @@ class PushConsumer(Participant):
 
     def _check_receives(self) -> None:
         self._client.check_open()
-        if self._handlers.handler is not None:
+        if self._handler_service.handler is not None:
             raise ConfigurationError(
                 "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
             )
 
-    def _receive_ready(self) -> PushedMessage | None:
+    def _receive_ready(self) -> PushedMessage[ValueT] | None:
         self._check_receives()
         return self._ready.take()
 
-    def receive_nowait(self) -> PushedMessage | None:
+    def receive_nowait(self) -> PushedMessage[ValueT] | None:
         """The next message, which the caller settles; None if there is none at the moment."""
         return self._ready.take()
 
     @overload
     async def run(
         self,
-        handler: Handler | Mapping[str, Handler],
+        handler: Handler[ValueT] | Mapping[str, Handler[ValueT]],
         *,
         concurrency: int = CONCURRENCY,
         in_loop: bool = False,
@@ -558,7 +513,7 @@ class PushConsumer(Participant):
     @overload
     async def run(
         self,
-        handler: BatchHandler | Mapping[str, BatchHandler],
+        handler: BatchHandler[ValueT] | Mapping[str, BatchHandler[ValueT]],
         *,
         concurrency: int = CONCURRENCY,
         in_loop: bool = False,
@@ -567,7 +522,10 @@ class PushConsumer(Participant):
     ) -> None: ...
     async def run(
         self,
-        handler: Handler | BatchHandler | Mapping[str, Handler] | Mapping[str, BatchHandler],
+        handler: Handler[ValueT]
+        | BatchHandler[ValueT]
+        | Mapping[str, Handler[ValueT]]
+        | Mapping[str, BatchHandler[ValueT]],
         *,
         concurrency: int = CONCURRENCY,
         in_loop: bool = False,
@@ -608,9 +566,4 @@ class PushConsumer(Participant):
           BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
         self._client.check_open()
-        await self._handlers.run(handler, concurrency, in_loop, batch, linger_s)
-
-    @property
-    def handler_service(self) -> HandlerService:
-        """Used by the blocking consumer, not meant for programs."""
-        return self._handlers
+        await self._handler_service.run(handler, concurrency, in_loop, batch, linger_s)

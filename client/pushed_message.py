@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Generic, Protocol, Self, cast
 
 import anyio
 
@@ -16,6 +16,7 @@ from ..common import message_properties as names
 from ..remoting.bodies import MessageQueue, SubscriptionData
 from ..remoting.message import MessageExt
 from . import clock
+from .body_types import ValueT, ValueT_co
 from .core.process_queue import ProcessQueue
 from .core.topics import is_retry_topic
 from .errors import AlreadySettledError, ClosedError
@@ -56,7 +57,7 @@ class ConsumeResults(Protocol):
         """Put a message of an orderly queue back, behind one that is to be redelivered."""
 
 
-class PushedMessage(ReceivedMessage):
+class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
     """A message that a push consumer delivered; settle it once, by `ack` or `retry`.
 
     Args:
@@ -87,10 +88,12 @@ class PushedMessage(ReceivedMessage):
         self._reconsume_times = reconsume_times
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ValueT_co:
         """The body, converted by the consumer's `deserializer`; bytes without one."""
         deserializer = self._results.deserializer
-        return self._ext.body if deserializer is None else deserializer(self._ext.body)
+        body = self._ext.body
+        converted: Any = body if deserializer is None else deserializer(body)
+        return cast("ValueT_co", converted)
 
     @property
     def reconsume_times(self) -> int:
@@ -101,11 +104,6 @@ class PushedMessage(ReceivedMessage):
     def is_settled(self) -> bool:
         """Whether `ack` or `retry` was called, or its handler has taken too long."""
         return bool(self._settlement)
-
-    @property
-    def settlement(self) -> str:
-        """How it was settled; "" if it was not. For `run`, not meant for programs."""
-        return self._settlement
 
     def ack(self) -> None:
         """Acknowledge the message, so that the group's offset can move past it.
@@ -148,8 +146,8 @@ class PushedMessage(ReceivedMessage):
 
     # For `run`
 
-    def give_up(self, cause: Exception | None = None) -> Coroutine[Any, Any, None]:
-        """Take it from its handler, which can settle it no longer; not meant for programs.
+    def _give_up(self, cause: Exception | None = None) -> Coroutine[Any, Any, None]:
+        """Take it from its handler, which can settle it no longer.
 
         Args:
           cause: have it redelivered for this reason; None: it comes again because it is not
@@ -160,13 +158,13 @@ class PushedMessage(ReceivedMessage):
             return Begun()
         return self._results.retry(self, self._ext, self._assigned, 0, cause)
 
-    def put_back(self) -> None:
-        """Put it back into its orderly queue, and count no delivery; not meant for programs."""
+    def _put_back(self) -> None:
+        """Put it back into its orderly queue, and count no delivery."""
         self._settlement = REDELIVERED
         self._results.put_back(self, self._assigned)
 
-    def settle_by(self, of: Callable[[ConsumeResults], ConsumeResults]) -> None:
-        """Replace what carries out `ack` and `retry`; not meant for programs."""
+    def _settle_by(self, of: Callable[[ConsumeResults], ConsumeResults]) -> None:
+        """Replace what carries out `ack` and `retry`."""
         self._results = of(self._results)
 
     @property
@@ -175,7 +173,9 @@ class PushedMessage(ReceivedMessage):
         time is over: settling it has no effect then."""
         return self._assigned.process_queue.is_dropped
 
-    def again(self, results: ConsumeResults, *, is_counted: bool = True) -> PushedMessage:
+    def again(
+        self, results: ConsumeResults, *, is_counted: bool = True
+    ) -> PushedMessage[ValueT_co]:
         """A copy of the message for its redelivery, which is not settled.
 
         It is another object, so that a late `ack` of this one does not settle the copy.
@@ -390,7 +390,7 @@ class PushedMessages:
         return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
 
-class Messages:
+class Messages(Generic[ValueT]):
     """An iterator over a consumer's messages, which ends when the consumer is stopped.
 
     Args:
@@ -402,19 +402,19 @@ class Messages:
 
     def __init__(
         self,
-        receive: Callable[[], Awaitable[PushedMessage]],
-        receive_nowait: Callable[[], PushedMessage | None],
+        receive: Callable[[], Awaitable[PushedMessage[ValueT]]],
+        receive_nowait: Callable[[], PushedMessage[ValueT] | None],
         auto_ack: bool,
     ) -> None:
         self._receive = receive
         self._receive_nowait = receive_nowait
         self._auto_ack = auto_ack
-        self._last: PushedMessage | None = None
+        self._last: PushedMessage[ValueT] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> PushedMessage:
+    async def __anext__(self) -> PushedMessage[ValueT]:
         if self._last is not None:
             if not self._last.is_settled:
                 self._last.ack()

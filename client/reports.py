@@ -21,6 +21,7 @@ from ..remoting.message_codec import decode_record
 from ..remoting.mq_version import CURRENT_VERSION, version_name
 from ..remoting.request_codes import RequestCode
 from . import clock
+from .body_types import ValueT
 from .client import Client
 from .connection import Connection
 from .members import Processor
@@ -33,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 _MIB: Final = 1024 * 1024
 
-Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
+Handler: TypeAlias = Callable[[PushedMessage[ValueT]], Awaitable[None] | None]
 """Handles a message. An exception means that the message is redelivered."""
 
-BatchHandler: TypeAlias = Callable[[list[PushedMessage]], Awaitable[None] | None]
+BatchHandler: TypeAlias = Callable[[list[PushedMessage[ValueT]]], Awaitable[None] | None]
 """Handles a batch of messages. An exception means that they are redelivered, except those that it
 has settled."""
 
@@ -52,11 +53,6 @@ class ReportingConsumer(Protocol):
     @property
     def client(self) -> Client:
         """Its client."""
-        ...
-
-    @property
-    def direct_call(self) -> DirectCall | None:
-        """Calls the handler of `run`; None while it is not running."""
         ...
 
     @property
@@ -93,6 +89,7 @@ def processors(
     assigned: Mapping[MessageQueue, AssignedQueue],
     popped: Mapping[MessageQueue, PopQueue],
     pushed: AsPushed,
+    direct_call: Callable[[], DirectCall | None],
 ) -> Mapping[int, Processor]:
     """A consumer's processors for the requests of administrators, by request code.
 
@@ -100,6 +97,7 @@ def processors(
       assigned: the queues that it pulls from, with their messages in memory; it changes.
       popped: the queues that it pops from; it changes.
       pushed: makes a message for the handler that did not arrive by a pull.
+      direct_call: what calls the handler of `run`; None while it is not running.
     """
 
     async def reset_offset(
@@ -127,7 +125,7 @@ def processors(
     async def consume_directly(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        result = await _consume_directly(consumer, pushed, command)
+        result = await _consume_directly(consumer, pushed, direct_call(), command)
         return command.answer(body=fastjson.dumps(result))
 
     return {
@@ -205,7 +203,10 @@ def _plain(subscription: SubscriptionData) -> object:
 
 
 async def _consume_directly(
-    consumer: ReportingConsumer, pushed: AsPushed, command: RemotingCommand
+    consumer: ReportingConsumer,
+    pushed: AsPushed,
+    call: DirectCall | None,
+    command: RemotingCommand,
 ) -> dict[str, object]:
     """Call the handler with one message; this does not affect offsets and redeliveries."""
     start_ms = clock.monotonic_ms()
@@ -215,7 +216,6 @@ async def _consume_directly(
         "consumeResult": "CR_SUCCESS",
         "remark": None,
     }
-    call = consumer.direct_call
     if call is None:
         result["consumeResult"] = "CR_THROW_EXCEPTION"
         result["remark"] = "this consumer has no handler to call: it iterates over its messages"
