@@ -257,8 +257,11 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         async def consume_directly(message: AsyncPushedMessage[ValueT]) -> None:
             # For messages that an administrator sends (CONSUME_MESSAGE_DIRECTLY).
             given = PushedMessage(message, loop_object)
-            item = given if batch is None else [given]
-            await in_thread("trocket-handler", call_handler, handlers.find(given.topic), item)
+            found = handlers.find(given.topic)
+            if batch is None:
+                await in_thread("trocket-handler", call_handler, found, given)
+            else:
+                await in_thread("trocket-handler", call_handler, found, [given])
 
         handling = service.handling(handler, consume_directly)
         loop_object.call_plain(handling.__enter__)
@@ -392,7 +395,7 @@ class _Fetcher(Generic[ValueT]):
 
     async def _fetch(self) -> None:
         try:
-            message: AsyncPushedMessage[ValueT] | None = await self._inner.next_message()
+            first = await self._inner.next_message()
         except BaseException as error:
             self.buffer.close()
             if isinstance(error, ClientError):
@@ -400,11 +403,12 @@ class _Fetcher(Generic[ValueT]):
             raise
         if self._gives_back:
             # `run` collects batches meanwhile.
-            self._inner.delivery_queue.give_back([message])
+            self._inner.delivery_queue.give_back([first])
             self._inner.delivery_queue.wake()
             self.buffer.put(())
             return
         fetched = []
+        message: AsyncPushedMessage[ValueT] | None = first
         while message is not None:
             fetched.append(PushedMessage(message, self._loop_object))
             message = None

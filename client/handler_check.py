@@ -254,8 +254,8 @@ _CONTEXT_MANAGERS: Final = (
 )
 # The code of all functions with these decorators is the same.
 _OF_CONTEXT_MANAGERS: Final = {
-    _context_manager.__code__,  # type: ignore[attr-defined]
-    _async_context_manager.__code__,  # type: ignore[attr-defined]
+    _context_manager.__code__,
+    _async_context_manager.__code__,
 }
 
 

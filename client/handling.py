@@ -174,7 +174,7 @@ async def _retry_one(message: PushedMessage, delay_level: int, cause: Exception 
 
 
 async def _give_up_one(message: PushedMessage, late: Exception) -> None:
-    await message._give_up(late)
+    await message._redeliver_late(late)
 
 
 def log_failure(messages: Sequence[Settleable], error: Exception) -> None:

@@ -146,16 +146,13 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
 
     # For `run`
 
-    def _give_up(self, cause: Exception | None = None) -> Coroutine[Any, Any, None]:
-        """Take it from its handler, which can settle it no longer.
-
-        Args:
-          cause: have it redelivered for this reason; None: it comes again because it is not
-            acknowledged.
-        """
+    def _give_up(self) -> None:
+        """Take it from its handler, which can settle it no longer: it comes again later."""
         self._settlement = GIVEN_UP
-        if cause is None:
-            return Begun()
+
+    def _redeliver_late(self, cause: Exception) -> Coroutine[Any, Any, None]:
+        """Take it from its handler, and have it redelivered."""
+        self._settlement = GIVEN_UP
         return self._results.retry(self, self._ext, self._assigned, 0, cause)
 
     def _put_back(self) -> None:
