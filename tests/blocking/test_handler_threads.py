@@ -105,7 +105,7 @@ def test_stop_ends_run_in_time_and_says_what_was_cut(
     assert time.monotonic() - start_s < CLOSED_WITHIN_S
     assert "their handlers had not returned within 0.1 s" in caplog.text
     assert (
-        f"stopped without 1 messages, which are not acknowledged, and are redelivered: {message}"
+        f"stopped without 1 messages, which are not acknowledged, and are redelivered: {message!r} with id"
         in (caplog.text)
     )
     release.set()
