@@ -20,7 +20,7 @@ from ..remoting.message_batch import BATCH_COUNT_MAX
 from .client import Client
 from .core.outgoing import BatchEntry
 from .core.sending import Sending
-from .errors import ClientError, ClosedError
+from .errors import ClientError, ClosedError, copy_of
 from .message import Message, SendResult, is_delayed
 from .sender import Finish, OnEnd, Sender
 
@@ -63,7 +63,7 @@ class _Batch:
         """Give each message its part of the outcome."""
         if error is not None:
             for on_end in self._on_ends:
-                on_end(None, _copy_of(error))
+                on_end(None, copy_of(error))
             return
         assert result is not None  # without an error there is a result
         if len(self.entries) == 1:
@@ -223,14 +223,3 @@ class ProduceAccumulator:
 
 def _closed() -> ClosedError:
     return ClosedError("it was closed before the message was confirmed")
-
-
-def _copy_of(error: ClientError) -> ClientError:
-    """Another exception with the same values.
-
-    One object that is raised in several tasks would collect the tracebacks of all of them.
-    """
-    own = type(error).__new__(type(error), *error.args)
-    own.__dict__.update(error.__dict__)
-    own.__cause__ = error.__cause__
-    return own

@@ -112,7 +112,7 @@ class FilterServers:
             if filter_class.source is None:
                 continue
             try:
-                route = await self._client.route(topic)
+                route = await self._client.route(topic, wait_s=0)
             except ClientError as error:
                 # The rebalance logs it as a warning, and retries.
                 logger.debug("the filter servers of %s are not known: %s", topic, error)
@@ -203,7 +203,7 @@ class FilterServers:
         return upload.error
 
     async def _addresses_of(self, queue: MessageQueue) -> list[str]:
-        route = await self._client.route(queue.topic)
+        route = await self._client.route(queue.topic, wait_s=0)
         broker = broker_of(self._client, queue)
         addresses = route.filter_server_table.get(broker)
         if not addresses:

@@ -193,7 +193,9 @@ class PullConsumer(Participant):
           ConnectError: no name server answered.
         """
         full = self._client.with_namespace(topic)
-        return list(subscribe_queues(full, await self._client.route(full)))
+        client = self._client
+        route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
+        return list(subscribe_queues(full, route))
 
     def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
         """Fetch from these queues and from no others.

@@ -213,7 +213,7 @@ class Rebalance:
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
         if self._allocator is not None:
             return await self._allocator.allocate(topic)
-        route = await self._client.route(topic)
+        route = await self._client.route(topic, wait_s=0)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
             return queues
