@@ -161,6 +161,8 @@ class Members:
             # and a heartbeat after the unregistration would keep the member's queues for two
             # minutes.
             async with self._turn(address):
+                if self._client.open_connection(address) is None:
+                    return
                 try:
                     await self._client.request(
                         address,
@@ -175,8 +177,7 @@ class Members:
             async with TaskGroup() as group:
                 for addresses in self._client.broker_addresses().values():
                     for address in addresses.values():
-                        if self._client.open_connection(address):
-                            group.start_soon(unregister, address)
+                        group.start_soon(unregister, address)
 
     # RouteListener
 
@@ -216,6 +217,8 @@ class Members:
 
         async def send(name: str, to: str) -> None:
             async with self._turn(to):
+                if not self._members:
+                    return  # the last one has just left
                 try:
                     await client.request(
                         to, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), self._body()

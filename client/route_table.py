@@ -174,6 +174,10 @@ class RouteTable:
         is_missing_ok: bool,
     ) -> T:
         awaited = (ConnectError, RouteNotFoundError) if is_missing_ok else (ConnectError,)
+        failed_s, failure = self._failures.get(topic, (-inf, None))
+        if failure is not None and failed_s >= window.start_s and not window.left_s:
+            # The call has waited in a queue behind one that waited for the same route.
+            raise copy_of(failure)
         while True:
             try:
                 found = await look_up(window.try_s(self._timeout_s))

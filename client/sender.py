@@ -293,6 +293,8 @@ class Sender:
     async def begin_when_ready(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> None:
         """Wait for the route, the connection and room on it, then `begin`; the time starts there.
 
+        The wait for the route counts from `sending.start_s`, which may be earlier.
+
         A broker that is not there counts as no try: all tries are made in the background then.
 
         Raises: RouteNotFoundError; ConnectError: no name server answers; and as `begin`.
@@ -306,6 +308,7 @@ class Sender:
             sending.restart(client.now_s())
             self._submit(sending, connection, spawn, on_end)
         except (ConnectError, RequestTimeoutError):
+            sending.restart(client.now_s())
             spawn(self.finish, sending, on_end)
 
     def _submit(

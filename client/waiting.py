@@ -62,9 +62,9 @@ class Window:
     def try_s(self, limit_s: float) -> float:
         """The time limit of the next try, in seconds: what is left, but at most `limit_s`.
 
-        A call that does not wait has all of `limit_s` for its one try.
+        A call has all of `limit_s` for a first try that begins late, or if it does not wait.
         """
-        if self.end_s <= self.start_s:
+        if self.end_s <= self.start_s or (not self.try_count and not self.left_s):
             return limit_s
         return min(limit_s, self.left_s)
 
