@@ -307,8 +307,10 @@ def simple(brokers: ScriptedBrokers) -> SimpleConsumer:
 
 
 async def receive(brokers: ScriptedBrokers, outage: Outage) -> object:
+    """Receive twice: each call begins with another broker."""
     async with simple(brokers) as consumer, outage:
-        return await consumer.receive(wait_s=WAIT_S)
+        first = await consumer.receive(wait_s=WAIT_S)
+        return [*first, *await consumer.receive(wait_s=WAIT_S)]
 
 
 async def ack(brokers: ScriptedBrokers, outage: Outage) -> None:

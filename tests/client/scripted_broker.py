@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
@@ -45,6 +45,8 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
+      forgetful: the name servers that know no topic.
+      connection_counts: of connections that were made, by server.
       log: the server and the code of each request, in order.
       down: the servers that refuse connections.
       hanging: the servers that take connections and requests, and answer nothing.
@@ -55,6 +57,8 @@ class ScriptedBrokers:
         self.names = list(names)
         self.topics = set(topics)
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
+        self.forgetful: set[str] = set()
+        self.connection_counts: Counter[str] = Counter()
         self.heartbeats = 0
         self.down: set[str] = set()
         self.hanging: set[str] = set()
@@ -87,6 +91,7 @@ class ScriptedBrokers:
         name = NAME_SERVERS.get(port) or self.names[port - FIRST_BROKER]
         if name in self.down:
             raise ConnectionRefusedError("refused")
+        self.connection_counts[name] += 1
         near, far = trio.testing.memory_stream_pair()
         self._streams[name].append(far)
         self._nursery.start_soon(self._serve, far, name)
@@ -118,7 +123,10 @@ class ScriptedBrokers:
     def _answer_to(self, request: RemotingCommand, name: str) -> RemotingCommand | None:
         code = request.code
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            return self._route(request.ext_fields["topic"])
+            topic = request.ext_fields["topic"]
+            if name in self.forgetful:
+                return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+            return self._route(topic)
         if code == RequestCode.HEART_BEAT:
             self.heartbeats += 1
             return RemotingCommand(ResponseCode.SUCCESS)
