@@ -45,6 +45,8 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
+      malformed: the topics whose routes cannot be read.
+      queue_count: of each topic at each broker.
       forgetful: the name servers that know no topic.
       connection_counts: of connections that were made, by server.
       log: the server and the code of each request, in order.
@@ -57,6 +59,8 @@ class ScriptedBrokers:
         self.names = list(names)
         self.topics = set(topics)
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
+        self.malformed: set[str] = set()
+        self.queue_count = 4
         self.forgetful: set[str] = set()
         self.connection_counts: Counter[str] = Counter()
         self.heartbeats = 0
@@ -148,8 +152,11 @@ class ScriptedBrokers:
     def _route(self, topic: str) -> RemotingCommand:
         if topic not in self.topics:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+        if topic in self.malformed:
+            return RemotingCommand(ResponseCode.SUCCESS, body=b"?")
+        count = self.queue_count
         route = TopicRouteData(
-            queue_datas=[QueueData(name, 4, 4, 6) for name in self.names],
+            queue_datas=[QueueData(name, count, count, 6) for name in self.names],
             broker_datas=[
                 BrokerData("c", name, {0: f"127.0.0.1:{FIRST_BROKER + index}"})
                 for index, name in enumerate(self.names)
