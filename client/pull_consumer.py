@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import Final, Unpack
+from typing import Unpack
 
 import anyio
 import anyio.lowlevel
@@ -45,7 +45,7 @@ from .option_check import check_timeout, is_int, shown
 from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
-from .pull_options import POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
+from .pull_options import LEAVE_S, POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
 from .pulling import (
     RemoteOffsetStore,
     committed_offset,
@@ -57,9 +57,6 @@ from .pulling import (
 from .rebalance import notify_listener
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
-
-LEAVE_S: Final = 1.0
-"""Time limit for leaving the group after last commits that took their whole time."""
 
 __all__ = ["PullConsumer", "PullConsumerOptions", "Pulled"]
 
@@ -161,15 +158,12 @@ class PullConsumer(Participant):
             assigned.scope.cancel()
         # Shielded from cancellation: messages that were consumed must not come again.
         with anyio.CancelScope(shield=True):
-            leave_s = self._client.timeout_s
-            with anyio.move_on_after(self._client.timeout_s) as limit:
+            end_s = self._client.now_s() + self._client.timeout_s
+            with anyio.move_on_after(self._client.timeout_s):
                 await self._commit_revoked()
                 if self._config.auto_commit:
                     await (self._commit_done() if self._has_failed else self.commit())
-            if limit.cancelled_caught:
-                # A broker hangs; the others answer at once.
-                leave_s = min(leave_s, LEAVE_S)
-            with anyio.move_on_after(leave_s):
+            with anyio.move_on_after(max(end_s - self._client.now_s(), LEAVE_S)):
                 await super()._leave()
 
     # Queues
