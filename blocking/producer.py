@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Unpack
+from typing import Any, Final, Generic, Never, Unpack, overload
 
+from ..client.body_types import PlainBody, SentT
 from ..client.client import Client as AsyncClient
+from ..client.clock import monotonic_ms
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, SendResult
+from ..client.misuse import explained, knows_elsewhere
+from ..client.other_names import PRODUCER
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
+from ..client.sendable import check_sendable, wrong_arguments
 from .client import Client, TracedMember
 from .delivery import Delivery, SendBuffer
 from .forwarded import forwarded
@@ -23,7 +28,8 @@ from .send_queue import QueuedSend, SendQueue
 logger = logging.getLogger(__name__)
 
 
-class Producer(TracedMember[AsyncProducer]):
+@knows_elsewhere(PRODUCER)
+class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
     """Sends messages; the blocking `trocket.client.Producer`.
 
     Use: `with Producer("rocketmq://127.0.0.1:9876", group="g") as producer:`. Leaving the block
@@ -32,23 +38,48 @@ class Producer(TracedMember[AsyncProducer]):
     Args:
       client: a URL, or an open Client that is shared with others.
       group: of producers that stand in for one another.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions only with a URL. Selectors, serializers
         and interceptors are called in the loop's thread: they must not block.
 
     Raises: ConfigurationError: an argument cannot be right.
     """
 
+    @overload
+    def __init__(
+        self: Producer[PlainBody],
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str = DEFAULT_GROUP,
+        serializer: Callable[[SentT], bytes | str],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @explained
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._start(client, lambda inner: AsyncProducer(inner, group=group, **options))
+        self._start(
+            client,
+            lambda inner: AsyncProducer(inner, group=group, serializer=serializer, **options),
+        )
 
     def _start(
-        self, client: str | Client, make: Callable[[str | AsyncClient], AsyncProducer]
+        self, client: str | Client, make: Callable[[str | AsyncClient], AsyncProducer[SentT]]
     ) -> None:
         super().__init__(client, make)
         # Made by _enter, when it is opened:
@@ -56,7 +87,7 @@ class Producer(TracedMember[AsyncProducer]):
         self._queue: SendQueue
         self._has_interceptors = False
 
-    def _enter(self, inner: AsyncProducer) -> LoopObject:
+    def _enter(self, inner: AsyncProducer[SentT]) -> LoopObject:
         config = inner.sender.config
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._has_interceptors = bool(inner.client.interceptors)
@@ -96,8 +127,8 @@ class Producer(TracedMember[AsyncProducer]):
 
     def send(
         self,
-        message: Message,
-        *,
+        message: Message[SentT | str | bytes],
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -121,6 +152,10 @@ class Producer(TracedMember[AsyncProducer]):
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
+        if more:
+            raise wrong_arguments("send", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message)
         if self._has_interceptors:
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
@@ -137,7 +172,7 @@ class Producer(TracedMember[AsyncProducer]):
         self,
         loop_object: LoopObject,
         waiter: Waiter[SendResult],
-        message: Message,
+        message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
@@ -169,8 +204,8 @@ class Producer(TracedMember[AsyncProducer]):
 
     def send_soon(
         self,
-        message: Message,
-        *,
+        message: Message[SentT | str | bytes],
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
@@ -181,8 +216,13 @@ class Producer(TracedMember[AsyncProducer]):
         again. A message whose topic has no known route yet holds up those behind it.
 
         Returns: a Delivery, to be asked for its result or left to `drain`.
-        Raises: ClosedError; ForkedError. Anything else is the Delivery's.
+        Raises: ClosedError; ForkedError; MessageRefusedError: it is no Message. Anything else is
+          the Delivery's.
         """
+        if more:
+            raise wrong_arguments("send_soon", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message, "send_soon")
         loop_object = self._opened()
         loop_object.check_thread()
         body = message.body
@@ -191,7 +231,9 @@ class Producer(TracedMember[AsyncProducer]):
         delivery = Delivery(message, size, self._buffer)
         context = loop_object.thread.context_for() if self._has_interceptors else None
         self._buffer.enter(delivery)
-        self._queue.put(loop_object, QueuedSend(delivery, queue, timeout_s, context))
+        self._queue.put(
+            loop_object, QueuedSend(delivery, queue, timeout_s, monotonic_ms() / 1000, context)
+        )
         return delivery
 
     def drain(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias, Unpack, overload
 
-from ..client.errors import ConfigurationError
+from ..client.body_types import PlainBody, SentT
 from ..client.message import Message, ReceivedMessage
+from ..client.misuse import explained
 from ..client.send_options import ProducerOptions
-from ..client.transaction import TransactionResult, TransactionState
+from ..client.transaction import TransactionResult, TransactionState, read_outcome
 from ..client.transaction_producer import TransactionProducer as AsyncTransactionProducer
 from .client import Client
 from .loop_thread import Waiter, in_thread
@@ -26,7 +27,7 @@ Check: TypeAlias = Callable[[ReceivedMessage], TransactionState]
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
-class TransactionProducer(Producer):
+class TransactionProducer(Producer[SentT]):
     """Sends transactional messages, and answers the broker's checks of unfinished transactions.
 
     The blocking `trocket.client.TransactionProducer`.
@@ -36,17 +37,41 @@ class TransactionProducer(Producer):
       group: the producer group. The broker may ask any of its producers about a transaction.
       check: returns the outcome of a transaction; called when the broker did not receive it. It is
         called in a separate thread and may block.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: TransactionProducer[PlainBody],
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         check: Check,
+        serializer: Callable[[SentT], bytes | str],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @explained
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         room = asyncio.Semaphore(CHECKS_MAX)
@@ -58,7 +83,7 @@ class TransactionProducer(Producer):
         self._start(
             client,
             lambda inner: AsyncTransactionProducer(
-                inner, group=group, check=check_in_thread, **options
+                inner, group=group, check=check_in_thread, serializer=serializer, **options
             ),
         )
 
@@ -73,7 +98,7 @@ class TransactionProducer(Producer):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -97,11 +122,7 @@ class TransactionProducer(Producer):
         sent = loop_object.wait_for(sending.stored, sending)
         if sent is not None:
             try:
-                state = local(sent)
-                if not isinstance(state, TransactionState):
-                    raise ConfigurationError(
-                        f"the local transaction returned {state!r}: return a TransactionState"
-                    )
+                state = read_outcome(local(sent))
             except BaseException:
                 # The error belongs to this thread: the loop only learns that the state is unknown.
                 loop_object.thread.post(sending.settle, TransactionState.UNKNOWN)
@@ -110,7 +131,9 @@ class TransactionProducer(Producer):
             loop_object.thread.post(sending.settle, state)
         return loop_object.wait_for(sending, sending)
 
-    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+    def transaction(
+        self, message: Message[SentT | str | bytes], *, timeout_s: float | None = None
+    ) -> Transaction:
         """A transaction that is a `with` block.
 
         The message is stored when the block is entered, and consumers do not see it yet. The normal
@@ -122,7 +145,7 @@ class TransactionProducer(Producer):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..common.terminal import show, time_text
+from .completion import broker_names
 from .session import (
     DEFAULT_URL,
     AsJson,
+    Limit,
     TimeoutS,
     TopicName,
     Url,
@@ -19,6 +22,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    expect_names,
     fail,
     read_pairs,
     read_perm,
@@ -68,15 +72,19 @@ def topic_groups(
 
     async def ask(admin: Admin) -> tuple[list[tuple[str, str]], str]:
         from ..client import BrokersError
+        from ..client.admin.asking import ask_all
 
         groups, error = await whole_or_part(admin.topic_groups(name))
+        answers = await ask_all({each: partial(admin.subscription, each, name) for each in groups})
         found = []
         for group in groups:
-            try:
-                subscription = await admin.subscription(group, name)
-            except BrokersError as failure:
+            failure = answers.errors.get(group)
+            subscription = answers.values.get(group)
+            if isinstance(failure, BrokersError):
                 # None, too, is an answer here: the members want nothing, or there are none.
                 subscription, error = failure.partial, error or str(failure)
+            elif failure is not None:
+                raise failure
             found.append((group, subscription.expression if subscription else ""))
         return found, error
 
@@ -94,7 +102,7 @@ def topic_units(
     start: Annotated[
         int, typer.Option("--from", min=-1, help="Begin at this offset; -1: at the queue's first.")
     ] = -1,
-    count: Annotated[int, typer.Option("--count", min=1, help="Show at most this number.")] = 16,
+    limit: Limit = 16,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
@@ -105,7 +113,7 @@ def topic_units(
     units = administer(
         url,
         timeout_s,
-        lambda admin: admin.queue_units(name, broker, queue_id, offset, count=count),
+        lambda admin: admin.queue_units(name, broker, queue_id, offset, count=limit),
     )
     if as_json:
         emit(units)
@@ -120,7 +128,13 @@ def topic_perm(
     name: TopicName,
     perm: Annotated[str, typer.Argument(metavar="PERM", help="Allow RW, R or W.")],
     broker: Annotated[
-        str, typer.Option("--broker", metavar="NAME", help="Change it on this broker only.")
+        str,
+        typer.Option(
+            "--broker",
+            metavar="NAME",
+            help="Change it on this broker only.",
+            autocompletion=broker_names,
+        ),
     ] = "",
     yes: Yes = False,
     url: Url = DEFAULT_URL,
@@ -177,6 +191,7 @@ def topic_order_conf(
 
     found = administer(url, timeout_s, put_and_get)
     if found is None:
+        expect_names()
         fail(f"the name server keeps no queues of an ordered topic {name}")
     if as_json:
         emit(found)

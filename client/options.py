@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, cast
 
 import anyio.abc
 import msgspec
 
 from ..remoting.signature import Credentials
+from ..remoting.tls_options import TlsOptions
 from .connection_log import OnConnection
-from .core.tls_options import TlsOptions
-from .option_check import check_options
+from .option_check import read_options
 
 if TYPE_CHECKING:
     from .interceptor import Interceptor
@@ -36,6 +36,11 @@ class ClientOptions(TypedDict, total=False):
         False, for no TLS. Default: as the URL says.
       timeout_s: time limit of a request, in seconds, > 0; default 3.
       connect_timeout_s: time limit of connecting, in seconds, > 0; default 3.
+      wait_for_broker_s: seconds in which a call tries again while no name server answers, while no
+        route has a topic (yet), and, for a send, while its broker cannot be reached: a service may
+        start before its servers. 0: it fails at once. Default: the time limit of the call: that of
+        a send for sends and for opening consumers, `wait_s` of a receive, `timeout_s` for others.
+        Above it, a send without a time limit of its own may take as long.
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
       heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
       interceptors: see `Interceptor`; they are called in this order. Default: none.
@@ -51,6 +56,7 @@ class ClientOptions(TypedDict, total=False):
     tls: TlsOptions | ssl.SSLContext | bool
     timeout_s: float
     connect_timeout_s: float
+    wait_for_broker_s: float | None
     route_refresh_s: float
     heartbeat_s: float
     interceptors: Sequence[Interceptor]
@@ -63,21 +69,22 @@ _ConfigT = TypeVar("_ConfigT", bound=msgspec.Struct)
 
 
 def split_options(
-    config_class: type[_ConfigT], options: ClientOptions
+    config_class: type[_ConfigT], options: ClientOptions, **more: object
 ) -> tuple[_ConfigT, ClientOptions]:
     """Separate the options of a producer or consumer from those of its client.
 
     Args:
       config_class: its fields are the options that do not belong to the client.
       options: all options.
+      more: further ones, without those that are None.
 
     Returns: the configuration, and the client's options.
-    Raises: ConfigurationError: as `check_options`.
+    Raises: ConfigurationError: as `read_options`.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
-    given = cast("dict[str, Any]", options)
-    check_options(given, {*own, *known})
+    named = {name: value for name, value in more.items() if value is not None}
+    given = read_options({**options, **named}, {*own, *known})
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}
     return config, cast("ClientOptions", rest)

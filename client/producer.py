@@ -6,10 +6,10 @@ Java counterpart: DefaultMQProducer, DefaultMQProducerImpl.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Generic, Never, Unpack, overload
 
 from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.headers import RecallMessageRequestHeader
@@ -17,6 +17,7 @@ from ..remoting.recall_handle import RecallHandle
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .accumulator import ProduceAccumulator
+from .body_types import PlainBody, SentT
 from .client import Client
 from .connection import request_name
 from .core.outgoing import BatchEntry
@@ -28,10 +29,14 @@ from .errors import ClientError, ConfigurationError, UndeliveredError, server_er
 from .interceptor import call_after_send
 from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
+from .misuse import explained, knows_elsewhere
+from .option_check import check_timeout
 from .options import split_options
+from .other_names import PRODUCER
 from .participant import Participant, configured, own_client
 from .request_reply import RequestReply
 from .send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
+from .sendable import call_before_send, check_batch, check_sendable, wrong_arguments
 from .sender import Finish, OnEnd, Sender
 from .tracing import producer_trace
 
@@ -48,7 +53,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class Producer(Participant):
+@knows_elsewhere(PRODUCER)
+class Producer(Participant, Generic[SentT]):
     """Sends messages.
 
     Use: `async with Producer("rocketmq://127.0.0.1:9876") as producer:`, under trio or asyncio. The
@@ -57,19 +63,41 @@ class Producer(Participant):
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
       group: name of the producer group; any member can answer for the transactions of another.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: Producer[PlainBody],
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str = DEFAULT_GROUP,
+        serializer: Callable[[SentT], bytes | str],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @explained
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        config, client_options = split_options(ProducerConfig, options)
+        config, client_options = split_options(ProducerConfig, options, serializer=serializer)
         super().__init__(client, client_options, group, check_producer_group)
         self._trace = producer_trace(self._client, self._group, config.trace)
         self._traces = self._trace.dispatcher if self._trace else None
@@ -124,8 +152,8 @@ class Producer(Participant):
 
     async def send(
         self,
-        message: Message,
-        *,
+        message: Message[SentT | str | bytes],
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -156,13 +184,14 @@ class Producer(Participant):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if more:
+            raise wrong_arguments("send", message, more)
         interceptors = self._client.interceptors
         if not interceptors:
             if self._accumulator is not None:
                 return await self._send(message, queue, selector, timeout_s)
             return await self._sender.send(self._sending(message, queue, selector, timeout_s))
-        for interceptor in interceptors:
-            message = interceptor.before_send(message)
+        message = call_before_send(interceptors, message)
         result: SendResult | None = None
         failure: Exception | None = None
         try:
@@ -176,7 +205,7 @@ class Producer(Participant):
 
     async def _send(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
@@ -191,7 +220,7 @@ class Producer(Participant):
 
     def _sending(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
@@ -201,8 +230,8 @@ class Producer(Participant):
 
     async def send_batch(
         self,
-        messages: Sequence[Message],
-        *,
+        messages: Sequence[Message[SentT | str | bytes]],
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
@@ -211,13 +240,17 @@ class Producer(Participant):
         Args:
           messages: at least one; together at most `message_size_max` bytes of bodies.
           queue: the queue to send to; None: the queues of the topic in turn.
-          timeout_s: seconds for all attempts; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
 
         Raises: MessageRefusedError: there are no messages, they have several topics, one is
           delayed, or they are too large together; and as `send`.
         """
-        for interceptor in self._client.interceptors:
-            messages = [interceptor.before_send(message) for message in messages]
+        if more:
+            raise wrong_arguments("send_batch", messages, more)
+        check_batch(messages)
+        interceptors = self._client.interceptors
+        if interceptors:
+            messages = [call_before_send(interceptors, message) for message in messages]
         result: SendResult | None = None
         failure: Exception | None = None
         try:
@@ -233,7 +266,9 @@ class Producer(Participant):
                 call_after_send(self._client.interceptors, message, result, failure)
         return result
 
-    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+    async def send_oneway(
+        self, message: Message[SentT | str | bytes], *more: Never, queue: MessageQueue | None = None
+    ) -> None:
         """Send a message that the broker does not confirm; it may be lost.
 
         Args:
@@ -247,19 +282,18 @@ class Producer(Participant):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
-        for interceptor in self._client.interceptors:
-            message = interceptor.before_send(message)
+        if more:
+            raise wrong_arguments("send_oneway", message, more)
+        check_sendable(message, "send_oneway")
+        message = call_before_send(self._client.interceptors, message)
         sender = self._sender
-        sending = sender.sending(sender.packer.message(message), queue)
-        sending.choose(await sender.publish_info(sending.outgoing.topic), self._client.now_s())
-        connection = await sender.connect(sending)
-        connection.send_oneway(sending.outgoing.encode(sending.queue, 0, oneway=True))
+        await sender.send_oneway(sender.sending(sender.packer.message(message), queue))
         call_after_send(self._client.interceptors, message, None, None)
 
     async def send_soon(
         self,
-        message: Message,
-        *,
+        message: Message[SentT | str | bytes],
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
@@ -273,7 +307,7 @@ class Producer(Participant):
           message: the message.
           queue: the queue to send to; None: the queues of the topic in turn.
           timeout_s: seconds for the first attempt, and again for all further ones together; None:
-            the client's `timeout_s`.
+            the producer's `send_timeout_s`.
 
         Returns: a Delivery, to be awaited or left to `drain`. Later errors are raised by it.
         Raises:
@@ -283,9 +317,13 @@ class Producer(Participant):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if more:
+            raise wrong_arguments("send_soon", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message, "send_soon")
         client, sender = self._client, self._sender
-        for interceptor in client.interceptors:
-            message = interceptor.before_send(message)
+        if client.interceptors:
+            message = call_before_send(client.interceptors, message)
         if self._accumulator is not None:
             entry = self._accumulator.entry(message)
             if entry is not None:
@@ -440,8 +478,8 @@ class Producer(Participant):
 
     async def request(
         self,
-        message: Message,
-        *,
+        message: Message[SentT | str | bytes],
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -456,10 +494,18 @@ class Producer(Participant):
 
         Raises: ReplyTimeoutError: no reply arrived in time; and as `send`.
         """
-        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        if more:
+            raise wrong_arguments("request", message, more)
+        check_sendable(message, "request")
+        if timeout_s is None:
+            timeout_s = self._client.timeout_s
+        else:
+            check_timeout("timeout_s", timeout_s)
         return await self._replies.request(message, timeout_s, queue, selector)
 
-    async def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
+    async def reply(
+        self, request: ReceivedMessage, body: SentT | str | bytes, *, tags: str | None = None
+    ) -> None:
         """Reply to a message that was sent by `request`.
 
         Args:

@@ -53,11 +53,16 @@ Source: submitConsumeRequestLater.
 """
 CONCURRENCY: Final = 20
 """Number of concurrent handlers. RocketMQ: consumeThreadMin and consumeThreadMax 20."""
-CLOSE_TIMEOUT_S: Final = 5.0
-"""Time limit for committing offsets and releasing locks when the consumer is closed."""
+CLOSE_TIMEOUT_S: Final = 20.0
+"""Time limit of stopping and closing, for handlers and for leaving the group together. Kubernetes
+kills a program 30 s after SIGTERM; the rest is for what else the program closes."""
+LEAVE_TIMEOUT_S: Final = 5.0
+"""Part of CLOSE_TIMEOUT_S for leaving: committing offsets, releasing locks, unregistering."""
 MAX_RECONSUME_TIMES: Final = 16
 """RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one retries for ever."""
 
+ModelName: TypeAlias = Literal["clustering", "broadcasting"]
+"""Which members of a group get a message: MessageModel.CLUSTERING and so on."""
 ConsumeMode: TypeAlias = Literal["pull", "pop"]
 """How a push consumer gets its messages."""
 
@@ -102,12 +107,10 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     """Keyword arguments of a push consumer, in addition to ConsumerOptions and ClientOptions.
 
     Keys:
-      message_model: CLUSTERING to deliver each message to one member of the group (the default), or
-        BROADCASTING to deliver it to all members.
+      message_model: "clustering" to deliver each message to one member of the group (the default),
+        or "broadcasting" to deliver it to all members; or the member of MessageModel.
       is_orderly: consume the messages of each queue one at a time, in order, with a lock at the
         broker; default False.
-      consume_timestamp_ms: with CONSUME_FROM_TIMESTAMP, the time from which on a new group receives
-        messages, in milliseconds since 1970; default: half an hour ago.
       strategy: assigns queues to the members of the group; all members must use the same. Default
         AllocateMessageQueueAveragely.
       pull_threshold_size_for_queue: bytes of a queue in memory at which pulling pauses; default
@@ -120,12 +123,13 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       suspend_queue_s: seconds that an orderly queue pauses after a failure; default 1.
       rebalance_s: seconds between periodic rebalances; default 20.
       persist_offsets_s: seconds between commits of the offsets; default 5.
-      close_timeout_s: time limit of closing, in seconds; default 5.
+      close_timeout_s: time limit of stopping and closing as a whole, in seconds; default 20.
+        Handlers that run have it, less the last 5 s (or the second half, if it is below 10), in
+        which the consumer commits its offsets and leaves its group. See `PushConsumer.stop`.
       offset_path: file for the offsets of a broadcasting consumer; default: they are not saved.
       listener: see RebalanceListener; default: none.
       rate_limit: largest number of messages per second that are delivered to the program, evenly
         over time; redeliveries count, too. Default: no limit.
-      deserializer: converts the body of a message to its `value`; default: `value` is the body.
       mode: "pull", the default; or "pop": the brokers (5.0 or later) assign the queues, and those
         that they assign to be popped need no offsets and no exclusive owner.
       pop_invisible_s: with mode="pop", seconds until a message that is not settled is delivered
@@ -137,9 +141,8 @@ class PushConsumerOptions(ConsumerOptions, total=False):
         for; default False: they are delivered again, as by Java's client.
     """
 
-    message_model: MessageModel
+    message_model: MessageModel | ModelName
     is_orderly: bool
-    consume_timestamp_ms: int | None
     strategy: AllocateMessageQueueStrategy
     pull_threshold_size_for_queue: int
     consume_concurrently_max_span: int
@@ -149,10 +152,9 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     rebalance_s: float
     persist_offsets_s: float
     close_timeout_s: float
-    offset_path: Path | None
+    offset_path: Path | str | None
     listener: RebalanceListener | None
     rate_limit: float | None
-    deserializer: Callable[[bytes], Any] | None
     mode: ConsumeMode
     pop_invisible_s: float
     pop_batch_size: int
@@ -165,7 +167,6 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
 
     message_model: MessageModel = MessageModel.CLUSTERING
     is_orderly: bool = False
-    consume_timestamp_ms: int | None = None
     strategy: Any = AllocateMessageQueueAveragely()
     pull_threshold_size_for_queue: int = PULL_THRESHOLD_SIZE_FOR_QUEUE
     consume_concurrently_max_span: int = CONSUME_CONCURRENTLY_MAX_SPAN
@@ -185,6 +186,11 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
     pop_batch_size: int = POP_COUNT_MAX
     pop_threshold_for_queue: int = POP_THRESHOLD_FOR_QUEUE
     pop_extend: bool = False
+
+    @property
+    def leave_timeout_s(self) -> float:
+        """The part of `close_timeout_s` for leaving the group, in seconds."""
+        return min(LEAVE_TIMEOUT_S, self.close_timeout_s / 2)
 
     def __post_init__(self) -> None:
         if self.mode == "pull":

@@ -8,14 +8,12 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
 
 from ..remoting.bodies import (
-    GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageModel,
@@ -23,7 +21,6 @@ from ..remoting.bodies import (
     SubscriptionData,
 )
 from ..remoting.headers import (
-    GetConsumerListByGroupRequestHeader,
     LockBatchMqRequestHeader,
     UnlockBatchMqRequestHeader,
 )
@@ -34,19 +31,23 @@ from .connection_log import failure_level
 from .core.allocation import AllocateMessageQueueStrategy
 from .core.routes import subscribe_queues
 from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
-from .first_answer import FirstAnswer
+from .member_ids import MemberIds
 from .pulling import OffsetStore, broker_of
 from .push_options import (
     LOCK_S,
     MISSING_TOPIC_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
+    RebalanceListener,
 )
 from .pushed_message import AssignedQueue, PushedMessage
 from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
+
+UNLOCK_S: Final = 1.0
+"""Time limit for sending all unlocks, which have no answers: connecting may take longer."""
 
 
 class Outcome(enum.Enum):
@@ -122,7 +123,7 @@ class Rebalance:
         self._turn = anyio.Lock()
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
-        self._first_members = FirstAnswer[list[str]]()
+        self._members = MemberIds(client, group)
         self._is_stopped = False
         self._has_missing_topics = False
         self.assigned: dict[MessageQueue, AssignedQueue] = {}
@@ -213,36 +214,15 @@ class Rebalance:
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
         if self._allocator is not None:
             return await self._allocator.allocate(topic)
-        route = await self._client.route(topic)
+        route = await self._client.route(topic, wait_s=0)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
             return queues
-        members = await self._member_ids(queues)
+        members = await self._members.of(queues)
         strategy: AllocateMessageQueueStrategy = self._config.strategy
         if not members:
             return []
         return strategy.allocate(self._group, self._client.client_id, queues, members)
-
-    async def _member_ids(self, queues: Sequence[MessageQueue]) -> list[str]:
-        """The client ids of the group, sorted: each broker of the topic knows all of them."""
-        one_of_each = {self._client.owner(queue): queue for queue in reversed(queues)}
-        return await self._first_members.ask(
-            {name: partial(self._member_ids_at, one_of_each[name]) for name in sorted(one_of_each)}
-        )
-
-    async def _member_ids_at(self, queue: MessageQueue) -> list[str]:
-        header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
-        try:
-            answer = await self._client.request(
-                broker_of(self._client, queue, 1), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header
-            )
-        except ServerError:
-            # The broker does not know the group: it is new, or was restarted.
-            self._client.heartbeat_soon()
-            raise
-        with reading_answer(queue.broker_name):
-            body = GetConsumerListByGroupResponseBody.from_body(answer.body)
-        return sorted(body.consumer_id_list)
 
     async def _assign(
         self, topic: str, subscription: SubscriptionData, mine: Sequence[MessageQueue]
@@ -308,8 +288,8 @@ class Rebalance:
 
     def _is_in_program(self, assigned: AssignedQueue) -> bool:
         """Whether the program has a message of an orderly queue, which it has not settled."""
-        message = assigned.in_hand
-        return message is not None and not self._take_back(message)
+        taken_back = [message for message in assigned.in_hand if self._take_back(message)]
+        return len(taken_back) < len(assigned.in_hand)
 
     def _leave_when_settled(self, assigned: AssignedQueue) -> None:
         """Keep the lock of an orderly queue until its message is settled.
@@ -361,12 +341,7 @@ class Rebalance:
 
     def notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
         """Call a method of the RebalanceListener, if there is one; exceptions are logged."""
-        listener = self._config.listener
-        if listener is not None:
-            try:
-                getattr(listener, method)(list(queues))
-            except Exception:
-                logger.exception("%s of the rebalance listener failed", method)
+        notify_listener(self._config.listener, method, queues)
 
     # Locks
 
@@ -434,7 +409,9 @@ class Rebalance:
             except ClientError as error:
                 logger.debug("queues were not unlocked: %s", error)
 
-        await self._at_all_brokers(queues, unlock)
+        # A broker that is lost needs no unlock: it drops the locks of clients that are gone.
+        with anyio.move_on_after(UNLOCK_S):
+            await self._at_all_brokers(queues, unlock)
 
     async def _at_all_brokers(
         self,
@@ -456,3 +433,14 @@ class Rebalance:
         for queue in queues:
             brokers.setdefault(self._client.owner(queue), []).append(queue)
         return list(brokers.values())
+
+
+def notify_listener(
+    listener: RebalanceListener | None, method: str, queues: Sequence[MessageQueue]
+) -> None:
+    """Call a method of a RebalanceListener, if there is one; exceptions are logged."""
+    if listener is not None:
+        try:
+            getattr(listener, method)(list(queues))
+        except Exception:
+            logger.exception("%s of the rebalance listener failed", method)

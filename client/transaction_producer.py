@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack, overload
 
 import anyio
 
@@ -18,9 +18,10 @@ from ..remoting.headers import EndTransactionRequestHeader
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
+from .body_types import PlainBody, SentT
 from .client import Client
 from .connection import Connection
-from .errors import ClientError, ConfigurationError, MessageRefusedError
+from .errors import ClientError, MessageRefusedError
 from .interceptor import call_after_send
 from .message import (
     Message,
@@ -29,9 +30,18 @@ from .message import (
     SendStatus,
     is_delayed,
 )
+from .misuse import explained
 from .producer import Producer
 from .send_options import ProducerOptions
-from .transaction import HalfMessage, Transaction, TransactionResult, TransactionState
+from .sendable import call_before_send
+from .transaction import (
+    HalfMessage,
+    Outcome,
+    Transaction,
+    TransactionResult,
+    TransactionState,
+    read_outcome,
+)
 
 __all__ = [
     "Check",
@@ -44,34 +54,58 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
+LocalTransaction: TypeAlias = Callable[[Message], Outcome | Awaitable[Outcome]]
 """Executes the local transaction. An exception means UNKNOWN, and is raised to the sender."""
 
-Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
+Check: TypeAlias = Callable[[ReceivedMessage], Outcome | Awaitable[Outcome]]
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
-class TransactionProducer(Producer):
+class TransactionProducer(Producer[SentT]):
     """Sends transactional messages, and answers the broker's checks of unfinished transactions.
 
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
       group: the producer group. The broker may ask any of its producers about a transaction.
       check: returns the outcome of a transaction; called when the broker did not receive it.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: TransactionProducer[PlainBody],
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         check: Check,
+        serializer: Callable[[SentT], bytes | str],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @explained
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(client, group=group, **options)
+        super().__init__(client, group=group, serializer=serializer, **options)
         self._check = check
         self._processors[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
 
@@ -85,7 +119,7 @@ class TransactionProducer(Producer):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -103,7 +137,9 @@ class TransactionProducer(Producer):
             await self._end_half(half, state)
         return TransactionResult(half.result, state)
 
-    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+    def transaction(
+        self, message: Message[SentT | str | bytes], *, timeout_s: float | None = None
+    ) -> Transaction:
         """A transaction that is an `async with` block.
 
         The message is stored when the block is entered, and consumers do not see it yet. The normal
@@ -115,7 +151,7 @@ class TransactionProducer(Producer):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.
@@ -124,15 +160,16 @@ class TransactionProducer(Producer):
         """
         return Transaction(self._send_half, self._end_half, message, timeout_s)
 
-    async def _send_half(self, message: Message, timeout_s: float | None) -> HalfMessage:
+    async def _send_half(
+        self, message: Message[SentT | str | bytes], timeout_s: float | None
+    ) -> HalfMessage:
+        message = call_before_send(self._client.interceptors, message)
         if is_delayed(message):
             raise MessageRefusedError("a message in a transaction cannot be delayed")
         more = {
             names.PROPERTY_TRANSACTION_PREPARED: "true",
             names.PROPERTY_PRODUCER_GROUP: self._group,
         }
-        for interceptor in self._client.interceptors:
-            message = interceptor.before_send(message)
         sender = self._sender
         outgoing = sender.packer.message(message, more)
         try:
@@ -209,10 +246,5 @@ class TransactionProducer(Producer):
             self._trace.on_checked(message, header.transaction_id, connection.address, state)
 
 
-async def _outcome(given: TransactionState | Awaitable[TransactionState]) -> TransactionState:
-    state = await given if inspect.isawaitable(given) else given
-    if not isinstance(state, TransactionState):
-        raise ConfigurationError(
-            f"the local transaction or check returned {state!r}: return a TransactionState"
-        )
-    return state
+async def _outcome(given: Outcome | Awaitable[Outcome]) -> TransactionState:
+    return read_outcome(await given if inspect.isawaitable(given) else given)

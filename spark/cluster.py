@@ -26,7 +26,6 @@ from ..client.core import queue_requests as requests
 from ..client.core.queue_requests import PullAnswer, QueueRequest
 from ..client.core.routes import subscribe_queues
 from ..client.core.subscription import build_subscription
-from ..client.core.tls_options import TlsSettings
 from ..client.errors import (
     ConfigurationError,
     ConnectError,
@@ -37,6 +36,7 @@ from ..common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system
 from ..remoting.bodies import MessageQueue, SubscriptionData, TopicRouteData
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import Credentials
+from ..remoting.tls_options import TlsSettings
 from .errors import OptionError, QueueGoneError, SparkConnectorError
 from .missing_queues import Missing, why_missing
 from .queue_offsets import Queue

@@ -23,10 +23,14 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 from urllib.parse import unquote
 
-from ...remoting.hosts import URL_SCHEME
-from ...remoting.signature import Credentials
-from .client_id import DEFAULT_INSTANCE_NAME
+from .signature import Credentials
 from .tls_options import TlsOptions, TlsSettings, read_truth
+
+URL_SCHEME: Final = "rocketmq://"
+"""The scheme of trocket's cluster URLs; not in RocketMQ."""
+
+DEFAULT_INSTANCE_NAME: Final = "DEFAULT"
+"""Placeholder for a name that is unique to the process. Source: ClientConfig.instanceName."""
 
 DEFAULT_PORT: Final = 9876
 """Default port of a name server. Source: NamesrvStartup."""
