@@ -186,7 +186,7 @@ def test_shared_flags_stand_anywhere(
         (["keys", "zzqxjw", "--json"], "zzqxjw"),
         (["topic", "list", "--url", "nosuchprofile", "--json"], "there is no profile"),
         (["store", "fsck", "/nonexistent", "--json"], "/nonexistent"),
-        (["store", "list", "/nonexistent", "--json"], "/nonexistent"),
+        (["store", "dump", "/nonexistent", "--json"], "/nonexistent"),
         (["dlq", "resend", "g", "--json", "--url", "127.0.0.1:1"], "no name server answered"),
         (["--json", "profile", "use", "nosuch"], "No such option"),
     ],
