@@ -17,7 +17,8 @@ def new_client(url: str, timeout_s: float, *, waits: bool = False) -> Client:
     variables of `tls_options.VARIABLES`.
 
     Args:
-      waits: calls wait for servers that are not there (yet), as those of a program do.
+      waits: calls wait for servers that are not there (yet), as those of a program do: what is
+        piped into a command outlives a restart of its broker.
 
     Raises: ConfigurationError: the URL or the environment is not valid.
     """

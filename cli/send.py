@@ -97,7 +97,6 @@ def send(
 
         source = _Source(topic, body, count, more)
         async with (
-            # What is piped in outlives a restart of the broker.
             new_client(url, timeout_s, waits=True) as client,
             Producer(client, group=group or DEFAULT_GROUP) as producer,
         ):

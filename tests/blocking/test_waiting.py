@@ -97,7 +97,9 @@ def test_a_client_that_does_not_wait_fails_at_once(port: int, start: Callable[..
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"linger_s": 0.01}, {"interceptors": [Interceptor()]}], ids=str
+    "options",
+    [{}, {"linger_s": 0.01}, {"interceptors": [Interceptor()]}],
+    ids=["alone", "in batches", "intercepted"],
 )
 def test_messages_that_wait_for_one_route_are_given_up_together(
     port: int, options: dict[str, Any]
