@@ -193,17 +193,21 @@ class Popping:
         size = requests.BATCH_COUNT_MAX
         if len(near) == 1 or broker_name in self._without_batches:
             near, far = [], [*near, *far]
-        for first in range(0, len(near), size):
-            part = near[first : first + size]
+
+        async def ack_part(part: Sequence[Settled]) -> None:
             try:
                 await self._ack_batch(broker_name, part)
             except ClientError as error:
-                if not is_not_supported(error):
-                    failed += [(each, error) for each in part]
-                    continue
-                self._without_batches.add(broker_name)
-                far = [*near[first:], *far]
-                break
+                if is_not_supported(error):
+                    self._without_batches.add(broker_name)
+                    far.extend(part)
+                else:
+                    failed.extend((each, error) for each in part)
+
+        # At the same time: a broker that hangs takes the time of one of them.
+        async with TaskGroup() as group:
+            for first in range(0, len(near), size):
+                group.start_soon(ack_part, near[first : first + size])
         limit = anyio.CapacityLimiter(IN_FLIGHT_MAX)
 
         async def ack_one(each: Settled) -> None:
