@@ -20,6 +20,7 @@ from .core.tls_options import TlsOptions
 from .errors import ConfigurationError
 from .message_check import SECONDS_SINCE_1970
 from .other_names import option_elsewhere
+from .shown import shown
 
 SECONDS_MAX: Final = 3600.0
 """Largest value of an option in seconds: a larger one was meant in milliseconds."""
@@ -27,8 +28,6 @@ REQUEST_S_MAX: Final = 600.0
 """The same for the time limit of one request or connection, whose defaults are 3 s."""
 CONSUME_S_MAX: Final = 7 * 24 * 3600.0
 """The same for a handler: RocketMQ's default is 15 minutes, and some work for days."""
-SHOWN_CHARS_MAX: Final = 60
-"""Characters of a wrong value that an error shows."""
 NEAR: Final = 0.7
 """Likeness from which on a name is taken for a misspelled one; `difflib` has 1 for equal ones."""
 
@@ -300,12 +299,6 @@ def check_timeout(name: str, value: object) -> None:
         more = _PAUSE.more(name, value)
         text = f"{name} is {shown(value)}: {_PAUSE.hint}"
         raise ConfigurationError(f"{text}; {more}" if more else text)
-
-
-def shown(value: object) -> str:
-    """A wrong value for an error's text, cut."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ from .fetching import FetchedQueue, QueueFetcher
 from .members import GroupMember
 from .message import ReceivedMessage
 from .misuse import explained, knows_elsewhere
-from .option_check import check_timeout, is_int, shown
+from .option_check import check_timeout, is_int
 from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
@@ -55,6 +55,7 @@ from .pulling import (
     search_offset,
 )
 from .rebalance import notify_listener
+from .shown import shown
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
 
