@@ -147,6 +147,11 @@ def _interceptors(value: Any) -> bool:
 
 _PAUSE: Final = _seconds(SECONDS_MAX, or_zero=True)
 _SECONDS: Final = _seconds(SECONDS_MAX)
+_WAIT: Final = _Kind(
+    "give a number of seconds from 0 on; math.inf: without limit",
+    lambda value: is_number(value) and value >= 0,
+    more=_number_of,
+)
 _REQUEST: Final = _seconds(REQUEST_S_MAX)
 _TIME: Final = _Kind(
     "give an int of milliseconds since 1970",
@@ -201,6 +206,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tls": _optional(_TLS),
     "timeout_s": _REQUEST,
     "connect_timeout_s": _REQUEST,
+    "wait_for_broker_s": _optional(_WAIT),
     "route_refresh_s": _SECONDS,
     "heartbeat_s": _SECONDS,
     "interceptors": _Kind("give a list of Interceptor objects, such as [Log()]", _interceptors),

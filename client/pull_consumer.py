@@ -9,7 +9,6 @@ Java counterpart: DefaultLitePullConsumer, DefaultMQPullConsumer. The defaults a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from math import inf
 from types import TracebackType
 from typing import Unpack
 
@@ -41,11 +40,18 @@ from .fetching import FetchedQueue, QueueFetcher
 from .members import GroupMember
 from .message import ReceivedMessage
 from .misuse import explained, knows_elsewhere
-from .option_check import check_timeout, is_int
 from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
-from .pull_options import POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
+from .pull_options import (
+    LEAVE_S,
+    POLL_TIMEOUT_S,
+    PullConsumerConfig,
+    PullConsumerOptions,
+    Pulled,
+    check_poll,
+    check_queues,
+)
 from .pulling import (
     RemoteOffsetStore,
     committed_offset,
@@ -55,7 +61,6 @@ from .pulling import (
     search_offset,
 )
 from .rebalance import notify_listener
-from .shown import shown
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
 
@@ -158,11 +163,17 @@ class PullConsumer(Participant):
         for assigned in self._assigned.values():
             assigned.scope.cancel()
         # Shielded from cancellation: messages that were consumed must not come again.
-        with anyio.move_on_after(self._client.timeout_s, shield=True):
-            await self._commit_revoked()
-            if self._config.auto_commit:
-                await (self._commit_done() if self._has_failed else self.commit())
-            await super()._leave()
+        with anyio.CancelScope(shield=True):
+            leave_s = self._client.timeout_s
+            with anyio.move_on_after(self._client.timeout_s) as limit:
+                await self._commit_revoked()
+                if self._config.auto_commit:
+                    await (self._commit_done() if self._has_failed else self.commit())
+            if limit.cancelled_caught:
+                # A broker hangs; the others answer at once.
+                leave_s = min(leave_s, LEAVE_S)
+            with anyio.move_on_after(leave_s):
+                await super()._leave()
 
     # Queues
 
@@ -174,7 +185,9 @@ class PullConsumer(Participant):
           ConnectError: no name server answered.
         """
         full = self._client.with_namespace(topic)
-        return list(subscribe_queues(full, await self._client.route(full)))
+        client = self._client
+        route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
+        return list(subscribe_queues(full, route))
 
     def subscribe(
         self,
@@ -305,12 +318,7 @@ class PullConsumer(Participant):
             )
         self._has_chosen = True
         wanted = dict.fromkeys(queues)
-        for queue in wanted:
-            if not isinstance(queue, MessageQueue):
-                raise ConfigurationError(
-                    f"{queue!r} is no queue: write assign(queues), with those of queues('orders'),"
-                    " or subscribe('orders')"
-                )
+        check_queues(wanted)
         for queue in wanted:
             self._subscribe(queue.topic, selector)
         for queue, assigned in list(self._assigned.items()):
@@ -513,13 +521,7 @@ class PullConsumer(Participant):
                 "the consumer has no queues: call subscribe('orders'), or assign(queues), before"
                 " poll"
             )
-        if not is_int(count) or count < 1:
-            raise ConfigurationError(
-                f"max is {shown(count)}: give the largest number of messages, an int from 1 on; a"
-                " time is poll(timeout_s=...)"
-            )
-        if timeout_s != inf:
-            check_timeout("timeout_s", timeout_s)
+        check_poll(count, timeout_s)
 
     def _on_arrival(self) -> None:
         self._arrival.set()
