@@ -117,7 +117,6 @@ class PullConsumer(Participant):
             self._config.rebalance_s,
             self._assign_topic,
         )
-        self._is_subscribing = False
         self._has_chosen = False
         self._has_failed = False
         # Queues that were given up, and how far they were consumed, until that is committed.
@@ -145,6 +144,7 @@ class PullConsumer(Participant):
         self._scopes: list[anyio.CancelScope] = []
 
     async def _after_joining(self) -> None:
+        self._client.start_soon(self._until_left, self._subscribed.run)
         if self._config.auto_commit:
             self._client.start_soon(self._until_left, self._auto_commit)
 
@@ -230,11 +230,7 @@ class PullConsumer(Participant):
         self._subscriptions.update(made)
         self._has_chosen = True
         self._subscribed.add(made)
-        if not self._is_subscribing:
-            self._is_subscribing = True
-            self._client.start_soon(self._until_left, self._subscribed.run)
-        else:
-            self._client.heartbeat_soon()
+        self._client.heartbeat_soon()
 
     def unsubscribe(self, topic: str) -> None:
         """Receive no more messages of a topic; what was consumed of it is committed.
@@ -289,7 +285,7 @@ class PullConsumer(Participant):
         async with self._revoking:
             revoked = dict(self._revoked)
             if revoked and self._config.auto_commit:
-                await self.commit({q: done for q, done in revoked.items() if done is not None})
+                await self._persist({q: done for q, done in revoked.items() if done is not None})
             for queue in revoked:
                 del self._revoked[queue]
                 self._offsets.remove(queue)
@@ -469,11 +465,18 @@ class PullConsumer(Participant):
         if offsets is None:
             offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
         for queue, offset in offsets.items():
+            if queue in self._assigned:
+                # An automatic commit must not take it back.
+                self._assigned[queue].done = offset
+        await self._persist(offsets)
+
+    async def _persist(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
             self._offsets.update(queue, offset)
         await self._offsets.persist(offsets)
 
     async def _commit_done(self) -> None:
-        await self.commit({q: a.done for q, a in self._assigned.items() if a.done is not None})
+        await self._persist({q: a.done for q, a in self._assigned.items() if a.done is not None})
 
     async def _auto_commit(self) -> None:
         while True:
@@ -501,7 +504,7 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        self._check_poll(max, timeout_s)
+        check_poll(max, timeout_s, has_queues=self._has_chosen)
         for assigned in self._assigned.values():
             assigned.done = assigned.position
         taken = self._take(max)
@@ -514,14 +517,6 @@ class PullConsumer(Participant):
         if self._trace is not None:
             self._trace.on_polled(taken)
         return taken
-
-    def _check_poll(self, count: object, timeout_s: object) -> None:
-        if not self._has_chosen:
-            raise ConfigurationError(
-                "the consumer has no queues: call subscribe('orders'), or assign(queues), before"
-                " poll"
-            )
-        check_poll(count, timeout_s)
 
     def _on_arrival(self) -> None:
         self._arrival.set()

@@ -79,11 +79,15 @@ class Pulled(msgspec.Struct, frozen=True):
     max_offset: int
 
 
-def check_poll(count: object, timeout_s: object) -> None:
-    """Check the arguments of `poll`.
+def check_poll(count: object, timeout_s: object, *, has_queues: bool) -> None:
+    """Check the arguments of `poll`, and that the consumer subscribes or has assigned queues.
 
-    Raises: ConfigurationError: one is out of range.
+    Raises: ConfigurationError: one is out of range, or it does neither.
     """
+    if not has_queues:
+        raise ConfigurationError(
+            "the consumer has no queues: call subscribe('orders'), or assign(queues), before poll"
+        )
     if not is_int(count) or count < 1:
         raise ConfigurationError(
             f"max is {shown(count)}: give the largest number of messages, an int from 1 on; a time"
