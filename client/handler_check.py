@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from .errors import ConfigurationError
-from .handler_result import check_result
 
 CONCURRENCY_MAX: Final = 1024
 """Largest number of handlers that one `run` calls at a time. RocketMQ: consumeThreadMax 1,000."""
@@ -203,7 +202,6 @@ def check_outcome(outcome: object, name: str) -> None:
 
     Raises: ConfigurationError: it is a generator or a context manager: nothing ran.
     """
-    check_result(outcome)
     if outcome is None:
         return
     if inspect.isgenerator(outcome) or inspect.isasyncgen(outcome):

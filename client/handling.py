@@ -17,9 +17,11 @@ import anyio
 
 from .errors import ConfigurationError, HandlerTimeoutError
 from .handler_check import Handlers, check_outcome
+from .handler_result import check_result
 from .handler_thread import HandlerThread, ThreadSettling
 from .loop_call import is_cancelled
 from .loop_watch import LoopWatch, Watched
+from .message import ReceivedMessage, for_log
 from .push_options import RetryLater
 from .pushed_message import REDELIVERED, PushedMessage
 from .task_group import TaskGroup
@@ -29,11 +31,6 @@ logger = logging.getLogger(__name__)
 
 class Settleable(Protocol):
     """A message that a handler gets, of the async client or of the blocking one."""
-
-    @property
-    def message_id(self) -> str:
-        """The id that the producer assigned."""
-        ...
 
     @property
     def is_settled(self) -> bool:
@@ -95,7 +92,7 @@ class Handling:
         except RetryLater as retry:
             await retry_all(messages, retry.delay_level, None, in_order=self._is_orderly)
         except Exception as error:  # noqa: BLE001 - logged, and its messages are redelivered
-            log_failure(messages, error)
+            log_failure(messages, unsettled_count(messages), error)
             await retry_all(messages, 0, error, in_order=self._is_orderly)
         else:
             if scope.cancelled_caught:
@@ -127,6 +124,7 @@ class Handling:
                 # Of something that the handler waited for: the handler has failed.
                 raise RuntimeError(f"{handler.name} raised {error!r}") from error
         check_outcome(outcome, handler.name)
+        check_result(outcome)
 
     async def _give_up(self, messages: Sequence[PushedMessage]) -> None:
         """Have the messages of a handler redelivered that did not return in time."""
@@ -180,17 +178,27 @@ async def _give_up_one(message: PushedMessage, late: Exception) -> None:
     await message._redeliver_late(late)
 
 
-def log_failure(messages: Sequence[Settleable], error: Exception) -> None:
-    """Log the exception of a handler, and what becomes of its messages."""
-    unsettled = [message for message in messages if not message.is_settled]
-    first = f"{messages[0]} with id {messages[0].message_id}"
-    what = f"{len(messages)} messages from {first}" if len(messages) > 1 else first
+def unsettled_count(messages: Sequence[Settleable]) -> int:
+    """Number of the messages that are not settled."""
+    return sum(not message.is_settled for message in messages)
+
+
+def log_failure(messages: Sequence[ReceivedMessage], unsettled: int, error: Exception) -> None:
+    """Log the exception of a handler, and what becomes of its messages.
+
+    Args:
+      messages: those that it had.
+      unsettled: number of those that it has not settled.
+      error: the exception.
+    """
+    first = for_log(messages[0])
+    what = first if len(messages) == 1 else f"{len(messages)} messages from {first}"
     if not unsettled:
         then = "it was settled before, and stays so"
-    elif len(unsettled) == 1:
+    elif unsettled == 1:
         then = "it will be redelivered"
     else:
-        then = f"{len(unsettled)} of them will be redelivered"
+        then = f"{unsettled} of them will be redelivered"
     if isinstance(error, ConfigurationError):
         logger.error("the handler failed for %s; %s: %s", what, then, error)
     else:

@@ -31,6 +31,7 @@ INTERNALS: Final[Mapping[str, tuple[str, ...]]] = {
         "replies",
         "start_soon",
         "start_wait_s",
+        "wait_for_broker_s",
         "window",
     ),
     "DeliveryState": ("look_at", "settle"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
@@ -45,6 +45,10 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
+      malformed: the topics whose routes cannot be read.
+      queue_count: of each topic at each broker.
+      forgetful: the name servers that know no topic.
+      connection_counts: of connections that were made, by server.
       log: the server and the code of each request, in order.
       down: the servers that refuse connections.
       hanging: the servers that take connections and requests, and answer nothing.
@@ -55,6 +59,10 @@ class ScriptedBrokers:
         self.names = list(names)
         self.topics = set(topics)
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
+        self.malformed: set[str] = set()
+        self.queue_count = 4
+        self.forgetful: set[str] = set()
+        self.connection_counts: Counter[str] = Counter()
         self.heartbeats = 0
         self.down: set[str] = set()
         self.hanging: set[str] = set()
@@ -87,6 +95,7 @@ class ScriptedBrokers:
         name = NAME_SERVERS.get(port) or self.names[port - FIRST_BROKER]
         if name in self.down:
             raise ConnectionRefusedError("refused")
+        self.connection_counts[name] += 1
         near, far = trio.testing.memory_stream_pair()
         self._streams[name].append(far)
         self._nursery.start_soon(self._serve, far, name)
@@ -118,7 +127,10 @@ class ScriptedBrokers:
     def _answer_to(self, request: RemotingCommand, name: str) -> RemotingCommand | None:
         code = request.code
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            return self._route(request.ext_fields["topic"])
+            topic = request.ext_fields["topic"]
+            if name in self.forgetful:
+                return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+            return self._route(topic)
         if code == RequestCode.HEART_BEAT:
             self.heartbeats += 1
             return RemotingCommand(ResponseCode.SUCCESS)
@@ -140,8 +152,11 @@ class ScriptedBrokers:
     def _route(self, topic: str) -> RemotingCommand:
         if topic not in self.topics:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+        if topic in self.malformed:
+            return RemotingCommand(ResponseCode.SUCCESS, body=b"?")
+        count = self.queue_count
         route = TopicRouteData(
-            queue_datas=[QueueData(name, 4, 4, 6) for name in self.names],
+            queue_datas=[QueueData(name, count, count, 6) for name in self.names],
             broker_datas=[
                 BrokerData("c", name, {0: f"127.0.0.1:{FIRST_BROKER + index}"})
                 for index, name in enumerate(self.names)
