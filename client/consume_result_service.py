@@ -24,6 +24,7 @@ from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP
 from .errors import ClientError, ClosedError
 from .interceptor import Interceptor, call_after_consume
+from .message import for_log
 from .producer import Producer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
@@ -176,7 +177,9 @@ class ConsumeResultService:
         elif self._config.is_orderly:
             await self._retry_in_order(message, ext, assigned, delay_level)
         elif not self._is_clustering:
-            logger.warning("%s failed; it is lost: broadcasting has no redelivery", message)
+            logger.warning(
+                "%s failed; it is lost: broadcasting has no redelivery", for_log(message)
+            )
             self._remove(message, assigned)
         elif await self._send_back(message, ext, delay_level):
             self._remove(message, assigned)
@@ -305,7 +308,9 @@ class ConsumeResultService:
             )
         except ClientError as error:
             logger.error(
-                "%s could not be sent to the retry topic; redelivered here: %s", message, error
+                "%s could not be sent to the retry topic; redelivered here: %s",
+                for_log(message),
+                error,
             )
             return False
         return True
