@@ -20,6 +20,7 @@ from .connection_log import failure_level
 from .core.pop import Settled
 from .errors import ClientError, ClosedError
 from .interceptor import Interceptor, call_after_consume
+from .message import for_log
 from .pop_queue import PopPushedMessage, PopQueue
 from .popping import Popping
 from .push_options import MAX_RECONSUME_TIMES, PushConsumerConfig, RetryLater
@@ -133,7 +134,9 @@ class PopResults:
         if message.change is not None:
             await message.change.wait()
         if message.is_revoked:
-            logger.warning("%s failed after its invisible time: it is delivered again", message)
+            logger.warning(
+                "%s failed after its invisible time: it is delivered again", for_log(message)
+            )
             return
         is_over = delay_level < 0 or message.reconsume_times >= self.max_reconsume_times
         if is_over and await self.bury(message.settled, ext):
@@ -149,6 +152,10 @@ class PopResults:
                 delay_s,
                 error,
             )
+
+    def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
+        """Raises: TypeError: popped messages have no order."""
+        raise TypeError(f"{message} was popped: it has no place in an order")
 
     # Dead letters
 
@@ -230,7 +237,9 @@ class PopResults:
             receipt = await self._popping.change_invisible(message.settled, seconds, suspend=True)
             queue.on_changed(message, receipt, self._client.now_s() + seconds)
         except ClientError as error:
-            logger.log(failure_level(error), "%s keeps its invisible time: %s", message, error)
+            logger.log(
+                failure_level(error), "%s keeps its invisible time: %s", for_log(message), error
+            )
         finally:
             message.change.set()
             message.change = None

@@ -288,8 +288,8 @@ class Rebalance:
 
     def _is_in_program(self, assigned: AssignedQueue) -> bool:
         """Whether the program has a message of an orderly queue, which it has not settled."""
-        message = assigned.in_hand
-        return message is not None and not self._take_back(message)
+        taken_back = [message for message in assigned.in_hand if self._take_back(message)]
+        return len(taken_back) < len(assigned.in_hand)
 
     def _leave_when_settled(self, assigned: AssignedQueue) -> None:
         """Keep the lock of an orderly queue until its message is settled.

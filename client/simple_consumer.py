@@ -417,10 +417,10 @@ class SimpleConsumer(Participant):
     async def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message: the group is done with it.
 
-        It is sent again for ten seconds while the broker cannot be reached. It has no effect on a
-        message that is acknowledged already.
+        It is sent again for ten seconds while the broker cannot be reached.
 
         Raises:
+          AlreadySettledError: it is acknowledged already.
           ExpiredReceiptError: the broker does not accept the receipt (any more): the message is
             delivered again, or is gone. Brokers accept most late acknowledgements without a word,
             and deliver the message again all the same.
@@ -430,8 +430,7 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        if message.is_settled:
-            return
+        message.check_unsettled("ack")
         await self._popping.ack(message.settled)
         self._on_acknowledged(message)
 
@@ -441,10 +440,15 @@ class SimpleConsumer(Participant):
         Those that could not be acknowledged have `is_settled` false afterwards. A broker that takes
         batches passes over receipts that have expired.
 
-        Raises: the error of the first message that was not acknowledged; see `ack`.
+        Raises:
+          AlreadySettledError: one is acknowledged already; nothing is sent.
+          ClientError: the error of the first message that was not acknowledged; see `ack`.
         """
         self._client.check_open()
-        wanted = {each.settled: each for each in messages if not each.is_settled}
+        given = list(messages)
+        for each in given:
+            each.check_unsettled("ack_all")
+        wanted = {each.settled: each for each in given}
         failed = await self._popping.ack_all(list(wanted))
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
@@ -470,6 +474,7 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         _check_seconds("seconds", seconds, 0)
+        message.check_unsettled("change_invisible")
         receipt = await self._popping.change_invisible(message.settled, seconds)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
@@ -555,6 +560,8 @@ class _Messages:
 
     async def _ack(self, message: PoppedMessage) -> None:
         self._last = None
+        if message.is_settled:
+            return
         try:
             await self._consumer.ack(message)
         except ExpiredReceiptError as error:
