@@ -32,7 +32,7 @@ from .pop_results import PopResults
 from .popped_message import queue_of
 from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
-from .push_options import PULL_RETRY_S, PushConsumerConfig
+from .push_options import FIRST_ANSWER_S, PULL_RETRY_S, PushConsumerConfig
 from .server_assignment import AssignmentQuestion, ServerAssignment
 from .simple_options import pop_init_mode
 from .task_group import TaskGroup
@@ -97,19 +97,27 @@ class PopMode:
     # Assignment
 
     async def check_brokers(self) -> None:
-        """Ask the brokers once, at the start.
+        """Ask the brokers once, at the start; those that hang are passed over.
 
         Raises: ConfigurationError: a broker is older than RocketMQ 5.0.
         """
-        for topic in list(self._subscriptions):
-            if is_retry_topic(topic):
-                continue
+
+        async def check(topic: str) -> None:
             try:
                 await self._assignment.ask(topic)
-            except ConfigurationError:
-                raise
+            except ConfigurationError as error:
+                refusals.append(error)
             except ClientError as error:
                 logger.debug("the assignment of %s could not be asked for: %s", topic, error)
+
+        refusals: list[ConfigurationError] = []
+        with anyio.move_on_after(FIRST_ANSWER_S):
+            async with TaskGroup() as group:
+                for topic in self._subscriptions:
+                    if not is_retry_topic(topic):
+                        group.start_soon(check, topic)
+        if refusals:
+            raise refusals[0]
 
     async def allocate(self, topic: str) -> list[MessageQueue] | None:
         """Ask for the queues of a topic: pop from those that are to be popped, and return the rest.
@@ -174,13 +182,21 @@ class PopMode:
             self.assigned[queue] = made
             self._new.append(made)
 
-    def on_rebalanced(self) -> None:
-        """Start to pop from new queues.
+    def on_topic_rebalanced(self, topic: str) -> None:
+        """Start to pop from new queues of a topic, unless it was pulled before.
 
-        If they were pulled before, their offsets had to be committed first.
+        Then the offsets of its queues, and of those of its retry topic, are committed first.
         """
-        new, self._new = self._new, []
-        for queue in new:
+        if topic not in self.pop_retry_topics.values():
+            self._begin([each for each in self._new if each.queue.topic == topic])
+
+    def on_rebalanced(self) -> None:
+        """Start to pop from all new queues."""
+        self._begin(self._new)
+
+    def _begin(self, queues: Sequence[PopQueue]) -> None:
+        self._new = [each for each in self._new if each not in queues]
+        for queue in queues:
             self._client.start_soon(self._pop_queue, queue)
 
     def stop(self) -> None:

@@ -61,7 +61,7 @@ from .pulling import (
 )
 from .push_options import (
     CONCURRENCY,
-    FIRST_HEARTBEAT_S,
+    FIRST_ANSWER_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
     PushConsumerOptions,
@@ -319,7 +319,7 @@ class PushConsumer(Participant):
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat. One that hangs
         # gets its heartbeat again later.
-        with anyio.move_on_after(FIRST_HEARTBEAT_S) as limit:
+        with anyio.move_on_after(FIRST_ANSWER_S) as limit:
             await self._client.heartbeat()
         if limit.cancelled_caught:
             self._client.heartbeat_soon()

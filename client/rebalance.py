@@ -69,8 +69,11 @@ class Allocator(Protocol):
         """
         ...
 
+    def on_topic_rebalanced(self, topic: str) -> None:
+        """Called when a topic is rebalanced: the offsets of its lost queues are committed."""
+
     def on_rebalanced(self) -> None:
-        """Called after each rebalance: the offsets of queues that were lost are committed."""
+        """Called after each rebalance: the offsets of all lost queues are committed."""
 
 
 class Rebalance:
@@ -208,6 +211,8 @@ class Rebalance:
         if mine is None or self._is_stopped:
             return Outcome.INCOMPLETE
         is_complete = await self._assign(topic, subscription, mine)
+        if self._allocator is not None and not self._is_stopped:
+            self._allocator.on_topic_rebalanced(topic)
         return Outcome.COMPLETE if is_complete else Outcome.INCOMPLETE
 
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+import anyio
+
 from ..remoting.bodies import CheckClientRequestBody, SubscriptionData
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .core.subscription import SQL92
 from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from .push_options import FIRST_ANSWER_S
+from .task_group import TaskGroup
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +32,8 @@ async def check_sql_subscriptions(
 ) -> None:
     """Ask all brokers of the topics whether they accept the SQL92 subscriptions of a consumer.
 
-    Brokers that cannot be reached, and topics without a route, are passed over: their pulls are
-    logged.
+    Brokers that cannot be reached or do not answer soon, and topics without a route, are passed
+    over: their pulls are logged.
 
     Args:
       client: an open client.
@@ -41,20 +45,35 @@ async def check_sql_subscriptions(
         expression, or the key to set at the broker.
       ConnectError: no name server answered.
     """
-    for subscription in subscriptions:
-        if subscription.expression_type != SQL92:
-            continue
-        try:
-            route = await client.route(subscription.topic)
-        except RouteNotFoundError:
-            continue
-        for broker in route.broker_datas:
-            address = client.reading_address(broker.broker_name)
-            if address is None:
-                continue
-            refusal = await _check_at(client, address, group, subscription)
-            if refusal is not None:
-                raise refusal
+
+    async def check(address: str, subscription: SubscriptionData) -> None:
+        refusal = await _check_at(client, address, group, subscription)
+        if refusal is not None:
+            refusals.append(refusal)
+
+    refusals: list[ConfigurationError] = []
+    questions = [
+        (address, subscription)
+        for subscription in subscriptions
+        if subscription.expression_type == SQL92
+        for address in await _addresses(client, subscription.topic)
+    ]
+    with anyio.move_on_after(FIRST_ANSWER_S):
+        async with TaskGroup() as tasks:
+            for question in questions:
+                tasks.start_soon(check, *question)
+    if refusals:
+        raise refusals[0]
+
+
+async def _addresses(client: Client, topic: str) -> list[str]:
+    """The brokers of a topic; none if it has no route. Raises: ConnectError."""
+    try:
+        route = await client.route(topic)
+    except RouteNotFoundError:
+        return []
+    known = [client.reading_address(broker.broker_name) for broker in route.broker_datas]
+    return [address for address in known if address is not None]
 
 
 async def _check_at(
