@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Self, Unpack
 
 import anyio
@@ -25,6 +26,7 @@ from ..remoting.bodies import (
 )
 from ..remoting.receipt import POP_COUNT_MAX
 from ..remoting.response_codes import ResponseCode
+from .background_call import BackgroundCall
 from .client import Client
 from .core.pop import INVISIBLE_S_MAX, INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from .core.routes import subscribe_queues
@@ -35,14 +37,16 @@ from .core.subscription import (
     check_subscriptions,
 )
 from .core.topics import check_consumer_group, check_topic
-from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
+from .errors import ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
+from .first_answer import NEXT_SERVER_S
 from .interceptor import call_after_consume, call_before_consume
 from .members import GroupMember
 from .options import split_options
 from .participant import Participant, configured
+from .pop_turns import PopTurns, Sweep
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
-from .popping import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popping
+from .popping import EMPTY_PAUSE_S, TRANSIENT_ERRORS, Popping
 from .simple_options import (
     INVISIBLE_S,
     RECEIVE_COUNT,
@@ -52,10 +56,13 @@ from .simple_options import (
     pop_init_mode,
 )
 from .sql_check import check_sql_subscriptions
+from .task_group import TaskGroup
 from .tracing import consumer_trace
 
 logger = logging.getLogger(__name__)
 
+DELIVERED_AGAIN: Final = (*TRANSIENT_ERRORS, ExpiredReceiptError)
+"""Errors of acknowledgements after which an iteration goes on."""
 RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
 
@@ -107,12 +114,14 @@ class SimpleConsumer(Participant):
             self._interceptors = (*self._interceptors, trace)
         # Known until a route or a subscription changes.
         self._places: list[Place] | None = None
-        self._turn = 0
         # Attempts in order that got no answer: they are made again, by the same ids.
         self._lost_attempts: dict[Place, list[PopOrder]] = {}
         self._watch = PopWatch(
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
+        self._turns = PopTurns(self._client, self._pop, self._watch.wake)
+        # Acknowledgements for which an iteration does not wait any longer.
+        self._late_acks: set[BackgroundCall[None]] = set()
         self._member = GroupMember(
             self._group,
             self._describe,
@@ -136,9 +145,13 @@ class SimpleConsumer(Participant):
 
     async def _leave(self) -> None:
         self._watch.close()
+        self._turns.close()
         # Shielded from cancellation, so that brokers do not count this member for two minutes.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
-            await super()._leave()
+            async with TaskGroup() as group:
+                for call in self._late_acks:
+                    group.start_soon(call.finish)
+                group.start_soon(super()._leave)
 
     # Subscriptions
 
@@ -237,11 +250,11 @@ class SimpleConsumer(Participant):
         if not wait_s >= 0:
             raise ConfigurationError(f"wait_s is {wait_s}: give a number of seconds from 0 on")
         end_s = self._client.now_s() + wait_s
-        sweep = _Sweep(max_messages, invisible_s, end_s)
-        self._turn += 1
+        sweep = Sweep(max_messages, invisible_s, end_s)
+        self._turns.next_turn()
         while True:
             places = await self._all_places()
-            found = await self._sweep(places, sweep)
+            found = await self._turns.sweep(places, sweep)
             left_s = end_s - self._client.now_s()
             if found or (left_s <= 0 and sweep.failure is None):
                 return found
@@ -256,7 +269,8 @@ class SimpleConsumer(Participant):
                     # is not acknowledged, or other members had them first.
                     await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
                 sweep.is_watched = True
-                await self._watch.wait_for_any(places, end_s - self._client.now_s())
+                if not self._turns.has_late:
+                    await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
 
@@ -281,29 +295,7 @@ class SimpleConsumer(Participant):
             self._places = places
         return places
 
-    async def _sweep(self, places: Sequence[Place], sweep: _Sweep) -> list[PoppedMessage]:
-        """Pop from one place after the other, until one has messages.
-
-        With a single place, its broker waits for them.
-        """
-        first = self._turn % len(places)
-        failures = []
-        for place in (*places[first:], *places[:first]):
-            left_s = max(sweep.end_s - self._client.now_s(), 0.0)
-            poll_s = min(left_s, POLL_S_MAX) if len(places) == 1 else 0.0
-            try:
-                found = await self._pop(place, sweep, poll_s)
-            except TRANSIENT_ERRORS as error:
-                await anyio.lowlevel.checkpoint_if_cancelled()
-                logger.debug("a pop from %s failed: %s", place, error)
-                failures.append(error)
-                continue
-            if found:
-                return found
-        sweep.failure = failures[-1] if len(failures) == len(places) else None
-        return []
-
-    async def _pop(self, place: Place, sweep: _Sweep, poll_s: float) -> list[PoppedMessage]:
+    async def _pop(self, place: Place, sweep: Sweep, poll_s: float) -> list[PoppedMessage]:
         subscription = self._subscriptions.get(place.topic)
         if subscription is None:  # unsubscribed in the meantime
             return []
@@ -322,7 +314,7 @@ class SimpleConsumer(Participant):
         return self._received(place, answer)
 
     async def _attempt(
-        self, place: Place, subscription: SubscriptionData, sweep: _Sweep, poll_s: float
+        self, place: Place, subscription: SubscriptionData, sweep: Sweep, poll_s: float
     ) -> PopAnswer:
         order = None
         if self._config.is_orderly:
@@ -377,8 +369,8 @@ class SimpleConsumer(Participant):
     async def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message: the group is done with it.
 
-        It is sent again for ten seconds while the broker cannot be reached. It has no effect on a
-        message that is acknowledged already.
+        It is sent again for ten seconds while the broker cannot be reached; once, if it takes the
+        request and does not answer. It has no effect on a message that is acknowledged already.
 
         Raises:
           ExpiredReceiptError: the broker does not accept the receipt (any more): the message is
@@ -392,7 +384,7 @@ class SimpleConsumer(Participant):
         self._client.check_open()
         if message.is_settled:
             return
-        await self._popping.ack(message.settled)
+        await self._popping.ack(message.settled, is_awaited=True)
         self._on_acknowledged(message)
 
     async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
@@ -405,13 +397,44 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         wanted = {each.settled: each for each in messages if not each.is_settled}
-        failed = await self._popping.ack_all(list(wanted))
+        failed = await self._popping.ack_all(list(wanted), is_awaited=True)
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
             if settled not in left:
                 self._on_acknowledged(message)
         if failed:
             raise failed[0][1]
+
+    async def ack_soon(self, message: PoppedMessage) -> None:
+        """Acknowledge a message for an iteration; not meant for programs.
+
+        If the broker is silent, this goes on in the background. The message is delivered again if
+        the broker cannot be reached, or does not accept the receipt any more.
+
+        Raises: ServerError: the broker refused the request. ClosedError; ForkedError.
+        """
+        self._client.check_open()
+        if message.is_settled:
+            return
+        call = BackgroundCall(
+            self._client,
+            partial(self._popping.ack, message.settled),
+            partial(self._on_late_ack, message),
+        )
+        self._late_acks.add(call)
+        if await call.wait(NEXT_SERVER_S):
+            self._on_late_ack(message, call)
+            if call.error is not None and not isinstance(call.error, DELIVERED_AGAIN):
+                raise call.error
+
+    def _on_late_ack(self, message: PoppedMessage, call: BackgroundCall[None]) -> None:
+        self._late_acks.discard(call)
+        if call.error is None:
+            self._on_acknowledged(message)
+        else:
+            logger.warning(
+                "%s was not acknowledged and is delivered again: %s", message, call.error
+            )
 
     def _on_acknowledged(self, message: PoppedMessage) -> None:
         message.on_acknowledged()
@@ -430,7 +453,7 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         _check_seconds("seconds", seconds, 0)
-        receipt = await self._popping.change_invisible(message.settled, seconds)
+        receipt = await self._popping.change_invisible(message.settled, seconds, is_awaited=True)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
     # Iteration
@@ -457,28 +480,6 @@ class SimpleConsumer(Participant):
             already; a message that ends the iteration (`break`, an exception) is delivered again.
         """
         return _Messages(self, max_messages, invisible_s, auto_ack)
-
-
-class _Sweep:
-    """What one `receive` asks for.
-
-    Attributes:
-      count, invisible_s: see `receive`.
-      end_s: until when to wait for the first message, by the client's clock.
-      failure: the last error, if no broker could be reached.
-      is_announced: a heartbeat was sent because a broker did not know the group.
-      is_watched: it has waited at several brokers or topics before.
-    """
-
-    __slots__ = ("count", "end_s", "failure", "invisible_s", "is_announced", "is_watched")
-
-    def __init__(self, count: int, invisible_s: float, end_s: float) -> None:
-        self.count = count
-        self.invisible_s = invisible_s
-        self.end_s = end_s
-        self.failure: ClientError | None = None
-        self.is_announced = False
-        self.is_watched = False
 
 
 class _Messages:
@@ -510,10 +511,7 @@ class _Messages:
 
     async def _ack(self, message: PoppedMessage) -> None:
         self._last = None
-        try:
-            await self._consumer.ack(message)
-        except ExpiredReceiptError as error:
-            logger.warning("%s was not acknowledged in time: %s", message, error)
+        await self._consumer.ack_soon(message)
 
     async def _next(self) -> PoppedMessage:
         consumer = self._consumer

@@ -42,17 +42,21 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
+      places: the brokers of a topic; default: all.
       down: the brokers that refuse connections.
       hanging: the brokers that take connections and requests, and answer nothing.
+      frozen: the brokers that do so until their event is set, and then answer everything.
     """
 
     def __init__(self, nursery: trio.Nursery, names: Iterable[str], topics: Iterable[str]) -> None:
         self.names = list(names)
         self.topics = set(topics)
+        self.places: dict[str, list[str]] = {}
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
         self.heartbeats = 0
         self.down: set[str] = set()
         self.hanging: set[str] = set()
+        self.frozen: dict[str, trio.Event] = {}
         self._answers: dict[int, deque[Answer]] = {}
         self._nursery = nursery
 
@@ -81,6 +85,8 @@ class ScriptedBrokers:
                 request = inbox.pushed.pop(0)
                 if name in self.hanging:
                     continue
+                if name in self.frozen:
+                    await self.frozen[name].wait()
                 try:
                     answer = self._answer_to(request, name)
                 except ConnectionResetError:
@@ -117,10 +123,11 @@ class ScriptedBrokers:
         if topic not in self.topics:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
         route = TopicRouteData(
-            queue_datas=[QueueData(name, 4, 4, 6) for name in self.names],
+            queue_datas=[QueueData(name, 4, 4, 6) for name in self.places.get(topic, self.names)],
             broker_datas=[
                 BrokerData("c", name, {0: f"127.0.0.1:{FIRST_BROKER + index}"})
                 for index, name in enumerate(self.names)
+                if name in self.places.get(topic, self.names)
             ],
         )
         return RemotingCommand(ResponseCode.SUCCESS, body=route.to_body())
