@@ -128,6 +128,7 @@ class HandlerThreads:
             self._busy[number] = message, time.monotonic()
         delay_level: int | None = None
         cause: Exception | None = None
+        message.inner.is_in_handler = True
         try:
             result = self._handler(message)
             if inspect.iscoroutine(result):
@@ -138,6 +139,8 @@ class HandlerThreads:
         except Exception as error:
             logger.exception("the handler failed for %s; it will be redelivered", message)
             delay_level, cause = 0, error
+        finally:
+            message.inner.is_in_handler = False
         with self._condition:
             del self._busy[number]
             is_late = number in self._late

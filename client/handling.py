@@ -25,9 +25,7 @@ async def handle(handler: Handler, message: PushedMessage, timeout_s: float) -> 
     """
     try:
         with anyio.move_on_after(timeout_s) as scope:
-            outcome = handler(message)
-            if inspect.isawaitable(outcome):
-                await outcome
+            await _call(handler, message)
     except RetryLater as retry:
         await message.retry(retry.delay_level)
     except Exception as error:
@@ -40,3 +38,13 @@ async def handle(handler: Handler, message: PushedMessage, timeout_s: float) -> 
             await message.retry(cause=late)
         else:
             message.ack()
+
+
+async def _call(handler: Handler, message: PushedMessage) -> None:
+    message.is_in_handler = True
+    try:
+        outcome = handler(message)
+        if inspect.isawaitable(outcome):
+            await outcome
+    finally:
+        message.is_in_handler = False

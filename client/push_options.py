@@ -42,6 +42,8 @@ LOCK_S: Final = 20.0
 
 RocketMQ: rocketmq.client.rebalance.lockInterval.
 """
+LOCK_EXPIRED_S: Final = 60.0
+"""Time after which a broker drops a lock. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime."""
 CONSUME_TIMEOUT_S: Final = 15 * 60.0
 """RocketMQ: consumeTimeout 15 minutes."""
 SUSPEND_QUEUE_S: Final = 1.0

@@ -53,9 +53,12 @@ class PushedMessage(ReceivedMessage):
       assigned: the queue that it was pulled from.
       results: carries out `ack` and `retry`.
       reconsume_times: number of earlier deliveries.
+
+    Attributes:
+      is_in_handler: a handler of `run` has it now.
     """
 
-    __slots__ = ("_assigned", "_is_settled", "_reconsume_times", "_results")
+    __slots__ = ("_assigned", "_is_settled", "_reconsume_times", "_results", "is_in_handler")
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class PushedMessage(ReceivedMessage):
         self._results = results
         self._is_settled = False
         self._reconsume_times = reconsume_times
+        self.is_in_handler: bool = False
 
     @property
     def value(self) -> Any:

@@ -37,6 +37,7 @@ from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
 from .first_answer import FirstAnswer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
+    LOCK_EXPIRED_S,
     LOCK_S,
     MISSING_TOPIC_S,
     REBALANCE_RETRY_S,
@@ -153,9 +154,21 @@ class Rebalance:
         self._locks_due.tick_now()
 
     async def release(self) -> None:
-        """Drop all queues and release their locks, because the consumer leaves its group."""
+        """Drop all queues and release their locks, because the consumer leaves its group.
+
+        A queue whose message a handler still has keeps its lock until that expires at the broker:
+        another member would handle the same message meanwhile.
+        """
         if self.has_locks:
-            await self._unlock(self.held)
+            busy = [queue for queue in self.held if self._is_in_handler(queue)]
+            await self._unlock([queue for queue in self.held if queue not in busy])
+            if busy:
+                logger.warning(
+                    "closed while handlers run: no member gets messages of %s until the brokers"
+                    " drop their locks, within %g s",
+                    ", ".join(map(str, busy)),
+                    LOCK_EXPIRED_S,
+                )
         for assigned in (*self.assigned.values(), *self._leaving.values()):
             assigned.drop()
             assigned.settle(None)
@@ -311,6 +324,10 @@ class Rebalance:
             await self._unlock(queues)
         self.notify_listener("on_revoke", queues)
 
+    def _is_in_handler(self, queue: MessageQueue) -> bool:
+        assigned = self.assigned.get(queue) or self._leaving[queue]
+        return assigned.in_hand is not None and assigned.in_hand.is_in_handler
+
     def _is_in_program(self, assigned: AssignedQueue) -> bool:
         """Whether the program has a message of an orderly queue, which it has not settled."""
         message = assigned.in_hand
@@ -386,7 +403,10 @@ class Rebalance:
             # `release` unlocks the queues: do not lock them again.
             return
         asked_ms = clock.monotonic_ms()
-        locked = await self._lock(self.held)
+        asked = self.held
+        locked = await self._lock(asked)
+        # Those that were let go meanwhile would stay locked for a minute.
+        await self._unlock([queue for queue in asked if queue not in self.held])
         now_ms = clock.monotonic_ms()
         lost = []
         for queue, assigned in list(self.assigned.items()):

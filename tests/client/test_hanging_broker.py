@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from trocket import ConsumeFromWhere, PushConsumer, RequestTimeoutError, SimpleConsumer, Sql
-from trocket.client.push_options import CLOSE_TIMEOUT_S
+from trocket.client.push_options import CLOSE_TIMEOUT_S, LOCK_S
 from trocket.remoting.bodies import (
     CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
@@ -213,6 +213,31 @@ async def test_a_broker_that_hung_is_asked_last_until_it_answers(
                 start_s = trio.current_time()
                 assert await member.rebalance() is True
                 assert trio.current_time() == start_s
+
+
+async def test_a_lock_whose_renewal_crosses_its_release_is_released_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    # Apache's brokers answer both in threads, in either order.
+    async with two_brokers() as brokers, member_of(brokers, is_orderly=True) as member:
+        (await member.receive()).ack()
+        brokers.frozen["b"] = trio.Event()
+        await trio.sleep(LOCK_S + 0.1)  # the renewal is on its way
+        ids = [member.client.client_id, "~"]
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=ids).to_body()
+        brokers.answer(
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+            RemotingCommand(ResponseCode.SUCCESS, body=body),
+        )
+        await member.rebalance()
+        assert {queue.broker_name for queue in member.queues} == {"a"}
+        brokers.frozen["b"].set()
+        await trio.sleep(1.0)
+        released = [
+            LockBatchRequestBody.from_body(each.body).mq_set
+            for each in brokers.requests[RequestCode.UNLOCK_BATCH_MQ]
+        ]
+        assert [{queue.broker_name for queue in each} for each in released] == [{"b"}] * 2
 
 
 # Simple consumers
