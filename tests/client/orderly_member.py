@@ -1,0 +1,84 @@
+"""A member of an orderly group, as a process: it handles messages until SIGTERM.
+
+    python orderly_member.py async|cancelled|blocking URL TOPIC GROUP LOG
+
+At SIGTERM `async` stops and waits for its handlers, and `cancelled` cancels them; `blocking` has
+its handlers in threads. Each handler appends `begin NANOSECONDS QUEUE OFFSET PID` to the log of all
+members, and `end …` when it is over; the times are those of the machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import trocket
+from trocket import ConsumeFromWhere, blocking
+
+HANDLER_S = (0.02, 0.6)
+
+
+def write(log: int, word: str, message: Any) -> None:
+    # One write: it is appended whole.
+    line = f"{word} {time.monotonic_ns()} {message.queue_id} {message.queue_offset} {os.getpid()}\n"
+    os.write(log, line.encode())
+
+
+def consumer_of(module: Any, url: str, topic: str, group: str) -> Any:
+    return module.PushConsumer(
+        url,
+        group=group,
+        subscriptions={topic: "*"},
+        is_orderly=True,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        # Any place among the members: a new one takes queues of each other one.
+        instance_name=f"{random.randrange(10_000)}-{os.getpid()}",
+    )
+
+
+async def run_async(url: str, topic: str, group: str, log: int, *, is_cancelled: bool) -> None:
+    async def handle(message: Any) -> None:
+        write(log, "begin", message)
+        try:
+            await asyncio.sleep(random.uniform(*HANDLER_S))
+        finally:
+            write(log, "end", message)
+
+    async with consumer_of(trocket, url, topic, group) as consumer:
+        running = asyncio.create_task(consumer.run(handle))
+        stop = running.cancel if is_cancelled else consumer.stop
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        print("ready", flush=True)
+        await asyncio.wait([running])
+
+
+def run_blocking(url: str, topic: str, group: str, log: int) -> None:
+    def handle(message: Any) -> None:
+        write(log, "begin", message)
+        try:
+            time.sleep(random.uniform(*HANDLER_S))
+        finally:
+            write(log, "end", message)
+
+    with consumer_of(blocking, url, topic, group) as consumer:
+        signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+        print("ready", flush=True)
+        consumer.run(handle)
+
+
+def main(kind: str, url: str, topic: str, group: str, path: str) -> None:
+    log = os.open(Path(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    if kind == "blocking":
+        run_blocking(url, topic, group, log)
+    else:
+        asyncio.run(run_async(url, topic, group, log, is_cancelled=kind == "cancelled"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
