@@ -317,12 +317,16 @@ class Rebalance:
         """Commit the offsets of queues whose messages are dropped, and release their locks."""
         if not queues:
             return
+        # Those of one broker go while another one is still asked to commit.
+        await self._at_all_brokers(queues, self._let_go_at_one_broker)
+        self.notify_listener("on_revoke", queues)
+
+    async def _let_go_at_one_broker(self, queues: Sequence[MessageQueue]) -> None:
         await self._offsets.persist(queues)
         for queue in queues:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
-        self.notify_listener("on_revoke", queues)
 
     def _is_in_handler(self, queue: MessageQueue) -> bool:
         assigned = self.assigned.get(queue) or self._leaving[queue]

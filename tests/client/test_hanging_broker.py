@@ -240,6 +240,35 @@ async def test_a_lock_whose_renewal_crosses_its_release_is_released_again(
         assert [{queue.broker_name for queue in each} for each in released] == [{"b"}] * 2
 
 
+async def test_queues_of_the_other_broker_are_let_go_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with (
+        two_brokers() as brokers,
+        member_of(brokers, is_orderly=True, persist_offsets_s=1000.0) as member,
+    ):
+        for _ in range(8):
+            (await member.receive()).ack()
+        ids = ["!", member.client.client_id, "~"]
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=ids).to_body()
+        brokers.answer(
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+            RemotingCommand(ResponseCode.SUCCESS, body=body),
+        )
+        released: dict[str, float] = {}
+
+        def release(request: RemotingCommand) -> None:
+            for queue in LockBatchRequestBody.from_body(request.body).mq_set:
+                released[queue.broker_name] = trio.current_time()
+
+        brokers.answer(RequestCode.UNLOCK_BATCH_MQ, release)
+        brokers.hanging.add(HANGING)
+        start_s = trio.current_time()
+        await member.rebalance()
+        await trio.sleep(0.1)  # the request is on its way
+        assert released[HEALTHY] - start_s < 1.0
+
+
 # Simple consumers
 
 
