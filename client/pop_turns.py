@@ -142,7 +142,7 @@ class PopTurns:
         """Pop from one of several places; None: it has not answered so far."""
         if place in self._under_way:
             return None
-        call = BackgroundCall(
+        call: PopCall = BackgroundCall(
             self._client, partial(self._pop, place, sweep, 0.0), partial(self._on_ended, place)
         )
         if await call.wait(0.0 if place in self._silent else NEXT_SERVER_S):
