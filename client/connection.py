@@ -291,7 +291,12 @@ class Connection:
             else:
                 reason = self._session.close_reason
                 text = f"{reason}, before the answer came"
-                each.waiter(ConnectError(self.address, text, is_connection_lost=True))
+                # A peer that breaks the protocol is another program.
+                is_final = self._session.state is State.FAILED
+                error_ = ConnectError(
+                    self.address, text, is_connection_lost=True, is_final=is_final
+                )
+                each.waiter(error_)
 
 
 class _Waiter:

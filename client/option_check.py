@@ -81,6 +81,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "timeout_s": _SECONDS,
     "connect_timeout_s": _SECONDS,
+    "wait_for_broker_s": _optional(_PAUSE),
     "route_refresh_s": _SECONDS,
     "heartbeat_s": _SECONDS,
     "interceptors": _Kind(

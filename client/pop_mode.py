@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import anyio
@@ -35,7 +36,7 @@ from .pulling import PullFailureLog
 from .push_options import FIRST_ANSWER_S, PULL_RETRY_S, PushConsumerConfig
 from .server_assignment import AssignmentQuestion, ServerAssignment
 from .simple_options import pop_init_mode
-from .task_group import TaskGroup
+from .task_group import TaskGroup, together
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +98,9 @@ class PopMode:
     # Assignment
 
     async def check_brokers(self) -> None:
-        """Ask the brokers once, at the start; those that hang are passed over.
+        """Ask the brokers once, at the start, for all topics at the same time.
+
+        Those that hang are passed over.
 
         Raises: ConfigurationError: a broker is older than RocketMQ 5.0.
         """
@@ -105,19 +108,15 @@ class PopMode:
         async def check(topic: str) -> None:
             try:
                 await self._assignment.ask(topic)
-            except ConfigurationError as error:
-                refusals.append(error)
+            except ConfigurationError:
+                raise
             except ClientError as error:
                 logger.debug("the assignment of %s could not be asked for: %s", topic, error)
 
-        refusals: list[ConfigurationError] = []
         with anyio.move_on_after(FIRST_ANSWER_S):
-            async with TaskGroup() as group:
-                for topic in self._subscriptions:
-                    if not is_retry_topic(topic):
-                        group.start_soon(check, topic)
-        if refusals:
-            raise refusals[0]
+            await together(
+                partial(check, each) for each in self._subscriptions if not is_retry_topic(each)
+            )
 
     async def allocate(self, topic: str) -> list[MessageQueue] | None:
         """Ask for the queues of a topic: pop from those that are to be popped, and return the rest.

@@ -71,7 +71,7 @@ class PopWatch:
             scope.cancel()
 
     def wake(self) -> None:
-        """End all waits: there are messages."""
+        """End `wait_for_any`: messages have arrived by another way."""
         self._arrival.set()
 
     async def wait_for_any(self, places: Sequence[Place], left_s: float) -> None:

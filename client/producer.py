@@ -250,10 +250,7 @@ class Producer(Participant):
         for interceptor in self._client.interceptors:
             message = interceptor.before_send(message)
         sender = self._sender
-        sending = sender.sending(sender.packer.message(message), queue)
-        sending.choose(await sender.publish_info(sending.outgoing.topic), self._client.now_s())
-        connection = await sender.connect(sending)
-        connection.send_oneway(sending.outgoing.encode(sending.queue, 0, oneway=True))
+        await sender.send_oneway(sender.sending(sender.packer.message(message), queue))
         call_after_send(self._client.interceptors, message, None, None)
 
     async def send_soon(

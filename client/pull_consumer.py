@@ -54,6 +54,8 @@ SUSPEND_S: Final = 20.0
 """Time that a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 20,000."""
 PULL_RETRY_S: Final = 1.0
 """Pause after a failed pull. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
+LEAVE_S: Final = 1.0
+"""Time limit for leaving the group after last commits that took their whole time."""
 AUTO_COMMIT_S: Final = 5.0
 """RocketMQ: autoCommitIntervalMillis 5,000."""
 
@@ -178,10 +180,16 @@ class PullConsumer(Participant):
         for assigned in self._assigned.values():
             assigned.scope.cancel()
         # Shielded from cancellation: messages that `poll` returned must not be consumed again.
-        with anyio.move_on_after(self._client.timeout_s, shield=True):
+        with anyio.CancelScope(shield=True):
+            leave_s = self._client.timeout_s
             if self._config.auto_commit:
-                await self.commit()
-            await super()._leave()
+                with anyio.move_on_after(self._client.timeout_s) as limit:
+                    await self.commit()
+                if limit.cancelled_caught:
+                    # A broker hangs; the others answer at once.
+                    leave_s = min(leave_s, LEAVE_S)
+            with anyio.move_on_after(leave_s):
+                await super()._leave()
 
     # Queues
 
@@ -193,7 +201,9 @@ class PullConsumer(Participant):
           ConnectError: no name server answered.
         """
         full = self._client.with_namespace(topic)
-        return list(subscribe_queues(full, await self._client.route(full)))
+        client = self._client
+        route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
+        return list(subscribe_queues(full, route))
 
     def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
         """Fetch from these queues and from no others.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Unpack
 
@@ -72,7 +73,7 @@ from .queue_puller import QueuePuller
 from .rebalance import Rebalance
 from .reports import Handler
 from .sql_check import check_sql_subscriptions
-from .task_group import TaskGroup
+from .task_group import TaskGroup, together
 from .tracing import consumer_trace
 
 __all__ = [
@@ -307,14 +308,16 @@ class PushConsumer(Participant):
     async def _before_joining(self) -> None:
         self._started_ms = self._client.wall_ms()
         self._ready.open()
-        for topic in self._subscriptions:
-            try:
-                await self._client.route(topic)
-            except RouteNotFoundError:
-                # The first heartbeat creates the retry topic. Others may be created later.
-                if topic != self._retry_topic:
-                    logger.warning("no name server knows the topic %s (yet)", topic)
+        await together(partial(self._look_up, topic) for topic in self._subscriptions)
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
+
+    async def _look_up(self, topic: str) -> None:
+        try:
+            await self._client.route(topic, wait_s=self._client.start_wait_s)
+        except RouteNotFoundError:
+            # The first heartbeat creates the retry topic. Others may be created later.
+            if topic != self._retry_topic:
+                logger.warning("no name server knows the topic %s (yet)", topic)
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat. One that hangs

@@ -9,7 +9,7 @@ import enum
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -48,6 +48,9 @@ from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
+
+UNLOCK_S: Final = 1.0
+"""Time limit for sending all unlocks, which have no answers: connecting may take longer."""
 
 
 class Outcome(enum.Enum):
@@ -231,7 +234,7 @@ class Rebalance:
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
         if self._allocator is not None:
             return await self._allocator.allocate(topic)
-        route = await self._client.route(topic)
+        route = await self._client.route(topic, wait_s=0)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
             return queues
@@ -463,7 +466,9 @@ class Rebalance:
             except ClientError as error:
                 logger.debug("queues were not unlocked: %s", error)
 
-        await self._at_all_brokers(queues, unlock)
+        # A broker that is lost needs no unlock: it drops the locks of clients that are gone.
+        with anyio.move_on_after(UNLOCK_S):
+            await self._at_all_brokers(queues, unlock)
 
     async def _at_all_brokers(
         self,

@@ -25,6 +25,7 @@ from ..remoting.bodies import (
     SubscriptionData,
 )
 from ..remoting.receipt import POP_COUNT_MAX
+from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .background_call import BackgroundCall
 from .client import Client
@@ -37,16 +38,24 @@ from .core.subscription import (
     check_subscriptions,
 )
 from .core.topics import check_consumer_group, check_topic
-from .errors import ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
+from .errors import (
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    ConnectError,
+    ExpiredReceiptError,
+    RequestTimeoutError,
+    ServerError,
+)
 from .first_answer import NEXT_SERVER_S
 from .interceptor import call_after_consume, call_before_consume
+from .late_pops import LatePops
 from .members import GroupMember
 from .options import split_options
 from .participant import Participant, configured
-from .pop_turns import PopTurns, Sweep
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
-from .popping import EMPTY_PAUSE_S, TRANSIENT_ERRORS, Popping
+from .popping import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popping
 from .simple_options import (
     INVISIBLE_S,
     RECEIVE_COUNT,
@@ -56,7 +65,7 @@ from .simple_options import (
     pop_init_mode,
 )
 from .sql_check import check_sql_subscriptions
-from .task_group import TaskGroup
+from .task_group import TaskGroup, together
 from .tracing import consumer_trace
 
 logger = logging.getLogger(__name__)
@@ -114,12 +123,13 @@ class SimpleConsumer(Participant):
             self._interceptors = (*self._interceptors, trace)
         # Known until a route or a subscription changes.
         self._places: list[Place] | None = None
+        self._turn = 0
         # Attempts in order that got no answer: they are made again, by the same ids.
         self._lost_attempts: dict[Place, list[PopOrder]] = {}
         self._watch = PopWatch(
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
-        self._turns = PopTurns(self._client, self._pop, self._watch.wake)
+        self._pops = LatePops(self._client, self._watch.wake)
         # Acknowledgements for which an iteration does not wait any longer.
         self._late_acks: set[BackgroundCall[None]] = set()
         self._member = GroupMember(
@@ -145,7 +155,6 @@ class SimpleConsumer(Participant):
 
     async def _leave(self) -> None:
         self._watch.close()
-        self._turns.close()
         # Shielded from cancellation, so that brokers do not count this member for two minutes.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
             async with TaskGroup() as group:
@@ -250,13 +259,15 @@ class SimpleConsumer(Participant):
         if not wait_s >= 0:
             raise ConfigurationError(f"wait_s is {wait_s}: give a number of seconds from 0 on")
         end_s = self._client.now_s() + wait_s
-        sweep = Sweep(max_messages, invisible_s, end_s)
-        self._turns.next_turn()
+        sweep = _Sweep(max_messages, invisible_s, end_s)
+        self._turn += 1
         while True:
-            places = await self._all_places()
-            found = await self._turns.sweep(places, sweep)
+            places = await self._all_places(end_s)
+            found = await self._sweep(places, sweep)
             left_s = end_s - self._client.now_s()
             if found or (left_s <= 0 and sweep.failure is None):
+                for message in found if self._interceptors else ():
+                    call_before_consume(self._interceptors, message)
                 return found
             if sweep.failure is not None:
                 if left_s <= 0:
@@ -269,13 +280,15 @@ class SimpleConsumer(Participant):
                     # is not acknowledged, or other members had them first.
                     await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
                 sweep.is_watched = True
-                if not self._turns.has_late:
-                    await self._watch.wait_for_any(places, end_s - self._client.now_s())
+                await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
 
-    async def _all_places(self) -> list[Place]:
-        """All brokers of all topics; neighbours are of different topics, if there are several."""
+    async def _all_places(self, end_s: float) -> list[Place]:
+        """All brokers of all topics; neighbours are of different topics, if there are several.
+
+        Until `end_s`, it waits for name servers that are away and for topics that are not there.
+        """
         places = self._places
         if places is not None:
             return places
@@ -283,8 +296,13 @@ class SimpleConsumer(Participant):
             raise ConfigurationError("the consumer subscribes to no topic: call `subscribe` first")
         subscribed = list(self._subscriptions)
         by_rank: list[tuple[int, Place]] = []
-        for topic in subscribed:
-            queues = subscribe_queues(topic, await self._client.route(topic))
+        wait_s = max(end_s - self._client.now_s(), 0.0)
+        if self._client.wait_for_broker_s is not None:
+            wait_s = min(wait_s, self._client.wait_for_broker_s)
+        look_up = partial(self._client.route, wait_s=wait_s, is_missing_ok=True)
+        routes = await together(partial(look_up, topic) for topic in subscribed)
+        for topic, route in zip(subscribed, routes, strict=True):
+            queues = subscribe_queues(topic, route)
             brokers = dict.fromkeys(self._client.owner(queue) for queue in queues)
             by_rank += [(rank, Place(topic, name)) for rank, name in enumerate(brokers)]
         if not by_rank:
@@ -295,7 +313,42 @@ class SimpleConsumer(Participant):
             self._places = places
         return places
 
-    async def _pop(self, place: Place, sweep: Sweep, poll_s: float) -> list[PoppedMessage]:
+    async def _sweep(self, places: Sequence[Place], sweep: _Sweep) -> list[PoppedMessage]:
+        """Pop from one place after the other, until one has messages.
+
+        With a single place, its broker waits for them. Of several, one that does not answer is
+        passed over.
+        """
+        first = self._turn % len(places)
+        late = self._pops.take(sweep.count)
+        if late:
+            return late
+        failures: list[ClientError] = []
+        for place in (*places[first:], *places[:first]):
+            try:
+                if len(places) == 1:
+                    left_s = max(sweep.end_s - self._client.now_s(), 0.0)
+                    found = await self._pop(place, sweep, min(left_s, POLL_S_MAX))
+                elif await self._pops.pop(place, partial(self._pop, place, sweep, 0.0)):
+                    found = self._pops.take(sweep.count)
+                else:
+                    failures.append(self._silence(place))
+                    continue
+            except TRANSIENT_ERRORS as error:
+                await anyio.lowlevel.checkpoint_if_cancelled()
+                logger.debug("a pop from %s failed: %s", place, error)
+                failures.append(error)
+                continue
+            if found:
+                return found
+        sweep.failure = _joined(failures) if len(failures) == len(places) else None
+        return []
+
+    def _silence(self, place: Place) -> RequestTimeoutError:
+        address = self._client.broker_address(place.broker_name) or place.broker_name
+        return RequestTimeoutError(RequestCode.POP_MESSAGE.name, address, NEXT_SERVER_S)
+
+    async def _pop(self, place: Place, sweep: _Sweep, poll_s: float) -> list[PoppedMessage]:
         subscription = self._subscriptions.get(place.topic)
         if subscription is None:  # unsubscribed in the meantime
             return []
@@ -309,12 +362,12 @@ class SimpleConsumer(Participant):
                 raise
             # The broker has not received the first heartbeat yet.
             sweep.is_announced = True
-            await self._client.heartbeat()
+            await self._client.heartbeat(error.address)
             answer = await self._attempt(place, subscription, sweep, poll_s)
         return self._received(place, answer)
 
     async def _attempt(
-        self, place: Place, subscription: SubscriptionData, sweep: Sweep, poll_s: float
+        self, place: Place, subscription: SubscriptionData, sweep: _Sweep, poll_s: float
     ) -> PopAnswer:
         order = None
         if self._config.is_orderly:
@@ -355,9 +408,6 @@ class SimpleConsumer(Participant):
         if others:
             # Their tags have the hash codes of the wanted ones: the group has passed them.
             self._client.start_soon(self._ack_others, others)
-        if self._interceptors:
-            for message in received:
-                call_before_consume(self._interceptors, message)
         return received
 
     async def _ack_others(self, others: Sequence[Settled]) -> None:
@@ -482,6 +532,28 @@ class SimpleConsumer(Participant):
         return _Messages(self, max_messages, invisible_s, auto_ack)
 
 
+class _Sweep:
+    """What one `receive` asks for.
+
+    Attributes:
+      count, invisible_s: see `receive`.
+      end_s: until when to wait for the first message, by the client's clock.
+      failure: the last error, if no broker could be reached.
+      is_announced: a heartbeat was sent because a broker did not know the group.
+      is_watched: it has waited at several brokers or topics before.
+    """
+
+    __slots__ = ("count", "end_s", "failure", "invisible_s", "is_announced", "is_watched")
+
+    def __init__(self, count: int, invisible_s: float, end_s: float) -> None:
+        self.count = count
+        self.invisible_s = invisible_s
+        self.end_s = end_s
+        self.failure: ClientError | None = None
+        self.is_announced = False
+        self.is_watched = False
+
+
 class _Messages:
     """An iteration over a simple consumer's messages."""
 
@@ -521,6 +593,18 @@ class _Messages:
                 if consumer.client.now_s() < message.deadline_s:
                     return message
             self._received = await consumer.receive(self._count, invisible_s=self._invisible_s)
+
+
+def _joined(failures: Sequence[ClientError]) -> ClientError:
+    """One error for all brokers that failed: it names each, and why."""
+    first = failures[0]
+    texts = dict.fromkeys(map(str, failures))
+    if len(texts) == 1:
+        return first
+    addresses = dict.fromkeys(getattr(each, "address", "") for each in failures)
+    joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
+    joined.__cause__ = first
+    return joined
 
 
 def _check_seconds(name: str, seconds: float, least: float) -> None:

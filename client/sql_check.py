@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 import anyio
 
@@ -19,7 +20,7 @@ from .client import Client
 from .core.subscription import SQL92
 from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
 from .push_options import FIRST_ANSWER_S
-from .task_group import TaskGroup
+from .task_group import together
 
 logger = logging.getLogger(__name__)
 
@@ -45,35 +46,28 @@ async def check_sql_subscriptions(
         expression, or the key to set at the broker.
       ConnectError: no name server answered.
     """
-
-    async def check(address: str, subscription: SubscriptionData) -> None:
-        refusal = await _check_at(client, address, group, subscription)
-        if refusal is not None:
-            refusals.append(refusal)
-
-    refusals: list[ConfigurationError] = []
-    questions = [
-        (address, subscription)
+    await together(
+        partial(_check_topic, client, group, subscription)
         for subscription in subscriptions
         if subscription.expression_type == SQL92
-        for address in await _addresses(client, subscription.topic)
-    ]
-    with anyio.move_on_after(FIRST_ANSWER_S):
-        async with TaskGroup() as tasks:
-            for question in questions:
-                tasks.start_soon(check, *question)
-    if refusals:
-        raise refusals[0]
+    )
 
 
-async def _addresses(client: Client, topic: str) -> list[str]:
-    """The brokers of a topic; none if it has no route. Raises: ConnectError."""
+async def _check_topic(client: Client, group: str, subscription: SubscriptionData) -> None:
+    """Ask all brokers of a topic at once. Raises: ConfigurationError; ConnectError."""
     try:
-        route = await client.route(topic)
+        route = await client.route(subscription.topic, wait_s=client.start_wait_s)
     except RouteNotFoundError:
-        return []
-    known = [client.reading_address(broker.broker_name) for broker in route.broker_datas]
-    return [address for address in known if address is not None]
+        return
+    addresses = {client.reading_address(broker.broker_name) for broker in route.broker_datas}
+
+    async def check(address: str) -> None:
+        refusal = await _check_at(client, address, group, subscription)
+        if refusal is not None:
+            raise refusal
+
+    with anyio.move_on_after(FIRST_ANSWER_S):
+        await together(partial(check, each) for each in addresses if each is not None)
 
 
 async def _check_at(
