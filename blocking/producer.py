@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Unpack
+from typing import Any, Final, Generic, Unpack, overload
 
+from ..client.body_types import PlainBody, SentT
 from ..client.client import Client as AsyncClient
 from ..client.clock import monotonic_ms
 from ..client.core.sending import Selector
@@ -24,7 +25,7 @@ from .send_queue import QueuedSend, SendQueue
 logger = logging.getLogger(__name__)
 
 
-class Producer(TracedMember[AsyncProducer]):
+class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
     """Sends messages; the blocking `trocket.client.Producer`.
 
     Use: `with Producer("rocketmq://127.0.0.1:9876", group="g") as producer:`. Leaving the block
@@ -33,23 +34,47 @@ class Producer(TracedMember[AsyncProducer]):
     Args:
       client: a URL, or an open Client that is shared with others.
       group: of producers that stand in for one another.
+      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
+        bodies.
       options: see ProducerOptions; those of ClientOptions only with a URL. Selectors, serializers
         and interceptors are called in the loop's thread: they must not block.
 
     Raises: ConfigurationError: an argument cannot be right.
     """
 
+    @overload
+    def __init__(
+        self: Producer[PlainBody],
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str = DEFAULT_GROUP,
+        serializer: Callable[[SentT], bytes],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._start(client, lambda inner: AsyncProducer(inner, group=group, **options))
+        self._start(
+            client,
+            lambda inner: AsyncProducer(inner, group=group, serializer=serializer, **options),
+        )
 
     def _start(
-        self, client: str | Client, make: Callable[[str | AsyncClient], AsyncProducer]
+        self, client: str | Client, make: Callable[[str | AsyncClient], AsyncProducer[SentT]]
     ) -> None:
         super().__init__(client, make)
         # Made by _enter, when it is opened:
@@ -57,7 +82,7 @@ class Producer(TracedMember[AsyncProducer]):
         self._queue: SendQueue
         self._has_interceptors = False
 
-    def _enter(self, inner: AsyncProducer) -> LoopObject:
+    def _enter(self, inner: AsyncProducer[SentT]) -> LoopObject:
         config = inner.sender.config
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._has_interceptors = bool(inner.client.interceptors)
@@ -97,7 +122,7 @@ class Producer(TracedMember[AsyncProducer]):
 
     def send(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -138,7 +163,7 @@ class Producer(TracedMember[AsyncProducer]):
         self,
         loop_object: LoopObject,
         waiter: Waiter[SendResult],
-        message: Message,
+        message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
@@ -170,7 +195,7 @@ class Producer(TracedMember[AsyncProducer]):
 
     def send_soon(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         *,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,

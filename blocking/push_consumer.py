@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Unpack, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, Unpack, overload
 
+from ..client.body_types import ValueT
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.message import MessageQueue
@@ -25,7 +26,7 @@ CONCURRENCY_MAX: Final = 1024
 """Largest number of handler threads of one consumer."""
 
 
-class PushConsumer(TracedMember[AsyncPushConsumer]):
+class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
     """Consumes as a member of a group; the blocking `trocket.client.PushConsumer`.
 
     Use::
@@ -44,30 +45,57 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
       group: the consumer group that it joins.
       subscriptions: the topics to consume, each with the messages to receive: "*" for all, tags
         ("A || B"), Tag, Sql or FilterClass.
+      deserializer: converts the body of a message to its `value`, which has the type that it
+        returns; None: `value` is the body.
       options: see PushConsumerOptions; those of ClientOptions are allowed only with a URL. The
         listener and the interceptors are called in the loop's thread: they must not block.
 
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: PushConsumer[bytes],
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: Callable[[bytes], ValueT],
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: Any = None,
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         super().__init__(
             client,
             lambda inner: AsyncPushConsumer(
-                inner, group=group, subscriptions=subscriptions, **options
+                inner,
+                group=group,
+                subscriptions=subscriptions,
+                deserializer=deserializer,
+                **options,
             ),
         )
-        self._buffer: MessageBuffer[PushedMessage]
+        self._buffer: MessageBuffer[PushedMessage[ValueT]]
         self._handler: Handler | None = None
 
-    def _enter(self, inner: AsyncPushConsumer) -> LoopObject:
+    def _enter(self, inner: AsyncPushConsumer[ValueT]) -> LoopObject:
         loop_object = super()._enter(inner)
         fetcher = _Fetcher(inner, loop_object)
         self._buffer = fetcher.buffer
@@ -122,10 +150,10 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
 
     # Messages
 
-    def __iter__(self) -> Iterator[PushedMessage]:
+    def __iter__(self) -> Iterator[PushedMessage[ValueT]]:
         return self.messages()
 
-    def messages(self, *, auto_ack: bool = True) -> Iterator[PushedMessage]:
+    def messages(self, *, auto_ack: bool = True) -> Iterator[PushedMessage[ValueT]]:
         """Iterate over messages until `stop`; several threads can iterate at the same time.
 
         Args:
@@ -135,10 +163,10 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
         return _Messages(self, auto_ack)
 
     @overload
-    def receive(self) -> PushedMessage: ...
+    def receive(self) -> PushedMessage[ValueT]: ...
     @overload
-    def receive(self, *, timeout_s: float | None) -> PushedMessage | None: ...
-    def receive(self, *, timeout_s: float | None = None) -> PushedMessage | None:
+    def receive(self, *, timeout_s: float | None) -> PushedMessage[ValueT] | None: ...
+    def receive(self, *, timeout_s: float | None = None) -> PushedMessage[ValueT] | None:
         """Wait for the next message, which the caller settles by `ack` or `retry`.
 
         Args:
@@ -157,7 +185,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
             )
         return self._buffer.take(timeout_s)
 
-    def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
+    def run(self, handler: Handler[ValueT], *, concurrency: int = CONCURRENCY) -> None:
         """Call a handler with each message, in several threads, until `stop`.
 
         If the handler returns, the message is acknowledged. If it raises, the exception is logged
@@ -244,18 +272,20 @@ class PushConsumer(TracedMember[AsyncPushConsumer]):
     resume: Final = forwarded(AsyncPushConsumer.resume)
 
 
-class _Fetcher:
+class _Fetcher(Generic[ValueT]):
     """Moves messages from the async consumer to the buffer, on demand.
 
     It is an object apart from the consumer, which can be garbage-collected while this waits.
     """
 
-    def __init__(self, inner: AsyncPushConsumer, loop_object: LoopObject) -> None:
+    def __init__(self, inner: AsyncPushConsumer[ValueT], loop_object: LoopObject) -> None:
         self._inner = inner
         self._loop_object = loop_object
         # `before_consume` is called at the fetch: with interceptors, do not fetch ahead.
         self._count_max = 1 if inner.delivery_queue.interceptors else FETCH_MAX
-        self.buffer: MessageBuffer[PushedMessage] = MessageBuffer(self._fetch_soon, _is_wanted)
+        self.buffer: MessageBuffer[PushedMessage[ValueT]] = MessageBuffer(
+            self._fetch_soon, _is_wanted
+        )
 
     def _fetch_soon(self) -> None:
         self._loop_object.post(self._begin)
@@ -265,7 +295,7 @@ class _Fetcher:
 
     async def _fetch(self) -> None:
         try:
-            message: AsyncPushedMessage | None = await self._inner.next_message()
+            message: AsyncPushedMessage[ValueT] | None = await self._inner.next_message()
         except BaseException as error:
             self.buffer.close()
             if isinstance(error, ClientError):
@@ -284,15 +314,15 @@ def _is_wanted(message: PushedMessage) -> bool:
     return not message.is_revoked
 
 
-class _Messages(Iterator[PushedMessage]):
+class _Messages(Iterator[PushedMessage[ValueT]]):
     """An iteration over a consumer's messages."""
 
-    def __init__(self, consumer: PushConsumer, auto_ack: bool) -> None:
+    def __init__(self, consumer: PushConsumer[ValueT], auto_ack: bool) -> None:
         self._consumer = consumer
         self._auto_ack = auto_ack
-        self._last: PushedMessage | None = None
+        self._last: PushedMessage[ValueT] | None = None
 
-    def __next__(self) -> PushedMessage:
+    def __next__(self) -> PushedMessage[ValueT]:
         if self._last is not None:
             self._last.ack()
             self._last = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Generic, Self, TypeAlias
 
+from ..client.body_types import ValueT, ValueT_co
 from ..client.errors import ClosedError
 from ..client.message import ReceivedMessage
 from ..client.push_options import RetryLater
@@ -14,12 +15,12 @@ from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from .loop_object import LoopObject
 
 
-class PushedMessage(ReceivedMessage):
+class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
     """A message that a push consumer delivered; settle it once, by `ack` or `retry`."""
 
     __slots__ = ("_inner", "_is_settled", "_loop_object", "_reconsume_times")
 
-    def __init__(self, inner: AsyncPushedMessage, loop_object: LoopObject) -> None:
+    def __init__(self, inner: AsyncPushedMessage[ValueT_co], loop_object: LoopObject) -> None:
         super().__init__(inner._ext, inner._queue, inner._topic)
         self._inner = inner
         self._loop_object = loop_object
@@ -27,12 +28,12 @@ class PushedMessage(ReceivedMessage):
         self._is_settled = False
 
     @property
-    def inner(self) -> AsyncPushedMessage:
+    def inner(self) -> AsyncPushedMessage[ValueT_co]:
         """The message in the loop; not meant for programs."""
         return self._inner
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ValueT_co:
         """The body, converted by the consumer's `deserializer`; bytes without one."""
         return self._inner.value
 
@@ -135,5 +136,5 @@ class PushedMessage(ReceivedMessage):
         self._loop_object.spawn(partial(self._inner.retry, cause=cause))
 
 
-Handler: TypeAlias = Callable[[PushedMessage], None]
+Handler: TypeAlias = Callable[[PushedMessage[ValueT]], None]
 """Handles a message; it may block. An exception means that the message is redelivered."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias, Unpack, overload
 
+from ..client.body_types import PlainBody, SentT
 from ..client.errors import ConfigurationError
 from ..client.message import Message, ReceivedMessage
 from ..client.send_options import ProducerOptions
@@ -26,7 +27,7 @@ Check: TypeAlias = Callable[[ReceivedMessage], TransactionState]
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
-class TransactionProducer(Producer):
+class TransactionProducer(Producer[SentT]):
     """Sends transactional messages, and answers the broker's checks of unfinished transactions.
 
     The blocking `trocket.client.TransactionProducer`.
@@ -36,17 +37,40 @@ class TransactionProducer(Producer):
       group: the producer group. The broker may ask any of its producers about a transaction.
       check: returns the outcome of a transaction; called when the broker did not receive it. It is
         called in a separate thread and may block.
+      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
+        bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: TransactionProducer[PlainBody],
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         check: Check,
+        serializer: Callable[[SentT], bytes],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         room = asyncio.Semaphore(CHECKS_MAX)
@@ -58,7 +82,7 @@ class TransactionProducer(Producer):
         self._start(
             client,
             lambda inner: AsyncTransactionProducer(
-                inner, group=group, check=check_in_thread, **options
+                inner, group=group, check=check_in_thread, serializer=serializer, **options
             ),
         )
 
@@ -110,7 +134,9 @@ class TransactionProducer(Producer):
             loop_object.thread.post(sending.settle, state)
         return loop_object.wait_for(sending, sending)
 
-    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+    def transaction(
+        self, message: Message[SentT | str | bytes], *, timeout_s: float | None = None
+    ) -> Transaction:
         """A transaction that is a `with` block.
 
         The message is stored when the block is entered, and consumers do not see it yet. The normal

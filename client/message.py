@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ..common.message_properties import split_keys
 from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
 from ..remoting.message import MessageExt
+from .body_types import BodyT_co
 from .errors import MessageRefusedError
 from .message_check import check_message
 
@@ -41,12 +42,12 @@ Source: RocketMQ 5.3.3 MessageConst.STRING_HASH_SET, Message.putUserProperty.
 """
 
 
-class _TopicAndBody(msgspec.Struct, frozen=True):
+class _TopicAndBody(msgspec.Struct, Generic[BodyT_co], frozen=True):
     topic: str
-    body: Any
+    body: BodyT_co
 
 
-class Message(_TopicAndBody, frozen=True, kw_only=True):
+class Message(_TopicAndBody[BodyT_co], Generic[BodyT_co], frozen=True, kw_only=True):
     """A message to send.
 
     Attributes:

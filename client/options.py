@@ -69,13 +69,14 @@ _ConfigT = TypeVar("_ConfigT", bound=msgspec.Struct)
 
 
 def split_options(
-    config_class: type[_ConfigT], options: ClientOptions
+    config_class: type[_ConfigT], options: ClientOptions, **more: object
 ) -> tuple[_ConfigT, ClientOptions]:
     """Separate the options of a producer or consumer from those of its client.
 
     Args:
       config_class: its fields are the options that do not belong to the client.
       options: all options.
+      more: further ones, without those that are None.
 
     Returns: the configuration, and the client's options.
     Raises: ConfigurationError: as `check_options`.
@@ -83,6 +84,7 @@ def split_options(
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
     given = cast("dict[str, Any]", options)
+    given |= {name: value for name, value in more.items() if value is not None}
     check_options(given, {*own, *known})
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}

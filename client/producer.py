@@ -6,10 +6,10 @@ Java counterpart: DefaultMQProducer, DefaultMQProducerImpl.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Generic, Unpack, overload
 
 from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.headers import RecallMessageRequestHeader
@@ -17,6 +17,7 @@ from ..remoting.recall_handle import RecallHandle
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .accumulator import ProduceAccumulator
+from .body_types import PlainBody, SentT
 from .client import Client
 from .connection import request_name
 from .core.outgoing import BatchEntry
@@ -48,7 +49,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class Producer(Participant):
+class Producer(Participant, Generic[SentT]):
     """Sends messages.
 
     Use: `async with Producer("rocketmq://127.0.0.1:9876") as producer:`, under trio or asyncio. The
@@ -57,19 +58,40 @@ class Producer(Participant):
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
       group: name of the producer group; any member can answer for the transactions of another.
+      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
+        bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: Producer[PlainBody],
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str = DEFAULT_GROUP,
+        serializer: Callable[[SentT], bytes],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str = DEFAULT_GROUP,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        config, client_options = split_options(ProducerConfig, options)
+        config, client_options = split_options(ProducerConfig, options, serializer=serializer)
         super().__init__(client, client_options, group, check_producer_group)
         self._trace = producer_trace(self._client, self._group, config.trace)
         self._traces = self._trace.dispatcher if self._trace else None
@@ -124,7 +146,7 @@ class Producer(Participant):
 
     async def send(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -176,7 +198,7 @@ class Producer(Participant):
 
     async def _send(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
@@ -191,7 +213,7 @@ class Producer(Participant):
 
     def _sending(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
@@ -201,7 +223,7 @@ class Producer(Participant):
 
     async def send_batch(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Message[SentT | str | bytes]],
         *,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
@@ -233,7 +255,9 @@ class Producer(Participant):
                 call_after_send(self._client.interceptors, message, result, failure)
         return result
 
-    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+    async def send_oneway(
+        self, message: Message[SentT | str | bytes], *, queue: MessageQueue | None = None
+    ) -> None:
         """Send a message that the broker does not confirm; it may be lost.
 
         Args:
@@ -255,7 +279,7 @@ class Producer(Participant):
 
     async def send_soon(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         *,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
@@ -437,7 +461,7 @@ class Producer(Participant):
 
     async def request(
         self,
-        message: Message,
+        message: Message[SentT | str | bytes],
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -456,7 +480,9 @@ class Producer(Participant):
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
         return await self._replies.request(message, timeout_s, queue, selector)
 
-    async def reply(self, request: ReceivedMessage, body: Any, *, tags: str | None = None) -> None:
+    async def reply(
+        self, request: ReceivedMessage, body: SentT | str | bytes, *, tags: str | None = None
+    ) -> None:
         """Reply to a message that was sent by `request`.
 
         Args:

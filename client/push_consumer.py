@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Generic, Unpack, overload
 
 import anyio.lowlevel
 
@@ -30,6 +30,7 @@ from ..remoting.codec import RemotingCommand
 from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
 from . import reports
+from .body_types import ValueT
 from .client import Client
 from .connection import Connection
 from .connection_log import failure_level
@@ -88,7 +89,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class PushConsumer(Participant):
+class PushConsumer(Participant, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
     Use, under trio or asyncio::
@@ -107,6 +108,8 @@ class PushConsumer(Participant):
       group: the consumer group that it joins.
       subscriptions: the topics to consume, each with the messages to receive: "*" for all, tags
         ("A || B"), Tag, Sql or FilterClass.
+      deserializer: converts the body of a message to its `value`, which has the type that it
+        returns; None: `value` is the body.
       options: see PushConsumerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
@@ -115,16 +118,37 @@ class PushConsumer(Participant):
     _results: ConsumeResultService
     _puller: QueuePuller
 
+    @overload
+    def __init__(
+        self: PushConsumer[bytes],
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: None = None,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: Callable[[bytes], ValueT],
+        **options: Unpack[PushConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        subscriptions: Mapping[str, MessageSelector | FilterClass],
+        deserializer: Any = None,
         **options: Unpack[PushConsumerOptions],
     ) -> None:
-        self._config, client_options = split_options(PushConsumerConfig, options)
-        super().__init__(client, client_options, group, check_consumer_group)
+        self._config, rest = split_options(PushConsumerConfig, options, deserializer=deserializer)
+        super().__init__(client, rest, group, check_consumer_group)
         configured(check_subscriptions, subscriptions)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._filter_classes: dict[str, FilterClass] = {}
@@ -461,10 +485,10 @@ class PushConsumer(Participant):
 
     # Messages
 
-    def __aiter__(self) -> AsyncIterator[PushedMessage]:
+    def __aiter__(self) -> AsyncIterator[PushedMessage[ValueT]]:
         return self.messages()
 
-    def messages(self, *, auto_ack: bool = True) -> AsyncIterator[PushedMessage]:
+    def messages(self, *, auto_ack: bool = True) -> AsyncIterator[PushedMessage[ValueT]]:
         """Iterate over messages until `stop`; several tasks can iterate at the same time.
 
         Args:
@@ -473,7 +497,7 @@ class PushConsumer(Participant):
         """
         return Messages(self.receive, self._receive_ready, auto_ack)
 
-    async def receive(self) -> PushedMessage:
+    async def receive(self) -> PushedMessage[ValueT]:
         """Wait for the next message, which the caller settles by `ack` or `retry`.
 
         Raises:
@@ -484,7 +508,7 @@ class PushConsumer(Participant):
         self._check_receives()
         return await self.next_message()
 
-    async def next_message(self) -> PushedMessage:
+    async def next_message(self) -> PushedMessage[ValueT]:
         """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
             self._client.check_open()
@@ -502,15 +526,15 @@ class PushConsumer(Participant):
                 "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
             )
 
-    def _receive_ready(self) -> PushedMessage | None:
+    def _receive_ready(self) -> PushedMessage[ValueT] | None:
         self._check_receives()
         return self._ready.take()
 
-    def receive_nowait(self) -> PushedMessage | None:
+    def receive_nowait(self) -> PushedMessage[ValueT] | None:
         """The next message, which the caller settles; None if there is none at the moment."""
         return self._ready.take()
 
-    async def run(self, handler: Handler, *, concurrency: int = CONCURRENCY) -> None:
+    async def run(self, handler: Handler[ValueT], *, concurrency: int = CONCURRENCY) -> None:
         """Call a handler with each message until `stop`.
 
         If the handler returns, the message is acknowledged. If it raises, the exception is logged

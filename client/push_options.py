@@ -127,7 +127,6 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       listener: see RebalanceListener; default: none.
       rate_limit: largest number of messages per second that are delivered to the program, evenly
         over time; redeliveries count, too. Default: no limit.
-      deserializer: converts the body of a message to its `value`; default: `value` is the body.
       mode: "pull", the default; or "pop": the brokers (5.0 or later) assign the queues, and those
         that they assign to be popped need no offsets and no exclusive owner.
       pop_invisible_s: with mode="pop", seconds until a message that is not settled is delivered
@@ -154,7 +153,6 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     offset_path: Path | None
     listener: RebalanceListener | None
     rate_limit: float | None
-    deserializer: Callable[[bytes], Any] | None
     mode: ConsumeMode
     pop_invisible_s: float
     pop_batch_size: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, cast
 
 import anyio
 
@@ -15,6 +15,7 @@ from ..common import message_properties as names
 from ..remoting.bodies import MessageQueue, SubscriptionData
 from ..remoting.message import MessageExt
 from . import clock
+from .body_types import ValueT, ValueT_co
 from .core.process_queue import ProcessQueue
 from .core.topics import is_retry_topic
 from .errors import ClosedError
@@ -44,7 +45,7 @@ class ConsumeResults(Protocol):
         """Have a message redelivered; `ext` is its decoded record."""
 
 
-class PushedMessage(ReceivedMessage):
+class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
     """A message that a push consumer delivered; settle it once, by `ack` or `retry`.
 
     Args:
@@ -79,10 +80,12 @@ class PushedMessage(ReceivedMessage):
         self.is_in_handler: bool = False
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ValueT_co:
         """The body, converted by the consumer's `deserializer`; bytes without one."""
         deserializer = self._results.deserializer
-        return self._ext.body if deserializer is None else deserializer(self._ext.body)
+        body = self._ext.body
+        converted: Any = body if deserializer is None else deserializer(body)
+        return cast("ValueT_co", converted)
 
     @property
     def reconsume_times(self) -> int:
@@ -124,7 +127,7 @@ class PushedMessage(ReceivedMessage):
         time is over: settling it has no effect then."""
         return self._assigned.process_queue.is_dropped
 
-    def again(self) -> PushedMessage:
+    def again(self) -> PushedMessage[ValueT_co]:
         """A copy of the message for its redelivery, which is not settled.
 
         It is another object, so that a late `ack` of this one does not settle the copy.
@@ -310,7 +313,7 @@ class PushedMessages:
         return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
 
-class Messages:
+class Messages(Generic[ValueT]):
     """An iterator over a consumer's messages, which ends when the consumer is stopped.
 
     Args:
@@ -322,19 +325,19 @@ class Messages:
 
     def __init__(
         self,
-        receive: Callable[[], Awaitable[PushedMessage]],
-        receive_nowait: Callable[[], PushedMessage | None],
+        receive: Callable[[], Awaitable[PushedMessage[ValueT]]],
+        receive_nowait: Callable[[], PushedMessage[ValueT] | None],
         auto_ack: bool,
     ) -> None:
         self._receive = receive
         self._receive_nowait = receive_nowait
         self._auto_ack = auto_ack
-        self._last: PushedMessage | None = None
+        self._last: PushedMessage[ValueT] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> PushedMessage:
+    async def __anext__(self) -> PushedMessage[ValueT]:
         if self._last is not None:
             self._last.ack()
             self._last = None

@@ -22,6 +22,7 @@ from ..remoting.message_codec import decode_record
 from ..remoting.mq_version import CURRENT_VERSION, version_name
 from ..remoting.request_codes import RequestCode
 from . import clock
+from .body_types import ValueT
 from .client import Client
 from .connection import Connection
 from .members import Processor
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 _MIB: Final = 1024 * 1024
 
-Handler: TypeAlias = Callable[[PushedMessage], Awaitable[None] | None]
+Handler: TypeAlias = Callable[[PushedMessage[ValueT]], Awaitable[None] | None]
 """Handles a message. An exception means that the message is redelivered."""
 
 AsPushed: TypeAlias = Callable[[MessageExt, MessageQueue], PushedMessage]

@@ -51,7 +51,6 @@ class ProducerOptions(ClientOptions, total=False):
       default_topic_queue_nums: number of queues of a topic that a send creates; default 4.
       send_latency_fault_enable: avoid brokers that answered slowly, for a time that grows with the
         latency; default False.
-      serializer: converts bodies that are neither bytes nor str to bytes; default: none.
       send_buffer_count_max: largest number of unconfirmed messages of `send_soon`; default 1,024.
       send_buffer_size_max: largest total size of their bodies in bytes; default 100 MiB.
       linger_s: seconds that a message of `send` or `send_soon` waits for others with the same
@@ -77,7 +76,6 @@ class ProducerOptions(ClientOptions, total=False):
     delay_level_max: int
     default_topic_queue_nums: int
     send_latency_fault_enable: bool
-    serializer: Callable[[Any], bytes] | None
     send_buffer_count_max: int
     send_buffer_size_max: int
     linger_s: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack, overload
 
 import anyio
 
@@ -18,6 +18,7 @@ from ..remoting.headers import EndTransactionRequestHeader
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
+from .body_types import PlainBody, SentT
 from .client import Client
 from .connection import Connection
 from .errors import ClientError, ConfigurationError, MessageRefusedError
@@ -51,27 +52,50 @@ Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[Tran
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
-class TransactionProducer(Producer):
+class TransactionProducer(Producer[SentT]):
     """Sends transactional messages, and answers the broker's checks of unfinished transactions.
 
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
       group: the producer group. The broker may ask any of its producers about a transaction.
       check: returns the outcome of a transaction; called when the broker did not receive it.
+      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
+        bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @overload
+    def __init__(
+        self: TransactionProducer[PlainBody],
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: str | Client,
         *,
         group: str,
         check: Check,
+        serializer: Callable[[SentT], bytes],
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        client: str | Client,
+        *,
+        group: str,
+        check: Check,
+        serializer: Any = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(client, group=group, **options)
+        super().__init__(client, group=group, serializer=serializer, **options)
         self._check = check
         self._processors[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
 
@@ -103,7 +127,9 @@ class TransactionProducer(Producer):
             await self._end_half(half, state)
         return TransactionResult(half.result, state)
 
-    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+    def transaction(
+        self, message: Message[SentT | str | bytes], *, timeout_s: float | None = None
+    ) -> Transaction:
         """A transaction that is an `async with` block.
 
         The message is stored when the block is entered, and consumers do not see it yet. The normal
@@ -124,7 +150,9 @@ class TransactionProducer(Producer):
         """
         return Transaction(self._send_half, self._end_half, message, timeout_s)
 
-    async def _send_half(self, message: Message, timeout_s: float | None) -> HalfMessage:
+    async def _send_half(
+        self, message: Message[SentT | str | bytes], timeout_s: float | None
+    ) -> HalfMessage:
         if is_delayed(message):
             raise MessageRefusedError("a message in a transaction cannot be delayed")
         more = {

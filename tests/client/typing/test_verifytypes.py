@@ -24,6 +24,16 @@ def cannot_run(reason: str) -> None:
     pytest.skip(reason)
 
 
+def copy_client(folder: Path) -> None:
+    """Copy nothing but the client, as if it were installed: the checkout has tests, too."""
+    package = folder / "trocket"
+    package.mkdir()
+    for name in ("__init__.py", "py.typed"):
+        shutil.copy(ROOT / name, package)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 def verify(folder: Path) -> dict[str, Any]:
     """pyright's report on the package `trocket` in a folder."""
     # It asks the first `python` of PATH where packages are, and reads no option for that here.
@@ -54,13 +64,7 @@ def verify(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_every_public_name_of_the_client_is_typed(tmp_path: Path) -> None:
-    # Nothing but the client, as if it were installed: the checkout has tests and environments.
-    package = tmp_path / "trocket"
-    package.mkdir()
-    for name in ("__init__.py", "py.typed"):
-        shutil.copy(ROOT / name, package)
-    for name in FOLDERS:
-        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_client(tmp_path)
     report = verify(tmp_path)
     symbols = [
         symbol
