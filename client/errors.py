@@ -19,6 +19,7 @@
     │   └── ExpiredReceiptError     a popped message is not this consumer's any more
     ├── SendError               a message was not confirmed; see `attempts`
     ├── UndeliveredError        messages of `send_soon` were given up; see `errors`
+    ├── AlreadySettledError     a message was acknowledged, or is to be redelivered, already
     ├── ReplyTimeoutError       no reply to a request message arrived in time
     └── HandlerTimeoutError     a message handler did not return in time (only logged)
 
@@ -211,6 +212,24 @@ class UndeliveredError(ClientError):
     def __init__(self, errors: Sequence[ClientError]) -> None:
         super().__init__(f"{len(errors)} messages were not delivered; the first: {errors[0]}")
         self.errors: tuple[ClientError, ...] = tuple(errors)
+
+
+class AlreadySettledError(ClientError):
+    """A message is settled a second time: acknowledged, or to be redelivered, already.
+
+    Args:
+      message_id: id of the message.
+      settlement: how it was settled: "acknowledged", for example.
+      verb: what was called: "ack", for example.
+    """
+
+    def __init__(self, message_id: str, settlement: str, verb: str) -> None:
+        super().__init__(
+            f"{verb} of message {message_id}, which is {settlement} already: settle each message"
+            " once, or look at is_settled before"
+        )
+        self.message_id = message_id
+        self.settlement = settlement
 
 
 class ReplyTimeoutError(ClientError):

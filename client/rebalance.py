@@ -333,12 +333,12 @@ class Rebalance:
 
     def _is_in_handler(self, queue: MessageQueue) -> bool:
         assigned = self.assigned.get(queue) or self._leaving[queue]
-        return assigned.in_hand is not None and assigned.in_hand.is_in_handler
+        return assigned.is_in_handler
 
     def _is_in_program(self, assigned: AssignedQueue) -> bool:
         """Whether the program has a message of an orderly queue, which it has not settled."""
-        message = assigned.in_hand
-        return message is not None and not self._take_back(message)
+        taken_back = [message for message in assigned.in_hand if self._take_back(message)]
+        return len(taken_back) < len(assigned.in_hand)
 
     def _leave_when_settled(self, assigned: AssignedQueue) -> None:
         """Keep the lock of an orderly queue until its message is settled.

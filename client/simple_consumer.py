@@ -420,9 +420,10 @@ class SimpleConsumer(Participant):
         """Acknowledge a message: the group is done with it.
 
         It is sent again for ten seconds while the broker cannot be reached; once, if it takes the
-        request and does not answer. It has no effect on a message that is acknowledged already.
+        request and does not answer.
 
         Raises:
+          AlreadySettledError: it is acknowledged already.
           ExpiredReceiptError: the broker does not accept the receipt (any more): the message is
             delivered again, or is gone. Brokers accept most late acknowledgements without a word,
             and deliver the message again all the same.
@@ -432,8 +433,7 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        if message.is_settled:
-            return
+        message.check_unsettled("ack")
         await self._popping.ack(message.settled, is_awaited=True)
         self._on_acknowledged(message)
 
@@ -443,10 +443,15 @@ class SimpleConsumer(Participant):
         Those that could not be acknowledged have `is_settled` false afterwards. A broker that takes
         batches passes over receipts that have expired.
 
-        Raises: the error of the first message that was not acknowledged; see `ack`.
+        Raises:
+          AlreadySettledError: one is acknowledged already; nothing is sent.
+          ClientError: the error of the first message that was not acknowledged; see `ack`.
         """
         self._client.check_open()
-        wanted = {each.settled: each for each in messages if not each.is_settled}
+        given = list(messages)
+        for each in given:
+            each.check_unsettled("ack_all")
+        wanted = {each.settled: each for each in given}
         failed = await self._popping.ack_all(list(wanted), is_awaited=True)
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
@@ -503,6 +508,7 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         _check_seconds("seconds", seconds, 0)
+        message.check_unsettled("change_invisible")
         receipt = await self._popping.change_invisible(message.settled, seconds, is_awaited=True)
         message.on_changed(receipt, self._client.now_s() + seconds)
 

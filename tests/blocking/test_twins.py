@@ -53,7 +53,6 @@ MISSING = {
     "Producer.accumulator": IN_THE_LOOP,
     "TransactionProducer.accumulator": IN_THE_LOOP,
     "PushConsumer.delivery_queue": IN_THE_LOOP,
-    "PushConsumer.handling": "what brokers ask for",
     "PushConsumer.next_message": "`receive` without a check, for `run` and the blocking consumer",
     "PushConsumer.receive_nowait": "the buffer of its messages has `timeout_s=0` for this",
     "PushedMessage.again": "the consumer's own, for another round",
@@ -72,7 +71,7 @@ ADDED = {
 DIFFERENT = {
     "PushConsumer.receive": "a thread cannot be cancelled from outside: it has `timeout_s`",
     "PushConsumer.run": "the handler is a plain function",
-    "PushConsumer.handler": "it is a plain function",
+    "PushedMessage.retry": "a coroutine; a plain handler of the async client need not await it",
     "Delivery.settle": "a serializer's error, too, as send_soon does not raise it",
 }
 """What both have, but not alike."""
