@@ -51,6 +51,7 @@ from trocket.bench.frozen_clients import (
     send_all,
     send_all_blocking,
 )
+from trocket.client.push_options import LEAVE_TIMEOUT_S
 from trocket.common.terminal import table
 from trocket.interop.process import PeerError
 from trocket.interop.trocket_peer import TrocketBroker, TrocketPair
@@ -65,8 +66,8 @@ WITHIN_S: Final = 5.0
 """In this time a consumer has the next message of the healthy broker."""
 WATCH_S: Final = 8.0
 """How long the consumers are watched while the broker is frozen: longer than `WITHIN_S`."""
-CLOSE_S: Final = 5.0
-"""The limit of closing: `close_timeout_s` by default."""
+CLOSE_S: Final = LEAVE_TIMEOUT_S
+"""The limit of closing when no handler runs."""
 SLACK_S: Final = 1.0
 """For the scheduling of a dozen clients on a busy machine."""
 DEADLINE_S: Final = 60.0

@@ -1,10 +1,11 @@
 """A member of an orderly group, as a process: it handles messages until SIGTERM.
 
-    python orderly_member.py async|cancelled|blocking URL TOPIC GROUP LOG
+    python orderly_member.py async|cancelled|closed|thread|blocking URL TOPIC GROUP LOG
 
-At SIGTERM `async` stops and waits for its handlers, and `cancelled` cancels them; `blocking` has
-its handlers in threads. Each handler appends `begin NANOSECONDS QUEUE OFFSET PID` to the log of all
-members, and `end …` when it is over; the times are those of the machine's monotonic clock.
+At SIGTERM `cancelled` cancels its handlers, `closed` closes the consumer beside them, and the
+others stop and wait for them. `thread` and `blocking` have plain handlers. Each handler appends
+`begin NANOSECONDS QUEUE OFFSET PID` to the log of all members, and `end …` when it is over; the
+times are those of the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ def consumer_of(module: Any, url: str, topic: str, group: str) -> Any:
     )
 
 
-async def run_async(url: str, topic: str, group: str, log: int, *, is_cancelled: bool) -> None:
+async def run_async(kind: str, url: str, topic: str, group: str, log: int) -> None:
     async def handle(message: Any) -> None:
         write(log, "begin", message)
         try:
@@ -50,26 +52,38 @@ async def run_async(url: str, topic: str, group: str, log: int, *, is_cancelled:
         finally:
             write(log, "end", message)
 
+    handler = partial(handle_in_thread, log) if kind == "thread" else handle
     async with consumer_of(trocket, url, topic, group) as consumer:
-        running = asyncio.create_task(consumer.run(handle))
-        stop = running.cancel if is_cancelled else consumer.stop
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        running = asyncio.create_task(consumer.run(handler))
+        closing: list[asyncio.Task[None]] = []
+
+        def leave() -> None:
+            if kind == "cancelled":
+                running.cancel()
+            elif kind == "closed":
+                closing.append(asyncio.create_task(consumer.close()))
+            else:
+                consumer.stop()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
         print("ready", flush=True)
         await asyncio.wait([running])
+        await asyncio.gather(*closing)
+
+
+def handle_in_thread(log: int, message: Any) -> None:
+    write(log, "begin", message)
+    try:
+        time.sleep(random.uniform(*HANDLER_S))
+    finally:
+        write(log, "end", message)
 
 
 def run_blocking(url: str, topic: str, group: str, log: int) -> None:
-    def handle(message: Any) -> None:
-        write(log, "begin", message)
-        try:
-            time.sleep(random.uniform(*HANDLER_S))
-        finally:
-            write(log, "end", message)
-
     with consumer_of(blocking, url, topic, group) as consumer:
         signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
         print("ready", flush=True)
-        consumer.run(handle)
+        consumer.run(partial(handle_in_thread, log))
 
 
 def main(kind: str, url: str, topic: str, group: str, path: str) -> None:
@@ -77,7 +91,7 @@ def main(kind: str, url: str, topic: str, group: str, path: str) -> None:
     if kind == "blocking":
         run_blocking(url, topic, group, log)
     else:
-        asyncio.run(run_async(url, topic, group, log, is_cancelled=kind == "cancelled"))
+        asyncio.run(run_async(kind, url, topic, group, log))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from trocket import (
     SimpleConsumer,
     Sql,
 )
-from trocket.client.push_options import CLOSE_TIMEOUT_S, LOCK_S
+from trocket.client.push_options import LEAVE_TIMEOUT_S, LOCK_S
 from trocket.remoting.bodies import (
     CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
@@ -205,7 +205,7 @@ async def test_closing_commits_at_the_other_broker_and_waits_once_for_the_one_th
                     (await member.receive()).ack()
                 brokers.hanging.add(HANGING)
                 start_s = trio.current_time()
-        assert trio.current_time() - start_s <= CLOSE_TIMEOUT_S
+        assert trio.current_time() - start_s <= LEAVE_TIMEOUT_S
         assert committed == {str(queue_id) for queue_id in range(4)}
 
 

@@ -128,10 +128,10 @@ class Program:
         with trio.CancelScope() as scope:
             async with self.consumer(name) as consumer, trio.open_nursery() as nursery:
 
-                async def run() -> None:
-                    await consumer.run(lambda message: self.handle(name, message))
+                async def handle(message: PushedMessage) -> None:
+                    await self.handle(name, message)
 
-                nursery.start_soon(run)
+                nursery.start_soon(consumer.run, handle)
                 await trio.sleep(self.random.uniform(*STAY_S))
                 if leave == "stop":
                     consumer.stop()

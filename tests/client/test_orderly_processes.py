@@ -19,7 +19,7 @@ from trocket.interop.process import LineProcess
 from trocket.testing import Broker
 
 PROGRAM = Path(__file__).with_name("orderly_member.py")
-KINDS = ("async", "cancelled", "blocking")
+KINDS = ("async", "cancelled", "closed", "thread", "blocking")
 QUEUES = 6
 JOINS = 20
 MEMBERS_MAX = 3

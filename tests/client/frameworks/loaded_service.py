@@ -1,6 +1,6 @@
 """A service that is ended by SIGTERM while its handlers take 0 to 20 s.
 
-    python loaded_service.py async|thread|blocking URL TOPIC GROUP
+    python loaded_service.py async|thread|blocking URL TOPIC GROUP CLOSE_TIMEOUT_S
 
 It sends `NUMBER SECONDS`, and its handlers take these seconds: an async function, a plain function
 that the async consumer runs in threads, or a plain function of the blocking consumer. It prints
@@ -54,16 +54,17 @@ def handle_in_thread(message: Any) -> None:
     say("handled", message.text)
 
 
-def consumer_of(module: Any, url: str, topic: str, group: str) -> Any:
+def consumer_of(module: Any, url: str, topic: str, group: str, close_timeout_s: str) -> Any:
     return module.PushConsumer(
         url,
         group=group,
         subscriptions={topic: "*"},
+        close_timeout_s=float(close_timeout_s),
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )
 
 
-async def run_async(url: str, topic: str, group: str, handler: Any) -> None:
+async def run_async(handler: Any, url: str, topic: str, *names: str) -> None:
     async def send(producer: trocket.Producer) -> None:
         for body in bodies():
             await producer.send(Message(topic, body))
@@ -72,7 +73,7 @@ async def run_async(url: str, topic: str, group: str, handler: Any) -> None:
 
     async with (
         trocket.Producer(url) as producer,
-        consumer_of(trocket, url, topic, group) as consumer,
+        consumer_of(trocket, url, topic, *names) as consumer,
     ):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, consumer.stop)
         sending = asyncio.create_task(send(producer))
@@ -80,7 +81,7 @@ async def run_async(url: str, topic: str, group: str, handler: Any) -> None:
         sending.cancel()
 
 
-def run_blocking(url: str, topic: str, group: str) -> None:
+def run_blocking(url: str, topic: str, *names: str) -> None:
     def send(producer: blocking.Producer) -> None:
         with suppress(ClosedError):
             for body in bodies():
@@ -88,7 +89,7 @@ def run_blocking(url: str, topic: str, group: str) -> None:
                 say("confirmed", body)
                 time.sleep(SEND_PAUSE_S)
 
-    with blocking.Producer(url) as producer, consumer_of(blocking, url, topic, group) as consumer:
+    with blocking.Producer(url) as producer, consumer_of(blocking, url, topic, *names) as consumer:
         signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
         threading.Thread(target=send, args=(producer,)).start()
         consumer.run(handle_in_thread, concurrency=CONCURRENCY)
@@ -98,7 +99,7 @@ def main(kind: str, *names: str) -> None:
     if kind == "blocking":
         run_blocking(*names)
     else:
-        asyncio.run(run_async(*names, handle if kind == "async" else handle_in_thread))
+        asyncio.run(run_async(handle if kind == "async" else handle_in_thread, *names))
 
 
 if __name__ == "__main__":
