@@ -27,7 +27,6 @@ from ..remoting.bodies import (
 from ..remoting.receipt import POP_COUNT_MAX
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from .background_call import BackgroundCall
 from .client import Client
 from .core.pop import INVISIBLE_S_MAX, INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from .core.routes import subscribe_queues
@@ -43,12 +42,12 @@ from .errors import (
     ClosedError,
     ConfigurationError,
     ConnectError,
-    ExpiredReceiptError,
     RequestTimeoutError,
     ServerError,
 )
 from .first_answer import NEXT_SERVER_S
 from .interceptor import call_after_consume, call_before_consume
+from .late_acks import LateAcks
 from .late_pops import LatePops
 from .members import GroupMember
 from .options import split_options
@@ -65,13 +64,11 @@ from .simple_options import (
     pop_init_mode,
 )
 from .sql_check import check_sql_subscriptions
-from .task_group import TaskGroup, together
+from .task_group import together
 from .tracing import consumer_trace
 
 logger = logging.getLogger(__name__)
 
-DELIVERED_AGAIN: Final = (*TRANSIENT_ERRORS, ExpiredReceiptError)
-"""Errors of acknowledgements after which an iteration goes on."""
 RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
 
@@ -130,8 +127,7 @@ class SimpleConsumer(Participant):
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
         self._pops = LatePops(self._client, self._watch.wake)
-        # Acknowledgements for which an iteration does not wait any longer.
-        self._late_acks: set[BackgroundCall[None]] = set()
+        self._late_acks = LateAcks(self._client, self._popping, self._on_acknowledged)
         self._member = GroupMember(
             self._group,
             self._describe,
@@ -157,10 +153,7 @@ class SimpleConsumer(Participant):
         self._watch.close()
         # Shielded from cancellation, so that brokers do not count this member for two minutes.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
-            async with TaskGroup() as group:
-                for call in self._late_acks:
-                    group.start_soon(call.finish)
-                group.start_soon(super()._leave)
+            await together((self._late_acks.finish, super()._leave))
 
     # Subscriptions
 
@@ -460,37 +453,6 @@ class SimpleConsumer(Participant):
         if failed:
             raise failed[0][1]
 
-    async def ack_soon(self, message: PoppedMessage) -> None:
-        """Acknowledge a message for an iteration; not meant for programs.
-
-        If the broker is silent, this goes on in the background. The message is delivered again if
-        the broker cannot be reached, or does not accept the receipt any more.
-
-        Raises: ServerError: the broker refused the request. ClosedError; ForkedError.
-        """
-        self._client.check_open()
-        if message.is_settled:
-            return
-        call = BackgroundCall(
-            self._client,
-            partial(self._popping.ack, message.settled),
-            partial(self._on_late_ack, message),
-        )
-        self._late_acks.add(call)
-        if await call.wait(NEXT_SERVER_S):
-            self._on_late_ack(message, call)
-            if call.error is not None and not isinstance(call.error, DELIVERED_AGAIN):
-                raise call.error
-
-    def _on_late_ack(self, message: PoppedMessage, call: BackgroundCall[None]) -> None:
-        self._late_acks.discard(call)
-        if call.error is None:
-            self._on_acknowledged(message)
-        else:
-            logger.warning(
-                "%s was not acknowledged and is delivered again: %s", message, call.error
-            )
-
     def _on_acknowledged(self, message: PoppedMessage) -> None:
         message.on_acknowledged()
         call_after_consume(self._interceptors, message, None)
@@ -535,7 +497,7 @@ class SimpleConsumer(Participant):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
         """
-        return _Messages(self, max_messages, invisible_s, auto_ack)
+        return _Messages(self, self._late_acks, max_messages, invisible_s, auto_ack)
 
 
 class _Sweep:
@@ -564,9 +526,15 @@ class _Messages:
     """An iteration over a simple consumer's messages."""
 
     def __init__(
-        self, consumer: SimpleConsumer, count: int, invisible_s: float, auto_ack: bool
+        self,
+        consumer: SimpleConsumer,
+        acks: LateAcks,
+        count: int,
+        invisible_s: float,
+        auto_ack: bool,
     ) -> None:
         self._consumer = consumer
+        self._acks = acks
         self._count = count
         self._invisible_s = invisible_s
         self._auto_ack = auto_ack
@@ -578,18 +546,15 @@ class _Messages:
 
     async def __anext__(self) -> PoppedMessage:
         try:
-            if self._last is not None:
-                await self._ack(self._last)
+            last, self._last = self._last, None
+            if last is not None and not last.is_settled:
+                await self._acks.ack(last)
             message = await self._next()
         except ClosedError:
             raise StopAsyncIteration from None
         if self._auto_ack:
             self._last = message
         return message
-
-    async def _ack(self, message: PoppedMessage) -> None:
-        self._last = None
-        await self._consumer.ack_soon(message)
 
     async def _next(self) -> PoppedMessage:
         consumer = self._consumer

@@ -156,8 +156,10 @@ BANS = [
             # A loop that anyio did not start.
             "tests/client/test_open_close.py",
             # Programs as users of asyncio write them.
+            "tests/client/frameworks/loaded_service.py",
             "tests/client/frameworks/service.py",
             "tests/client/frameworks/workers.py",
+            "tests/client/orderly_member.py",
             "tests/testing/test_advance_asyncio.py",
         ),
     ),

@@ -15,6 +15,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -74,7 +75,7 @@ async def run_async(kind: str, url: str, topic: str, group: str, log: int) -> No
 def handle_in_thread(log: int, message: Any) -> None:
     write(log, "begin", message)
     try:
-        time.sleep(random.uniform(*HANDLER_S))
+        threading.Event().wait(random.uniform(*HANDLER_S))
     finally:
         write(log, "end", message)
 

@@ -15,7 +15,6 @@ import random
 import signal
 import sys
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -50,7 +49,7 @@ async def handle(message: Any) -> None:
 
 
 def handle_in_thread(message: Any) -> None:
-    time.sleep(seconds_of(message))
+    threading.Event().wait(seconds_of(message))
     say("handled", message.text)
 
 
@@ -87,7 +86,7 @@ def run_blocking(url: str, topic: str, *names: str) -> None:
             for body in bodies():
                 producer.send(Message(topic, body))
                 say("confirmed", body)
-                time.sleep(SEND_PAUSE_S)
+                threading.Event().wait(SEND_PAUSE_S)
 
     with blocking.Producer(url) as producer, consumer_of(blocking, url, topic, *names) as consumer:
         signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
