@@ -73,7 +73,8 @@ SLACK_S: Final = 1.0
 DEADLINE_S: Final = 60.0
 Cell: TypeAlias = tuple[str, str]
 """Door and mode of a consumer."""
-SEND_COUNT: Final = 8
+SEND_COUNT: Final = 32
+"""Of each door. Every other one has a megabyte: half of them are more than a socket takes."""
 
 
 class TwoBrokers:

@@ -54,6 +54,7 @@ FIRST: Final = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 JAVA_MODES: Final = ("pulled", "ordered")
 JAVA_TIMEOUT_S: Final = 60.0
 """For the start of a JVM, and for closing, of which it waits for each broker in turn."""
+BODY_SIZE_MAX: Final = 1_000_000
 SEND_TIMEOUT_S: Final = 10.0
 """The producer's default time limit."""
 
@@ -295,6 +296,11 @@ class Sent:
     error: str = ""
 
 
+def _body(number: int) -> bytes:
+    """Every other one is large, so that the socket of a frozen broker takes no more of them."""
+    return b"x" * (BODY_SIZE_MAX if number % 2 else 1)
+
+
 async def send_all(url: str, topic: str, count: int, sent: list[Sent]) -> float:
     """Send with one async producer, all at once; the seconds that closing it took."""
     producer = await Producer(url, group="frozen-async").open()
@@ -303,7 +309,7 @@ async def send_all(url: str, topic: str, count: int, sent: list[Sent]) -> float:
         begin_s = time.monotonic()
         error = ""
         try:
-            await producer.send(Message(topic, f"send-async-{number}"))
+            await producer.send(Message(topic, _body(number)))
         except ClientError as failure:
             error = repr(failure)
         sent.append(Sent("async", time.monotonic() - begin_s, error))
@@ -322,7 +328,7 @@ def send_all_blocking(url: str, topic: str, count: int, sent: list[Sent]) -> flo
         begin_s = time.monotonic()
         error = ""
         try:
-            producer.send(Message(topic, f"send-blocking-{number}"))
+            producer.send(Message(topic, _body(number)))
         except ClientError as failure:
             error = repr(failure)
         sent.append(Sent("blocking", time.monotonic() - begin_s, error))
