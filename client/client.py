@@ -123,7 +123,9 @@ class Client(Openable):
         self._is_closed = False
         self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
         self._dialer = Dialer(
-            self,
+            lambda: self.now_s(),
+            self.start_soon,
+            self._on_connected,
             dial=options.get("dial"),
             tls=client_tls(options.get("tls", self.url.tls)),
             timeout_s=options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
@@ -151,6 +153,7 @@ class Client(Openable):
             raise ClosedError("a client can be opened only once; create another one")
         self._host = host = TaskHost()
         await host.open()
+        self._dialer.is_over = lambda: host.is_over
         self.now_s = clock.loop_clock()
         self.start_soon(self._routes.run)
         self.start_soon(self._members.run)
@@ -423,13 +426,7 @@ class Client(Openable):
             connection = await self._dialer.connection(address, timeout_s)
         return connection
 
-    @property
-    def is_over(self) -> bool:
-        """Whether its background tasks end or have ended, or were never started."""
-        return self._host is None or self._host.is_over
-
-    def on_connected(self, address: str) -> None:
-        """Called when a connection was made; not meant for programs."""
+    def _on_connected(self, address: str) -> None:
         if self._routes.has_broker_at(address):
             # A broker that was just started does not know this client.
             self._members.heartbeat_soon()

@@ -207,6 +207,11 @@ class Connection:
         raise answer
 
     @property
+    def has_received(self) -> bool:
+        """Whether the peer has sent anything."""
+        return self._has_received
+
+    @property
     def close_reason(self) -> str:
         """Why it is closed; "" before."""
         return self._session.close_reason

@@ -6,9 +6,9 @@ Java counterpart: NettyRemotingClient.getAndCreateChannel.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -23,30 +23,15 @@ RECONNECT_PAUSE_S: Final = 0.1
 """Pause between a failed attempt to connect to an address and the next one."""
 
 
-class Owner(Protocol):
-    """The part of a Client that its Dialer uses."""
-
-    now_s: Callable[[], float]
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its background tasks end or have ended."""
-        ...
-
-    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run an async function in the background."""
-
-    def on_connected(self, address: str) -> None:
-        """Called when a connection was made."""
-
-
 class Dialer:
     """The connections of one client.
 
     Lifecycle: created with its client, then `connection` in the event loop, then `close`.
 
     Args:
-      owner: the client, whose background tasks read and write.
+      now_s: returns the time of the event loop's clock, in seconds.
+      start_soon: runs a function in the background; the client's.
+      on_connected: called with the address when a connection was made.
       dial: opens byte streams; None: TCP, with TLS if `tls` is given.
       tls: None: none.
       timeout_s: time limit of connecting, in seconds.
@@ -55,11 +40,14 @@ class Dialer:
 
     Attributes:
       connections: by address; one that is closed is removed soon.
+      is_over: returns whether the event loop ends, so that connections that end are not logged.
     """
 
     def __init__(
         self,
-        owner: Owner,
+        now_s: Callable[[], float],
+        start_soon: Callable[..., None],
+        on_connected: Callable[[str], None],
         *,
         dial: Dial | None,
         tls: ClientTls | None,
@@ -67,7 +55,9 @@ class Dialer:
         log: ConnectionLog,
         on_request: OnRequest,
     ) -> None:
-        self._owner = owner
+        self._now_s = now_s
+        self._start_soon = start_soon
+        self._on_connected = on_connected
         self._dial = dial
         self._tls = tls
         self._timeout_s = timeout_s
@@ -78,6 +68,7 @@ class Dialer:
         # By address, the last attempt to connect that failed: when and why.
         self._failures: dict[str, tuple[float, ConnectError]] = {}
         self.connections: dict[str, Connection] = {}
+        self.is_over: Callable[[], bool] = lambda: False
 
     def close(self) -> None:
         """Close all connections."""
@@ -93,7 +84,7 @@ class Dialer:
 
         Raises: ConnectError: no connection could be made.
         """
-        asked_s = self._owner.now_s()
+        asked_s = self._now_s()
         limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         # It covers the attempt of another task, whose limit may be longer, and the pause.
         with anyio.move_on_after(limit_s):
@@ -115,7 +106,7 @@ class Dialer:
         failed_s, failure = self._failures.get(address, (-inf, None))
         if failure is not None and failed_s >= asked_s:
             raise copy_of(failure)
-        await anyio.sleep(max(failed_s + RECONNECT_PAUSE_S - self._owner.now_s(), 0))
+        await anyio.sleep(max(failed_s + RECONNECT_PAUSE_S - self._now_s(), 0))
         try:
             connection = await self._connect(address)
         except ConnectError as error:
@@ -126,7 +117,7 @@ class Dialer:
     def _failed(self, address: str, error: ConnectError) -> ConnectError:
         error.is_connection_lost = True
         # A copy: the original gets a traceback, and with it the frames of its callers.
-        self._failures[address] = self._owner.now_s(), copy_of(error)
+        self._failures[address] = self._now_s(), copy_of(error)
         self._log.lost(address, error.reason)
         return error
 
@@ -142,8 +133,8 @@ class Dialer:
         connection = Connection(transport, address, self._on_request, silence_hint(self._tls))
         self.connections[address] = connection
         self._log.connected(address)
-        self._owner.start_soon(self._run, connection)
-        self._owner.on_connected(address)
+        self._start_soon(self._run, connection)
+        self._on_connected(address)
         return connection
 
     async def _open(self, host: str, port: int) -> Transport:
@@ -157,5 +148,10 @@ class Dialer:
         finally:
             if self.connections.get(connection.address) is connection:
                 del self.connections[connection.address]
-            if not self._is_closed and not self._owner.is_over:
+            if not self._is_closed and not self.is_over():
                 self._log.lost(connection.address, connection.close_reason)
+                if not connection.has_received:
+                    # As a connection that could not be made: the next attempt comes after a pause,
+                    # or a peer that accepts and closes would be tried without end.
+                    error = ConnectError(connection.address, connection.close_reason)
+                    self._failures[connection.address] = self._now_s(), error

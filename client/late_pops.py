@@ -41,6 +41,11 @@ class LatePops:
         self._under_way: set[Place] = set()
         self._messages: list[PoppedMessage] = []
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether messages have come since the last `take`, or are left of it."""
+        return bool(self._messages)
+
     def take(self, count: int) -> list[PoppedMessage]:
         """At most `count` of the messages; those whose invisible time is over are left out."""
         now_s = self._client.now_s()

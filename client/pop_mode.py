@@ -113,10 +113,9 @@ class PopMode:
             except ClientError as error:
                 logger.debug("the assignment of %s could not be asked for: %s", topic, error)
 
-        with anyio.move_on_after(FIRST_ANSWER_S):
-            await together(
-                partial(check, each) for each in self._subscriptions if not is_retry_topic(each)
-            )
+        topics = [each for each in self._subscriptions if not is_retry_topic(each)]
+        with anyio.move_on_after(FIRST_ANSWER_S):  # one that hangs is asked again later
+            await together(partial(check, each) for each in topics)
 
     async def allocate(self, topic: str) -> list[MessageQueue] | None:
         """Ask for the queues of a topic: pop from those that are to be popped, and return the rest.

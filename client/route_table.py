@@ -119,6 +119,9 @@ class RouteTable:
         with anyio.move_on_after(limit_s) as waiting:
             await lock.acquire()
         if waiting.cancelled_caught:
+            failed_s, failure = self._failures.get(topic, (-inf, None))
+            if failure is not None and failed_s >= asked_s - self._timeout_s:
+                raise copy_of(failure)  # it says more
             text = f"no name server answered within {limit_s:.3g} s. Is one running there?"
             raise ConnectError(self._name_servers, text)
         try:

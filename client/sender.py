@@ -63,6 +63,7 @@ class Sender:
       group: with namespace.
       config: the producer's.
       on_sent: called for each confirmed send; None: nothing is called.
+      waits_for_route: look up a route again while there is none.
 
     Attributes:
       config: the producer's.
@@ -77,6 +78,8 @@ class Sender:
         group: str,
         config: ProducerConfig,
         on_sent: OnSent | None = None,
+        *,
+        waits_for_route: bool = True,
     ) -> None:
         self._client = client
         self._on_sent = on_sent
@@ -90,6 +93,7 @@ class Sender:
             send_latency_fault_enable=config.send_latency_fault_enable,
             first_index=partial(random.getrandbits, 31),
         )
+        self._waits_for_route = waits_for_route
         self.packer: Packer = Packer(client, group, config)
         # A send outlives the wait for its broker.
         self._timeout_s = max(config.send_timeout_s or client.send_timeout_s, wait_s or 0.0)
@@ -138,6 +142,8 @@ class Sender:
             wait_s, start_s = sending.timeout_s, sending.start_s
         if self._wait_s is not None:
             wait_s = min(wait_s, self._wait_s)
+        if not self._waits_for_route:
+            wait_s = 0.0
         window = Window(now_s, wait_s, start_s)
         count = self.config.default_topic_queue_nums
         return await self._client.publish_info(topic, count, window)

@@ -273,7 +273,8 @@ class SimpleConsumer(Participant):
                     # is not acknowledged, or other members had them first.
                     await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
                 sweep.is_watched = True
-                await self._watch.wait_for_any(places, end_s - self._client.now_s())
+                if not self._pops.has_messages:
+                    await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
 

@@ -46,6 +46,8 @@ MISSING = {
     "Client.reading_address": IN_THE_LOOP,
     "Client.forget_route": IN_THE_LOOP,
     "Client.next_unique_id": IN_THE_LOOP,
+    "Client.start_wait_s": IN_THE_LOOP,
+    "Client.window": IN_THE_LOOP,
     "Producer.send_again": "what a push consumer does with a message that no broker took back",
     "TransactionProducer.send_again": "as Producer",
     "Producer.sender": IN_THE_LOOP,
