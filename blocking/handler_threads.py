@@ -12,11 +12,13 @@ from typing import Generic, TypeVar
 
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
 from ..client.handler_check import CheckedHandler, Handlers, check_outcome
-from ..client.handler_run import log_cut
+from ..client.handler_run import exceeded, log_cut
 from ..client.handling import acknowledge, log_failure
 from ..client.push_options import RetryLater
 from ..client.pushed_message import GIVEN_UP, InHandler
-from .loop_thread import longest_wait_s
+from ..client.pushed_message import PushedMessage as AsyncPushedMessage
+from .loop_object import LoopObject
+from .loop_thread import in_thread, longest_wait_s
 from .message_buffer import MessageBuffer
 from .pushed_message import PushedMessage, retry_all
 
@@ -66,7 +68,7 @@ class HandlerThreads(Generic[T]):
         self._limit_s = inf
         self._failure: BaseException | None = None
         self._watching: int | None = None
-        self._threads: set[int | None] = set()
+        self._threads: set[int] = set()
 
     def work(self) -> None:
         """Handle messages until the buffer is closed and all handlers have returned or are late.
@@ -78,11 +80,9 @@ class HandlerThreads(Generic[T]):
         self._buffer.on_close(self._wake_watcher)
         try:
             for number in range(self._concurrency):
-                thread = threading.Thread(
+                threading.Thread(
                     target=self._run, args=(number,), name=f"trocket-handler-{number}", daemon=True
-                )
-                thread.start()
-                self._threads.add(thread.ident)
+                ).start()
             while self._watch():
                 pass
         finally:
@@ -162,7 +162,7 @@ class HandlerThreads(Generic[T]):
             if message._give_up()
         ]
         if cut:
-            log_cut(cut, self._limit_s)
+            log_cut(cut, exceeded(self._limit_s))
 
     def _wake_watcher(self) -> None:
         with self._condition:
@@ -171,6 +171,7 @@ class HandlerThreads(Generic[T]):
     # In the handler threads
 
     def _run(self, number: int) -> None:
+        self._threads.add(threading.get_ident())
         try:
             while True:
                 try:
@@ -228,3 +229,28 @@ def call_handler(handler: CheckedHandler, item: object) -> None:
         outcome.close()
         raise ConfigurationError(f"the handler {handler.name} is async; pass a plain function")
     check_outcome(outcome, handler.name)
+
+
+class DirectCall:
+    """Calls a handler with a message that an administrator sends (CONSUME_MESSAGE_DIRECTLY).
+
+    Args:
+      handlers: of the consumer's `run`.
+      loop_object: the consumer in the loop.
+      is_batch: they take lists of messages.
+    """
+
+    def __init__(self, handlers: Handlers, loop_object: LoopObject, *, is_batch: bool) -> None:
+        self._handlers = handlers
+        self._loop_object = loop_object
+        self._is_batch = is_batch
+
+    async def __call__(self, inner: AsyncPushedMessage) -> None:
+        """Call it in a new thread.
+
+        Raises: its exception.
+        """
+        message = PushedMessage(inner, self._loop_object)
+        handler = self._handlers.find(message.topic)
+        item = [message] if self._is_batch else message
+        await in_thread("trocket-handler", call_handler, handler, item)

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Unpack, overload
 from ..client.body_types import ValueT
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
-from ..client.handler_check import check_timeout
+from ..client.handler_check import Handlers, check_timeout
 from ..client.handler_service import BatchCollector
 from ..client.message import MessageQueue
 from ..client.push_consumer import PushConsumer as AsyncPushConsumer
@@ -17,9 +17,8 @@ from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from ..remoting.bodies import SubscriptionData
 from .client import Client, TracedMember
 from .forwarded import forwarded
-from .handler_threads import HandlerThreads, call_handler
+from .handler_threads import DirectCall, HandlerThreads
 from .loop_object import ExitInfo, LoopObject
-from .loop_thread import in_thread
 from .message_buffer import FETCH_MAX, MessageBuffer
 from .pushed_message import BatchHandler, Handler, PushedMessage
 
@@ -253,39 +252,29 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         service = self._inner._handler_service
         handlers = service.check(handler, concurrency, batch, linger_s)
         handlers.refuse_async()
-
-        async def consume_directly(message: AsyncPushedMessage[ValueT]) -> None:
-            # For messages that an administrator sends (CONSUME_MESSAGE_DIRECTLY).
-            given = PushedMessage(message, loop_object)
-            found = handlers.find(given.topic)
-            if batch is None:
-                await in_thread("trocket-handler", call_handler, found, given)
-            else:
-                await in_thread("trocket-handler", call_handler, found, [given])
-
-        handling = service.handling(handler, consume_directly)
+        call = DirectCall(handlers, loop_object, is_batch=batch is not None)
+        handling = service.handling(handler, call)
         loop_object.call_plain(handling.__enter__)
         self._handler = handler
-        limits = (concurrency, self.consume_timeout_s)
         try:
-            if batch is None:
-                self._threads = HandlerThreads(
-                    self._buffer, _only, handlers, *limits, is_orderly=self.is_orderly
-                )
-            else:
-                collector = loop_object.call_plain(service.batches, batch, linger_s, handlers)
-                self._threads = HandlerThreads(
-                    self._fetcher.batch_buffer(collector),
-                    _same,
-                    handlers,
-                    *limits,
-                    is_orderly=self.is_orderly,
-                )
+            self._threads = self._made_threads(handlers, concurrency, batch, linger_s)
             self._threads.work()
         finally:
             self._threads = None
             self._handler = None
             loop_object.post(handling.__exit__, None, None, None)
+
+    def _made_threads(
+        self, handlers: Handlers, concurrency: int, batch: int | None, linger_s: float
+    ) -> HandlerThreads[Any]:
+        limits = (concurrency, self.consume_timeout_s)
+        if batch is None:
+            buffer = self._buffer
+            return HandlerThreads(buffer, _only, handlers, *limits, is_orderly=self.is_orderly)
+        service = self._inner._handler_service
+        collector = self._call_plain(service.batches, batch, linger_s, handlers)
+        batches = self._fetcher.batch_buffer(collector)
+        return HandlerThreads(batches, _same, handlers, *limits, is_orderly=self.is_orderly)
 
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop pulling: iterations end, and `run` returns once its handlers have returned.

@@ -1,4 +1,4 @@
-"""Which handlers `PushConsumer.run` takes: what they are is checked before the first message.
+"""The check of the handlers that are given to `PushConsumer.run`, before the first message.
 
 A handler that could never work is refused by name, with what to write. Pure.
 

@@ -1,8 +1,7 @@
 """One `run` of a push consumer: the tasks that call its handlers, and how they end.
 
-The tasks belong to the client and not to the caller of `run`, so that `run` can return at its time
-limit although a handler does not end: a thread cannot be interrupted, and an async function may
-suppress its cancellation.
+The tasks belong to the event loop and not to the caller of `run`, so that `run` can return at its
+time limit although a handler does not end: an async function may suppress its cancellation.
 
 Java counterpart: ConsumeMessageConcurrentlyService.shutdown with awaitTerminateMillis.
 """
@@ -23,6 +22,7 @@ from .handler_thread import HandlerThread
 from .handling import Handling
 from .loop_call import LoopCall
 from .pushed_message import PushedMessage
+from .task_host import TaskHost
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class HandlerRun:
         self._limit_s = 0.0
         self._stopped = anyio.Event()
         self._ended = anyio.Event()
-        self._scope = anyio.CancelScope()  # of the task that watches the time
+        self._tasks = TaskHost()
         self._failure: BaseException | None = None
 
     async def work(self) -> None:
@@ -76,16 +76,18 @@ class HandlerRun:
 
         Raises: an exception of a handler that is not an Exception.
         """
+        await self._tasks.open()
         for worker in self._workers:
-            self._client.start_soon(self._run, worker)
+            self._tasks.start_soon(self._run, worker)
             self._running += 1
-        self._client.start_soon(self._watch)
+        self._tasks.start_soon(self._watch)
         try:
             await self._ended.wait()
         finally:
-            if self._running:
+            if self._running and not self._ended.is_set():
+                self._cut("run was cancelled")
                 await self._cancel()
-            self._scope.cancel()
+            self._tasks.group.cancel_scope.cancel()
             for worker in self._workers:
                 worker.thread.end()
         if self._failure is not None:
@@ -111,17 +113,16 @@ class HandlerRun:
             await self._ended.wait()
 
     async def _watch(self) -> None:
-        with self._scope:
-            await self._stopped.wait()
-            while (left_s := self._due_s - self._client.now_s()) > 0:
-                self._stopped = anyio.Event()
-                with anyio.move_on_after(left_s):
-                    await self._stopped.wait()
-            self._cut()
-            await self._cancel()
-            self._ended.set()
+        await self._stopped.wait()
+        while (left_s := self._due_s - self._client.now_s()) > 0:
+            self._stopped = anyio.Event()
+            with anyio.move_on_after(left_s):
+                await self._stopped.wait()
+        self._cut(exceeded(self._limit_s))
+        await self._cancel()
+        self._ended.set()
 
-    def _cut(self) -> None:
+    def _cut(self, reason: str) -> None:
         """Take the messages from their handlers, and log which they are."""
         cut = []
         for worker in self._workers:
@@ -130,7 +131,7 @@ class HandlerRun:
                     message._give_up()
                     cut.append(message)
         if cut:
-            log_cut(cut, self._limit_s)
+            log_cut(cut, reason)
 
     async def _cancel(self) -> None:
         """Cancel the handlers, and wait a little for their end."""
@@ -189,16 +190,22 @@ class _Worker:
         self.is_late = False
 
 
-def log_cut(messages: Sequence[object], limit_s: float) -> None:
-    """Log that `stop` did not wait longer for the handlers of messages."""
+def exceeded(limit_s: float) -> str:
+    """The reason for which handlers are cut at a time limit, in seconds, and what to do."""
+    return (
+        f"their handlers had not returned within {limit_s:.3g} s. Give `stop` a longer timeout_s,"
+        " or the consumer a longer close_timeout_s, if handlers may take that long"
+    )
+
+
+def log_cut(messages: Sequence[object], reason: str) -> None:
+    """Log for which messages handlers were not waited for, and why."""
     named = ", ".join([str(message) for message in messages[:NAMES_MAX]])
     more = f" and {len(messages) - NAMES_MAX} more" if len(messages) > NAMES_MAX else ""
     logger.warning(
-        "stopped without %d messages, whose handlers had not returned within %.3g s: they are not"
-        " acknowledged, and are redelivered: %s%s. Give `stop` a longer timeout_s, or the consumer"
-        " a longer close_timeout_s, if handlers may take that long",
+        "stopped without %d messages, which are not acknowledged, and are redelivered: %s%s: %s",
         len(messages),
-        limit_s,
         named,
         more,
+        reason,
     )

@@ -1,4 +1,4 @@
-"""What a push consumer does for `run`: checks the handlers, collects batches, and ends in time.
+"""The handlers of a push consumer: their check, their batches, and their end.
 
 Java counterparts: ConsumeMessageService, with MessageListenerConcurrently and
 MessageListenerOrderly.
@@ -63,7 +63,7 @@ class HandlerService:
 
     @property
     def handler(self) -> Any:
-        """What was given to `run`; None while `run` is not running."""
+        """The argument of `run`; None while `run` is not running."""
         return self._handler
 
     @property
@@ -104,7 +104,7 @@ class HandlerService:
                 self._running = None
 
     def batches(self, size_max: int, linger_s: float, handlers: Handlers) -> BatchCollector:
-        """What collects the batches of one `run`."""
+        """A collector of the batches of one `run`."""
         return BatchCollector(
             self._client,
             self._ready,
@@ -250,7 +250,7 @@ class BatchCollector:
 
 
 def batch_key(handlers: Handlers, is_orderly: bool) -> Callable[[PushedMessage], Hashable]:
-    """What the messages of a batch have in common: the queue, if orderly; the topic, if each topic
+    """The key that the messages of a batch share: the queue, if orderly; the topic, if each topic
     has a handler."""
     if is_orderly:
         return lambda message: (message.queue, message.topic if handlers.is_by_topic else "")

@@ -129,7 +129,7 @@ class ThreadSettling:
         self._made: dict[int, ConsumeResults] = {}
 
     def __call__(self, results: ConsumeResults) -> ConsumeResults:
-        """What settles messages in place of `results`, from any thread."""
+        """The object that settles messages in place of `results`, from any thread."""
         if isinstance(results, ResultsFromThreads):
             return results
         made = self._made.get(id(results))

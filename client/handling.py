@@ -8,10 +8,8 @@ ConsumeMessageOrderlyService.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -21,6 +19,7 @@ import anyio
 from .errors import ConfigurationError, HandlerTimeoutError
 from .handler_check import Handlers, check_outcome
 from .handler_thread import HandlerThread, ThreadSettling
+from .loop_call import is_cancelled
 from .loop_watch import LoopWatch, Watched
 from .push_options import RetryLater
 from .pushed_message import REDELIVERED, InHandler, PushedMessage
@@ -120,8 +119,8 @@ class Handling:
             try:
                 with InHandler(messages):
                     await Watched(outcome, handler.name, self._watch)
-            except asyncio.CancelledError as error:
-                if _is_cancelled():
+            except anyio.get_cancelled_exc_class() as error:
+                if is_cancelled():
                     raise
                 # Of something that the handler waited for: the handler has failed.
                 raise RuntimeError(f"{handler.name} raised {error!r}") from error
@@ -201,12 +200,3 @@ def log_failure(messages: Sequence[Settleable], error: Exception) -> None:
         logger.error("the handler failed for %s; %s: %s", what, then, error)
     else:
         logger.error("the handler failed for %s; %s", what, then, exc_info=error)
-
-
-def _is_cancelled() -> bool:
-    """Whether the running task is being cancelled, so that a CancelledError is meant for it."""
-    trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_run():
-        return True
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

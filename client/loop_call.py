@@ -1,4 +1,4 @@
-"""Calls from worker threads back into the event loop, under asyncio and trio.
+"""The parts of asyncio and trio that handlers need and anyio does not have.
 
 Java counterpart: none.
 """
@@ -40,3 +40,15 @@ class LoopCall:
         except self._over:
             return False
         return True
+
+
+def is_cancelled() -> bool:
+    """Whether the running task is being cancelled, so that a cancellation is meant for it.
+
+    Under asyncio, awaiting a future that was cancelled raises the same exception.
+    """
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        return True
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

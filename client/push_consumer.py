@@ -10,7 +10,7 @@ ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from types import TracebackType
@@ -52,6 +52,7 @@ from .errors import (
 from .filter_servers import FilterServers
 from .handler_check import check_timeout
 from .handler_service import HandlerService
+from .interceptor import Interceptor
 from .loop_call import LoopCall
 from .members import GroupMember
 from .options import split_options
@@ -164,11 +165,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
         self._offsets = self._offset_store()
-        interceptors = self._client.interceptors
-        trace = consumer_trace(self._client, self._group, self._config.trace)
-        if trace is not None:
-            self._traces = trace.dispatcher
-            interceptors = (*interceptors, trace)
+        interceptors = self._all_interceptors()
         check = (lambda each: self._results.may_deliver(each)) if self.is_orderly else None
         self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors, check)
         self._is_stopping = False
@@ -213,15 +210,20 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
             give_up=self._rebalance.give_up,
             pushed=self._pushed,
         )
-        self._handler_service = HandlerService(
-            self._client,
-            self._config,
-            list(subscriptions),
-            self._ready,
-            self._results,
-            self.next_message,
-        )
+        self._handler_service = self._made_handler_service(list(subscriptions))
         self._member = self._made_member()
+
+    def _made_handler_service(self, topics: Sequence[str]) -> HandlerService:
+        return HandlerService(
+            self._client, self._config, topics, self._ready, self._results, self.next_message
+        )
+
+    def _all_interceptors(self) -> Sequence[Interceptor]:
+        trace = consumer_trace(self._client, self._group, self._config.trace)
+        if trace is None:
+            return self._client.interceptors
+        self._traces = trace.dispatcher
+        return (*self._client.interceptors, trace)
 
     def _offset_store(self) -> OffsetStore:
         if self._is_clustering:

@@ -234,9 +234,11 @@ class Begun(Coroutine[Any, Any, None]):
     """The rest of a call that has nothing left to wait for; it need not be awaited."""
 
     def send(self, value: Any) -> Any:
+        """Raises: StopIteration: it has ended."""
         raise StopIteration
 
     def throw(self, *error: Any) -> Any:
+        """Raises: the error."""
         raise error[0]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a program does with the queues of a push consumer: pause, continue elsewhere, commit.
+"""The control of a push consumer's queues by the program: pause, continue elsewhere, commit.
 
 Java counterparts: DefaultMQPushConsumer.suspend and resume, which know no single queues.
 """
