@@ -16,6 +16,7 @@ from trocket import (
     ConnectError,
     ConsumeFromWhere,
     PushConsumer,
+    PushedMessage,
     RequestTimeoutError,
     SimpleConsumer,
     Sql,
@@ -276,6 +277,29 @@ async def test_queues_of_the_other_broker_are_let_go_at_once(
         await member.rebalance()
         await trio.sleep(0.1)  # the request is on its way
         assert released[HEALTHY] - start_s < 1.0
+
+
+@pytest.mark.parametrize("mode", ["pulled", "popped"])
+async def test_redeliveries_that_a_hanging_broker_does_not_answer_hold_up_no_handler(
+    autojump_clock: trio.testing.MockClock, mode: str
+) -> None:
+    async with two_brokers() as brokers, member_of(brokers, **MODES[mode]) as member:
+        brokers.answer(POP, PopsOf(HANGING, HEALTHY))
+        handled: list[str] = []
+
+        async def handle(message: PushedMessage) -> None:
+            brokers.hanging.add(HANGING)
+            handled.append(message.queue.broker_name)
+            if message.queue.broker_name == HANGING:
+                raise ValueError("not now")
+            if handled.count(HEALTHY) == 4:
+                member.stop()
+
+        await trio.sleep(1.0)  # all messages are there
+        start_s = trio.current_time()
+        await member.run(handle, concurrency=1)
+        assert handled.count(HANGING) >= 3
+        assert trio.current_time() - start_s < SOON_S
 
 
 # Simple consumers
