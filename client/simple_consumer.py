@@ -259,11 +259,12 @@ class SimpleConsumer(Participant):
             found = await self._sweep(places, sweep)
             left_s = end_s - self._client.now_s()
             if found or (left_s <= 0 and sweep.failure is None):
-                for message in found if self._interceptors else ():
-                    call_before_consume(self._interceptors, message)
-                return found
+                return self._handed_out(found)
             if sweep.failure is not None:
                 if left_s <= 0:
+                    # One that is only slow may still answer in the time of one request.
+                    if await self._pops.wait_for_answer(self._client.timeout_s):
+                        return self._handed_out(self._pops.take(max_messages))
                     raise sweep.failure
                 self._client.refresh_soon()
                 await anyio.sleep(min(RETRY_S, left_s))
@@ -277,6 +278,11 @@ class SimpleConsumer(Participant):
                     await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
+
+    def _handed_out(self, messages: list[PoppedMessage]) -> list[PoppedMessage]:
+        for message in messages if self._interceptors else ():
+            call_before_consume(self._interceptors, message)
+        return messages
 
     async def _all_places(self, end_s: float) -> list[Place]:
         """All brokers of all topics; neighbours are of different topics, if there are several.
@@ -319,15 +325,13 @@ class SimpleConsumer(Participant):
             return late
         failures: list[ClientError] = []
         for place in (*places[first:], *places[:first]):
+            found: list[PoppedMessage] | None
             try:
                 if len(places) == 1:
                     left_s = max(sweep.end_s - self._client.now_s(), 0.0)
                     found = await self._pop(place, sweep, min(left_s, POLL_S_MAX))
-                elif await self._pops.pop(place, partial(self._pop, place, sweep, 0.0)):
-                    found = self._pops.take(sweep.count)
                 else:
-                    failures.append(self._silence(place))
-                    continue
+                    found = await self._pops.pop(place, partial(self._pop, place, sweep, 0.0))
             except TRANSIENT_ERRORS as error:
                 await anyio.lowlevel.checkpoint_if_cancelled()
                 logger.debug("a pop from %s failed: %s", place, error)
@@ -335,6 +339,8 @@ class SimpleConsumer(Participant):
                 continue
             if found:
                 return found
+            if found is None:
+                failures.append(self._silence(place))
         sweep.failure = _joined(failures) if len(failures) == len(places) else None
         return []
 

@@ -398,6 +398,45 @@ async def test_a_broker_that_answers_again_is_asked_again_beside_a_busy_one(
             assert {"a", "b"} == set(seen)
 
 
+@pytest.mark.parametrize("wait_s", [0.0, 1.0])
+async def test_brokers_that_are_slow_are_waited_for_as_long_as_for_one_request(
+    autojump_clock: trio.testing.MockClock, wait_s: float
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.answer(POP, PopsOf("a", "b"))
+        brokers.frozen.update(a=trio.Event(), b=trio.Event())
+
+        async def thaw() -> None:
+            await trio.sleep(2.5)
+            for each in brokers.frozen.values():
+                each.set()
+
+        async with simple(brokers) as consumer, trio.open_nursery() as nursery:
+            nursery.start_soon(thaw)
+            assert len(await consumer.receive(wait_s=wait_s)) == 1
+
+
+async def test_calls_at_the_same_time_do_not_take_each_other_for_silent_brokers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.answer(POP, refusal(ResponseCode.POLLING_TIMEOUT))
+        brokers.frozen.update(a=trio.Event(), b=trio.Event())
+
+        async def thaw() -> None:
+            await trio.sleep(0.3)  # less than makes a broker late
+            for each in brokers.frozen.values():
+                each.set()
+
+        async def receive() -> None:
+            assert await consumer.receive(wait_s=0.0) == []
+
+        async with simple(brokers) as consumer, trio.open_nursery() as nursery:
+            nursery.start_soon(thaw)
+            for _ in range(5):
+                nursery.start_soon(receive)
+
+
 async def test_all_brokers_hang_and_the_error_says_so(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
