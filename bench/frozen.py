@@ -260,8 +260,10 @@ def play(brokers: TwoBrokers, frozen: str, start: str, topic: str, java: str = "
             since_s = time.monotonic()
             if start == "after":
                 _start(threads)
+            # The sends come after the first messages: all clients share one process.
+            _wait_all(records.values(), healthy, since_s, WATCH_S)
             senders = _start_senders(brokers.url, topic, round_)
-            threading.Event().wait(since_s + WATCH_S - time.monotonic())
+            threading.Event().wait(max(since_s + WATCH_S - time.monotonic(), 0))
             _wait_all(
                 [each for (door, _), each in records.items() if door == "java"], healthy, since_s
             )
@@ -302,12 +304,14 @@ def _start(threads: Sequence[threading.Thread]) -> None:
         thread.start()
 
 
-def _wait_all(records: Iterable[Record], healthy: str, since_s: float) -> None:
+def _wait_all(
+    records: Iterable[Record], healthy: str, since_s: float, limit_s: float = DEADLINE_S
+) -> None:
     """Wait until each consumer has had a message of the healthy broker from `since_s` on.
 
-    One that gets none within DEADLINE_S is waited for no longer: its figures show it.
+    One that gets none within `limit_s` is waited for no longer: its figures show it.
     """
-    end_s, pause = time.monotonic() + DEADLINE_S, threading.Event()
+    end_s, pause = time.monotonic() + limit_s, threading.Event()
     for record in records:
         while not record.times_at(healthy, since_s) and not record.crash:
             if time.monotonic() > end_s:

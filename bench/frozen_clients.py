@@ -47,7 +47,7 @@ POPPING: Final = ("popped", "simple")
 """The modes in which the broker keeps which messages are acknowledged."""
 INVISIBLE_S: Final = 5.0
 """The shortest time after which a message that was not acknowledged is delivered again."""
-WAIT_S: Final = 0.5
+WAIT_S: Final = 2.0
 """How long a simple or pull consumer waits for messages before it looks whether it is over."""
 FIRST: Final = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
