@@ -12,8 +12,10 @@ from typing import Generic, TypeVar
 
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
 from ..client.handler_check import CheckedHandler, Handlers, check_outcome
+from ..client.handler_result import check_result
 from ..client.handler_run import exceeded, log_cut
-from ..client.handling import acknowledge, log_failure
+from ..client.handling import acknowledge, log_failure, unsettled_count
+from ..client.message import for_log
 from ..client.push_options import RetryLater
 from ..client.pushed_message import GIVEN_UP, InHandler
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
@@ -204,7 +206,7 @@ class HandlerThreads(Generic[T]):
         except RetryLater as retry:
             delay_level = retry.delay_level
         except Exception as error:  # noqa: BLE001 - logged, and its messages are redelivered
-            log_failure(messages, error)
+            log_failure(messages, unsettled_count(messages), error)
             delay_level, cause = 0, error
         with self._condition:
             del self._busy[number]
@@ -212,7 +214,8 @@ class HandlerThreads(Generic[T]):
         late = [message for message in messages if message._settlement == GIVEN_UP]
         if late:
             # The watcher has asked for their redelivery already.
-            logger.warning("the handler returned too late for %s; it will be redelivered", late[0])
+            text = "the handler returned too late for %s; it will be redelivered"
+            logger.warning(text, for_log(late[0]))
         elif delay_level is None:
             acknowledge(messages, is_orderly=self._is_orderly)
         else:
@@ -229,6 +232,7 @@ def call_handler(handler: CheckedHandler, item: object) -> None:
         outcome.close()
         raise ConfigurationError(f"the handler {handler.name} is async; pass a plain function")
     check_outcome(outcome, handler.name)
+    check_result(outcome)
 
 
 class DirectCall:

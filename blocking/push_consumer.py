@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Unpack, overload
 
 from ..client.body_types import ValueT
 from ..client.core.subscription import FilterClass, MessageSelector
@@ -11,6 +11,8 @@ from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.handler_check import Handlers, check_timeout
 from ..client.handler_service import BatchCollector
 from ..client.message import MessageQueue
+from ..client.misuse import explained, knows_elsewhere, wrong_for
+from ..client.other_names import PUSH_CONSUMER
 from ..client.push_consumer import PushConsumer as AsyncPushConsumer
 from ..client.push_options import CONCURRENCY, PushConsumerOptions
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
@@ -23,6 +25,7 @@ from .message_buffer import FETCH_MAX, MessageBuffer
 from .pushed_message import BatchHandler, Handler, PushedMessage
 
 
+@knows_elsewhere(PUSH_CONSUMER)
 class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
     """Consumes as a member of a group; the blocking `trocket.client.PushConsumer`.
 
@@ -70,6 +73,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         deserializer: Callable[[bytes], ValueT],
         **options: Unpack[PushConsumerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -153,6 +157,11 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         return self._call_plain(lambda: self._inner.paused)
 
     # Messages
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> NoReturn:
+            raise wrong_for(self, "for")
 
     def __iter__(self) -> Iterator[PushedMessage[ValueT]]:
         return self.messages()

@@ -12,7 +12,7 @@ from typing import Generic, Self, TypeAlias
 from ..client.body_types import ValueT, ValueT_co
 from ..client.errors import AlreadySettledError, ClosedError
 from ..client.handling import retry_all as retry_all_in_loop
-from ..client.message import ReceivedMessage
+from ..client.message import ReceivedMessage, for_log
 from ..client.push_options import RetryLater
 from ..client.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
@@ -176,7 +176,7 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
                 return True
         if before != GIVEN_UP:
             raise AlreadySettledError(self.message_id, before, verb)
-        logger.warning("%s of %s has no effect: it was %s", verb, self, GIVEN_UP)
+        logger.warning("%s of %s has no effect: it was %s", verb, for_log(self), GIVEN_UP)
         return False
 
     def _retry_in_loop(self, cause: Exception) -> None:

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import BROKER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
-from ..remoting.tls_config import check_metrics_tls
-from ..remoting.tls_files import read_tls_config
+from ..common.outputs import run_guarded
+from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
+from .command_line import PROGRAM
 from .config import BrokerConfig, from_environment, known_keys, with_machine
 from .config_checks import read_broker_config
 
@@ -35,21 +37,6 @@ if TYPE_CHECKING:
     from ..common.config import Entry
     from ..remoting.tls_config import TlsConfig
     from ..remoting.tls_settings import Tls
-
-PROGRAM = Program(
-    "trocket broker",
-    "Run a broker; takes the flags of RocketMQ's mqbroker.",
-    (
-        *APACHE_FLAGS,
-        Flag(
-            ("-m", "--printImportantConfig"),
-            "print_important",
-            "Print the keys that RocketMQ marks as important, and exit",
-        ),
-        CONFIG_FROM_STDIN,
-    ),
-    "Example: trocket broker -c broker.conf -n 127.0.0.1:9876",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,6 +71,7 @@ def run(options: Namespace) -> int:
         lambda stop: _run(broker, store, tls, stop, options, path),
         program=PROGRAM.name,
         expected=(StoreError,),
+        with_parent=options.exit_with_parent,
     )
 
 
@@ -103,8 +91,9 @@ def _read(
     with problems.collected():
         tls_config, tls_warnings = read_tls_config(entries, path=path)
         tls = new_tls(tls_config)
+    with problems.collected():
+        check_metrics_entries(entries)
     problems.raise_all()
-    check_metrics_tls(broker.metrics_tls_enable, tls_config)
     warnings += open_warnings(BROKER, broker)
     return broker, store, tls_config, tls, [*warnings, *tls_warnings]
 
@@ -168,4 +157,4 @@ async def _run(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

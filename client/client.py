@@ -20,6 +20,7 @@ import anyio.abc
 import msgspec
 
 from ..remoting.bodies import MessageQueue, TopicRouteData
+from ..remoting.cluster_url import ClientUrl, parse_url
 from ..remoting.codec import ONEWAY_FLAG, RemotingCommand, SerializeType, encode
 from ..remoting.headers.base import Header, encode_header
 from ..remoting.hosts import host_bytes
@@ -33,7 +34,6 @@ from .connection_log import ConnectionLog
 from .core.client_id import build_client_id, default_instance_name
 from .core.namespaces import with_namespace, without_namespace
 from .core.routes import TopicPublishInfo
-from .core.url import ClientUrl, parse_url
 from .dialer import Dialer
 from .errors import (
     ClosedError,
@@ -46,6 +46,7 @@ from .errors import (
 from .interceptor import Interceptor
 from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
+from .misuse import check_client, explained
 from .name_servers import Ask as AskNameServer
 from .name_servers import NameServers
 from .options import ClientOptions, split_options
@@ -95,6 +96,7 @@ class Client(Openable):
     Raises: ConfigurationError: the URL or an option is invalid.
     """
 
+    @explained
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         split_options(msgspec.Struct, options)  # raises for unknown options and wrong values
         self.url: ClientUrl = _parsed(url)
@@ -195,9 +197,11 @@ class Client(Openable):
         """
         host = self._host
         if host is None:
-            raise ClosedError("the client is not open: use `async with`, or `open`")
+            raise ClosedError(
+                "the client is not open: use `async with`, or `await` its `open()` first"
+            )
         if self._is_closed or host.owner is None:
-            raise ClosedError("the client is closed")
+            raise ClosedError("the client is closed: create another one")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
         if host.here() != host.owner:
@@ -580,6 +584,7 @@ async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...])
 
 
 def _parsed(url: str) -> ClientUrl:
+    check_client(url, kind="Client", door="trocket", client_type=str)
     try:
         return parse_url(url)
     except ValueError as error:

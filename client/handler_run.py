@@ -21,6 +21,7 @@ from .errors import ClosedError
 from .handler_thread import HandlerThread
 from .handling import Handling
 from .loop_call import LoopCall
+from .message import ReceivedMessage, for_log
 from .pushed_message import PushedMessage
 from .task_host import TaskHost
 
@@ -198,9 +199,9 @@ def exceeded(limit_s: float) -> str:
     )
 
 
-def log_cut(messages: Sequence[object], reason: str) -> None:
+def log_cut(messages: Sequence[ReceivedMessage], reason: str) -> None:
     """Log for which messages handlers were not waited for, and why."""
-    named = ", ".join([str(message) for message in messages[:NAMES_MAX]])
+    named = ", ".join([for_log(message) for message in messages[:NAMES_MAX]])
     more = f" and {len(messages) - NAMES_MAX} more" if len(messages) > NAMES_MAX else ""
     logger.warning(
         "stopped without %d messages, which are not acknowledged, and are redelivered: %s%s: %s",

@@ -18,9 +18,11 @@ import anyio
 
 from .errors import ConfigurationError, HandlerTimeoutError
 from .handler_check import Handlers, check_outcome
+from .handler_result import check_result
 from .handler_thread import HandlerThread, ThreadSettling
 from .loop_call import is_cancelled
 from .loop_watch import LoopWatch, Watched
+from .message import ReceivedMessage, for_log
 from .push_options import RetryLater
 from .pushed_message import REDELIVERED, InHandler, PushedMessage
 from .task_group import TaskGroup
@@ -91,7 +93,7 @@ class Handling:
         except RetryLater as retry:
             await retry_all(messages, retry.delay_level, None, in_order=self._is_orderly)
         except Exception as error:  # noqa: BLE001 - logged, and its messages are redelivered
-            log_failure(messages, error)
+            log_failure(messages, unsettled_count(messages), error)
             await retry_all(messages, 0, error, in_order=self._is_orderly)
         else:
             if scope.cancelled_caught:
@@ -118,14 +120,14 @@ class Handling:
         if inspect.isawaitable(outcome):
             try:
                 with InHandler(messages):
-                    await Watched(outcome, handler.name, self._watch)
+                    outcome = await Watched(outcome, handler.name, self._watch)
             except anyio.get_cancelled_exc_class() as error:
                 if is_cancelled():
                     raise
                 # Of something that the handler waited for: the handler has failed.
                 raise RuntimeError(f"{handler.name} raised {error!r}") from error
-        else:
-            check_outcome(outcome, handler.name)
+        check_outcome(outcome, handler.name)
+        check_result(outcome)
 
     async def _give_up(self, messages: Sequence[PushedMessage]) -> None:
         """Have the messages of a handler redelivered that did not return in time."""
@@ -186,16 +188,27 @@ async def _give_up_one(message: PushedMessage, late: Exception) -> None:
     await message._redeliver_late(late)
 
 
-def log_failure(messages: Sequence[Settleable], error: Exception) -> None:
-    """Log the exception of a handler, and what becomes of its messages."""
-    unsettled = [message for message in messages if not message.is_settled]
-    what = f"{len(messages)} messages from {messages[0]}" if len(messages) > 1 else messages[0]
+def unsettled_count(messages: Sequence[Settleable]) -> int:
+    """Number of the messages that are not settled."""
+    return sum(not message.is_settled for message in messages)
+
+
+def log_failure(messages: Sequence[ReceivedMessage], unsettled: int, error: Exception) -> None:
+    """Log the exception of a handler, and what becomes of its messages.
+
+    Args:
+      messages: those that it had.
+      unsettled: number of those that it has not settled.
+      error: the exception.
+    """
+    first = for_log(messages[0])
+    what = first if len(messages) == 1 else f"{len(messages)} messages from {first}"
     if not unsettled:
         then = "it was settled before, and stays so"
-    elif len(unsettled) == 1:
+    elif unsettled == 1:
         then = "it will be redelivered"
     else:
-        then = f"{len(unsettled)} of them will be redelivered"
+        then = f"{unsettled} of them will be redelivered"
     if isinstance(error, ConfigurationError):
         logger.error("the handler failed for %s; %s: %s", what, then, error)
     else:

@@ -14,6 +14,7 @@ import anyio
 from .client import Client
 from .errors import ClientError, ClosedError, ExpiredReceiptError
 from .first_answer import NEXT_SERVER_S
+from .message import for_log
 from .popped_message import PoppedMessage
 from .popping import TRANSIENT_ERRORS, Popping
 from .task_group import together
@@ -71,7 +72,7 @@ class LateAcks:
         except ClientError as error:
             ack.error = error
             text = "%s was not acknowledged and is delivered again: %s"
-            logger.warning(text, message, error)
+            logger.warning(text, for_log(message), error)
         finally:
             self._under_way.discard(ack)
             ack.ended.set()

@@ -9,7 +9,7 @@ Java counterpart: none; the proxy pops from one broker at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from .client import Client
 from .core.pop import Place
-from .errors import ClientError
+from .errors import ClientError, ConnectError
 from .first_answer import NEXT_SERVER_S
 from .popped_message import PoppedMessage
 
@@ -122,3 +122,15 @@ class _Pop:
         self.ended = anyio.Event()
         self.found: list[PoppedMessage] | None = None
         self.error: ClientError | None = None
+
+
+def joined(failures: Sequence[ClientError]) -> ClientError:
+    """One error for all brokers that failed: it names each, and why."""
+    first = failures[0]
+    texts = dict.fromkeys(map(str, failures))
+    if len(texts) == 1:
+        return first
+    addresses = dict.fromkeys(getattr(each, "address", "") for each in failures)
+    joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
+    joined.__cause__ = first
+    return joined

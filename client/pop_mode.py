@@ -33,7 +33,7 @@ from .pop_results import PopResults
 from .popped_message import queue_of
 from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
-from .push_options import FIRST_ANSWER_S, PULL_RETRY_S, PushConsumerConfig
+from .push_options import FIRST_HEARTBEAT_S, PULL_RETRY_S, PushConsumerConfig
 from .server_assignment import AssignmentQuestion, ServerAssignment
 from .simple_options import pop_init_mode
 from .task_group import TaskGroup, together
@@ -114,7 +114,7 @@ class PopMode:
                 logger.debug("the assignment of %s could not be asked for: %s", topic, error)
 
         topics = [each for each in self._subscriptions if not is_retry_topic(each)]
-        with anyio.move_on_after(FIRST_ANSWER_S):  # one that hangs is asked again later
+        with anyio.move_on_after(FIRST_HEARTBEAT_S):  # one that hangs is asked again later
             await together(partial(check, each) for each in topics)
 
     async def allocate(self, topic: str) -> list[MessageQueue] | None:

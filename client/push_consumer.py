@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Unpack, overload
 
 import anyio.lowlevel
 
@@ -38,8 +38,8 @@ from .consume_result_service import ConsumeResultService
 from .core.subscription import (
     FilterClass,
     MessageSelector,
-    build_subscription,
     check_subscriptions,
+    read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
 from .delivery_queue import DeliveryQueue
@@ -55,7 +55,9 @@ from .handler_service import HandlerService
 from .interceptor import Interceptor
 from .loop_call import LoopCall
 from .members import GroupMember
+from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
+from .other_names import PUSH_CONSUMER
 from .participant import Participant, configured
 from .pop_mode import PopMode
 from .pop_queue import PopQueue
@@ -66,7 +68,7 @@ from .pulling import (
 )
 from .push_options import (
     CONCURRENCY,
-    FIRST_ANSWER_S,
+    FIRST_HEARTBEAT_S,
     LEAVE_TIMEOUT_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
@@ -95,6 +97,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
+@knows_elsewhere(PUSH_CONSUMER)
 class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
@@ -144,6 +147,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         deserializer: Callable[[bytes], ValueT],
         **options: Unpack[PushConsumerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -279,7 +283,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
 
     def _subscribe(self, topic: str, selector: MessageSelector | FilterClass) -> None:
         try:
-            subscription = build_subscription(topic, selector, sub_version=self._client.wall_ms())
+            subscription = read_subscription(topic, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[topic] = subscription
@@ -371,7 +375,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat. One that hangs
         # gets its heartbeat again later.
-        with anyio.move_on_after(FIRST_ANSWER_S) as limit:
+        with anyio.move_on_after(FIRST_HEARTBEAT_S) as limit:
             await self._client.heartbeat()
         if limit.cancelled_caught:
             self._client.heartbeat_soon()
@@ -458,6 +462,11 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         return None
 
     # Messages
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise wrong_for(self, "async for")
 
     def __aiter__(self) -> AsyncIterator[PushedMessage[ValueT]]:
         return self.messages()

@@ -20,7 +20,7 @@ from .body_types import ValueT, ValueT_co
 from .core.process_queue import ProcessQueue
 from .core.topics import is_retry_topic
 from .errors import AlreadySettledError, ClosedError
-from .message import ReceivedMessage
+from .message import ReceivedMessage, for_log
 from .push_options import PushConsumerConfig, RetryLater
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         that took too long."""
         if self._settlement != GIVEN_UP:
             raise AlreadySettledError(self.message_id, self._settlement, verb)
-        logger.warning("%s of %s has no effect: it was %s", verb, self, GIVEN_UP)
+        logger.warning("%s of %s has no effect: it was %s", verb, for_log(self), GIVEN_UP)
 
     # For `run`
 

@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -33,24 +33,25 @@ from .core.routes import subscribe_queues
 from .core.subscription import (
     FilterClass,
     MessageSelector,
-    build_subscription,
     check_subscriptions,
+    read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
 from .errors import (
     ClientError,
     ClosedError,
     ConfigurationError,
-    ConnectError,
     RequestTimeoutError,
     ServerError,
 )
 from .first_answer import NEXT_SERVER_S
 from .interceptor import call_after_consume, call_before_consume
 from .late_acks import LateAcks
-from .late_pops import LatePops
+from .late_pops import LatePops, joined
 from .members import GroupMember
+from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
+from .other_names import SIMPLE_CONSUMER
 from .participant import Participant, configured
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
@@ -73,6 +74,7 @@ RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
 
 
+@knows_elsewhere(SIMPLE_CONSUMER)
 class SimpleConsumer(Participant):
     """Receives messages of a group by pops; the broker shares them among all who ask.
 
@@ -96,6 +98,7 @@ class SimpleConsumer(Participant):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -204,7 +207,7 @@ class SimpleConsumer(Participant):
         configured(check_topic, topic)
         full = self._client.with_namespace(topic)
         try:
-            made = build_subscription(full, selector, sub_version=self._client.wall_ms())
+            made = read_subscription(full, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[full] = made
@@ -341,7 +344,7 @@ class SimpleConsumer(Participant):
                 return found
             if found is None:
                 failures.append(self._silence(place))
-        sweep.failure = _joined(failures) if len(failures) == len(places) else None
+        sweep.failure = joined(failures) if len(failures) == len(places) else None
         return []
 
     def _silence(self, place: Place) -> RequestTimeoutError:
@@ -483,6 +486,11 @@ class SimpleConsumer(Participant):
 
     # Iteration
 
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise wrong_for(self, "async for")
+
     def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         return self.messages()
 
@@ -571,18 +579,6 @@ class _Messages:
                 if consumer.client.now_s() < message.deadline_s:
                     return message
             self._received = await consumer.receive(self._count, invisible_s=self._invisible_s)
-
-
-def _joined(failures: Sequence[ClientError]) -> ClientError:
-    """One error for all brokers that failed: it names each, and why."""
-    first = failures[0]
-    texts = dict.fromkeys(map(str, failures))
-    if len(texts) == 1:
-        return first
-    addresses = dict.fromkeys(getattr(each, "address", "") for each in failures)
-    joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
-    joined.__cause__ = first
-    return joined
 
 
 def _check_seconds(name: str, seconds: float, least: float) -> None:

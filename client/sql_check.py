@@ -19,7 +19,7 @@ from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .core.subscription import SQL92
 from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
-from .push_options import FIRST_ANSWER_S
+from .push_options import FIRST_HEARTBEAT_S
 from .task_group import together
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def _check_topic(client: Client, group: str, subscription: SubscriptionDat
         if refusal is not None:
             raise refusal
 
-    with anyio.move_on_after(FIRST_ANSWER_S):
+    with anyio.move_on_after(FIRST_HEARTBEAT_S):
         await together(partial(check, each) for each in addresses if each is not None)
 
 

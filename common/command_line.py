@@ -87,6 +87,20 @@ LOG_FORMAT: Final = Flag(
 )
 
 
+EXIT_WITH_PARENT: Final = Flag(
+    ("--exit-with-parent",),
+    "exit_with_parent",
+    "Stop when the process that started this one has ended, however it ended: for tests",
+)
+
+
+PRINT_ALL: Final = Flag(
+    ("-p", "--printConfigItem"),
+    "print_all",
+    "Print the configuration as it would be used, and exit",
+)
+
+
 APACHE_FLAGS: Final = (
     Flag(
         ("-c", "--configFile"),
@@ -100,15 +114,12 @@ APACHE_FLAGS: Final = (
         "Use these name servers, such as 192.168.0.1:9876;192.168.0.2:9876",
         metavar="ADDRESSES",
     ),
-    Flag(
-        ("-p", "--printConfigItem"),
-        "print_all",
-        "Print the configuration as it would be used, and exit",
-    ),
+    PRINT_ALL,
+    EXIT_WITH_PARENT,
     log_level(),
     LOG_FORMAT,
 )
-"""The flags that RocketMQ's `mqbroker` and `mqnamesrv` have both.
+"""The flags that RocketMQ's `mqbroker` and `mqnamesrv` have both, and those of all servers here.
 
 Source: RocketMQ 5.5.0 srvutil/ServerUtil.java buildCommandlineOptions."""
 

@@ -9,14 +9,17 @@ Java counterpart: filtersrv/FiltersrvStartup.java of 4.2.0.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import FILTER_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
+from ..common.outputs import run_guarded
 from ..remoting.tls_files import read_tls_config
+from .command_line import PROGRAM
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
@@ -25,15 +28,9 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..common.config import Entry
     from ..remoting.tls_settings import Tls
     from .filters import Filter
-
-PROGRAM = Program(
-    "trocket filtersrv",
-    "Run a filter server beside a broker; takes the flags of RocketMQ's mqfiltersrv.",
-    (*APACHE_FLAGS, CONFIG_FROM_STDIN),
-    "Example: trocket filtersrv -c filtersrv.conf -n 127.0.0.1:9876",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: Namespace) -> int:
     """Run a filter server with the parsed flags of `PROGRAM`; return the exit status."""
+    from ..common.machine import local_address
     from ..remoting.tls_settings import new_tls
 
     try:
@@ -56,7 +54,10 @@ def run(options: Namespace) -> int:
         problems = Problems(entries, path)
         with problems.collected():
             config, warnings = read_filtersrv_config(entries, path=path)
-            configured = _configured(config)
+            if not config.filter_server_ip:
+                config.filter_server_ip = local_address()
+        with problems.collected():
+            configured = _configured(entries)
         with problems.collected():
             tls_config, tls_warnings = read_tls_config(entries, path=path)
             tls = new_tls(tls_config)
@@ -69,24 +70,21 @@ def run(options: Namespace) -> int:
         process.print_configuration([config, tls_config])
         return process.EXIT_OK
     process.log_to_stderr(options.log_level, options.log_format, warnings)
-    return _serve(config, configured, tls, from_stdin=options.from_stdin)
+    return _serve(config, configured, tls, options)
 
 
-def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
-    """Read the filters that the operator configured; also set the address for consumers."""
-    from ..common.machine import local_address
+def _configured(entries: Sequence[Entry]) -> Mapping[str, Filter]:
+    """The filters that the operator configured, whatever else is wrong in the file."""
     from .filters import installed_functions, read_filter_classes
 
-    if not config.filter_server_ip:
-        config.filter_server_ip = local_address()
-    path = config.filter_classes_file
+    path = {entry.key: entry.value.strip() for entry in entries}.get("filterClassesFile")
     if not path:
         return {}
     return read_filter_classes(process.read_text(path), installed_functions(), path=path)
 
 
 def _serve(
-    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, *, from_stdin: bool
+    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, options: Namespace
 ) -> int:
     from .controller import FiltersrvController, UnknownToBrokerError
 
@@ -100,11 +98,16 @@ def _serve(
                 process.settle()
                 # The text of RocketMQ's mqfiltersrv.
                 process.say(f"The Filter Server boot success, {controller.address}")
-                if from_stdin:
+                if options.from_stdin:
                     nursery.start_soon(process.stop_at_end_of_stdin, stop)
 
-    return process.serve(run, program=PROGRAM.name, expected=(UnknownToBrokerError,))
+    return process.serve(
+        run,
+        program=PROGRAM.name,
+        expected=(UnknownToBrokerError,),
+        with_parent=options.exit_with_parent,
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

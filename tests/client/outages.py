@@ -233,9 +233,7 @@ def member_of(brokers: ScriptedBrokers, **options: Any) -> PushConsumer:
         persist_offsets_s=1000.0,
         **options,
     )
-    body = GetConsumerListByGroupResponseBody(consumer_id_list=[member.client.client_id])
-    answer = RemotingCommand(ResponseCode.SUCCESS, body=body.to_body())
-    brokers.answer(RequestCode.GET_CONSUMER_LIST_BY_GROUP, answer)
+    know(brokers, member.client.client_id)
     return member
 
 
@@ -331,6 +329,37 @@ async def poll(brokers: ScriptedBrokers, outage: Outage) -> object:
         return await consumer.poll(timeout_s=WAIT_S)
 
 
+def know(brokers: ScriptedBrokers, client_id: str) -> None:
+    """Have the brokers know one member of the group."""
+    body = GetConsumerListByGroupResponseBody(consumer_id_list=[client_id]).to_body()
+    answer = RemotingCommand(ResponseCode.SUCCESS, body=body)
+    brokers.answer(RequestCode.GET_CONSUMER_LIST_BY_GROUP, answer)
+
+
+async def subscribe(brokers: ScriptedBrokers, outage: Outage) -> object:
+    """Subscribe by a pull consumer, and poll."""
+    options: dict[str, Any] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET}
+    consumer = PullConsumer(URL_OF_TWO, group="g", dial=brokers.dial, **options)
+    know(brokers, consumer.client.client_id)
+    async with consumer, outage:
+        consumer.subscribe("T")
+        return await consumer.poll(timeout_s=WAIT_S)
+
+
+async def close_puller(brokers: ScriptedBrokers, outage: Outage) -> None:
+    """Close a pull consumer that has consumed a message of each queue."""
+    options: dict[str, Any] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET}
+    consumer = await PullConsumer(URL_OF_TWO, group="g", dial=brokers.dial, **options).open()
+    consumer.assign(await consumer.queues("T"))
+    for _ in range(len(BROKERS) * QUEUE_COUNT):
+        assert await consumer.poll(max=1)
+    async with outage:
+        await consumer.close()
+    check_commits(brokers)
+    for name in healthy(brokers):
+        assert (name, RequestCode.UNREGISTER_CLIENT) in brokers.log
+
+
 async def administer(brokers: ScriptedBrokers, outage: Outage) -> object:
     async with Admin(URL_OF_TWO, dial=brokers.dial) as admin, outage:
         return await admin.system_topics()
@@ -350,5 +379,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "receive": receive,
     "acknowledge": ack,
     "poll": poll,
+    "subscribe and poll": subscribe,
+    "close a pull consumer": close_puller,
     "administer": administer,
 }
