@@ -25,6 +25,7 @@ from .core.topics import CLIENT_INNER_PRODUCER_GROUP
 from .errors import ClientError, ClosedError
 from .interceptor import Interceptor, call_after_consume
 from .message import for_log
+from .patience import wait_a_little
 from .producer import Producer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
@@ -181,7 +182,14 @@ class ConsumeResultService:
                 "%s failed; it is lost: broadcasting has no redelivery", for_log(message)
             )
             self._remove(message, assigned)
-        elif await self._send_back(message, ext, delay_level):
+        else:
+            # A broker that hangs must not hold up the handlers of messages of others.
+            await wait_a_little(self._client, self._redeliver, message, ext, assigned, delay_level)
+
+    async def _redeliver(
+        self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
+    ) -> None:
+        if await self._send_back(message, ext, delay_level):
             self._remove(message, assigned)
         else:
             self._spawn(self._hand_out_later, message)
