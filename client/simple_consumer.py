@@ -355,6 +355,7 @@ class SimpleConsumer(Participant):
         subscription = self._subscriptions.get(place.topic)
         if subscription is None:  # unsubscribed in the meantime
             return []
+        asked_s = self._client.now_s()
         try:
             answer = await self._attempt(place, subscription, sweep, poll_s)
         except ServerError as error:
@@ -367,7 +368,8 @@ class SimpleConsumer(Participant):
             sweep.is_announced = True
             await self._client.heartbeat(error.address)
             answer = await self._attempt(place, subscription, sweep, poll_s)
-        return self._received(place, answer)
+        # A broker that holds no pop takes the messages when it is asked, however late it answers.
+        return self._received(place, answer, self._client.now_s() if poll_s else asked_s)
 
     async def _attempt(
         self, place: Place, subscription: SubscriptionData, sweep: _Sweep, poll_s: float
@@ -395,16 +397,15 @@ class SimpleConsumer(Participant):
                 self._lost_attempts.setdefault(place, []).append(order)
         return answer
 
-    def _received(self, place: Place, answer: PopAnswer) -> list[PoppedMessage]:
+    def _received(self, place: Place, answer: PopAnswer, popped_s: float) -> list[PoppedMessage]:
         topic = self._client.without_namespace(place.topic)
-        now_s = self._client.now_s()
         received = []
         others = []
         for ext, receipt, is_selected in answer.messages:
             settled = Settled(place.topic, receipt)
             if is_selected:
                 queue = queue_of(settled, self._group)
-                deadline_s = now_s + receipt.invisible_time / 1000
+                deadline_s = popped_s + receipt.invisible_time / 1000
                 received.append(PoppedMessage(ext, topic, settled, queue, deadline_s))
             else:
                 others.append(settled)

@@ -139,7 +139,11 @@ class StreamTransport:
 
     async def send(self, data: bytes | memoryview) -> None:
         """See `Transport`."""
-        await self._stream.send(bytes(data))
+        try:
+            await self._stream.send(bytes(data))
+        except anyio.EndOfStream:
+            # So anyio's TLS says that the peer has gone, of a send too.
+            raise anyio.BrokenResourceError from None
 
     async def receive(self, take: Take) -> None:
         """See `Transport`."""

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from trocket.client.transport import Transport, connect_tcp
+from trocket.client.transport import StreamTransport, Transport, connect_tcp
 
 from .conftest import Play
 
@@ -132,6 +133,32 @@ def test_a_lost_connection_sends_nothing_at_once_and_says_so_to_those_who_wait(p
             await transport.send(b"frame")
 
     tcp(play, test)
+
+
+class GoneStream(anyio.abc.ByteStream):
+    """Of TLS whose peer has gone."""
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        raise anyio.EndOfStream
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        raise anyio.EndOfStream
+
+    async def send_eof(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+
+def test_a_send_to_a_peer_of_tls_that_has_gone_fails_as_on_a_lost_connection(play: Play):
+    async def run() -> None:
+        with pytest.raises(LOST):
+            await StreamTransport(GoneStream()).send(b"frame")
+
+    play(run)
 
 
 def test_a_refused_connection_is_an_oserror(play: Play):
