@@ -93,13 +93,19 @@ def send(
 
     async def main() -> None:
         from ..client import Producer
+        from ..client.core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
         from ..client.producer import DEFAULT_GROUP
+        from ..client.waiting import Window
 
         source = _Source(topic, body, count, more)
         async with (
             new_client(url, timeout_s, waits=True) as client,
             Producer(client, group=group or DEFAULT_GROUP) as producer,
         ):
+            # A name server or a topic that is not there is said at once; later sends may wait.
+            await client.publish_info(
+                client.with_namespace(topic), DEFAULT_TOPIC_QUEUE_NUMS, Window(client.now_s, 0)
+            )
             if batch > 1:
                 await _send_batches(producer, source, batch, as_json=as_json)
             else:
