@@ -198,7 +198,7 @@ def _init_user(text: str) -> Credentials | None:
     if not text.strip():
         return None
     key = "initAuthenticationUser"
-    found = _read(key, text, _InitUser)
+    found = _read(key, text, _InitUser, '{"username":"admin","password":"…"}')
     return _account(key, found.username, found.password, "username", "password")
 
 
@@ -206,17 +206,17 @@ def _inner(text: str) -> Credentials | None:
     if not text.strip():
         return None
     key = "innerClientAuthenticationCredentials"
-    found = _read(key, text, _InnerClient)
+    found = _read(key, text, _InnerClient, '{"accessKey":"broker","secretKey":"…"}')
     account = _account(key, found.access_key, found.secret_key, "accessKey", "secretKey")
     return replace(account, security_token=found.security_token)
 
 
-def _read(key: str, text: str, kind: type[_T]) -> _T:
+def _read(key: str, text: str, kind: type[_T], example: str) -> _T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeError):
         # Without the error's own text, which may quote a secret.
-        raise ConfigError(f"{key}: its value is not JSON of the expected form") from None
+        raise ConfigError(f"{key}: its value is not JSON of the form {example}") from None
 
 
 def _account(key: str, name: str, password: str, *members: str) -> Credentials:

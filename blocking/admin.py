@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Final, Unpack
 
 from ..client.admin import Admin as AsyncAdmin
+from ..client.misuse import explained, knows_elsewhere
 from ..client.options import ClientOptions
+from ..client.other_names import ADMIN
 from .client import Client, Member
 from .forwarded import forwarded
 
 
+@knows_elsewhere(ADMIN)
 class Admin(Member[AsyncAdmin]):
     """Administers a cluster; the blocking `trocket.client.Admin`.
 
@@ -27,6 +30,7 @@ class Admin(Member[AsyncAdmin]):
     Raises: ConfigurationError: the URL or an option is invalid.
     """
 
+    @explained
     def __init__(self, client: str | Client, **options: Unpack[ClientOptions]) -> None:
         super().__init__(client, lambda inner: AsyncAdmin(inner, **options))
 

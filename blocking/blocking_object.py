@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from ..client import process
 from ..client.errors import ClosedError
+from ..client.misuse import Presentable, wrong_with
 from .loop_object import NO_ERROR, ExitInfo, LoopObject
 
 P = ParamSpec("P")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 InnerT = TypeVar("InnerT", bound=AbstractAsyncContextManager[Any])
 
 
-class BlockingObject(Generic[InnerT]):
+class BlockingObject(Presentable, Generic[InnerT]):
     """The blocking counterpart of an object of `trocket.client`, which runs in the loop's thread.
 
     Lifecycle: use it in a `with` block, or call `open` and `close`. Any number of threads may use
@@ -29,6 +30,14 @@ class BlockingObject(Generic[InnerT]):
       make: creates the async object. It is called a second time if the process forked before
         `open`, or if `open` failed.
     """
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            raise wrong_with(self, "with")
+
+        async def __aexit__(self, *exit_info: object) -> None:
+            """Never called: `async with` looks for both before it calls one."""
 
     def __init__(self, make: Callable[[], InnerT]) -> None:
         self._make = make
@@ -140,9 +149,9 @@ class BlockingObject(Generic[InnerT]):
             self._check_process()  # raises
         loop_object = self._loop_object
         if loop_object is None:
-            raise ClosedError(f"{self} is not open: use `with`, or `open`")
+            raise ClosedError(f"{self} is not open: use `with`, or call its `open()` first")
         if self._is_closed:
-            raise ClosedError(f"{self} is closed")
+            raise ClosedError(f"{self} is closed: create another one")
         return loop_object
 
     def _check_process(self) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ..client.client import Client as AsyncClient
-from ..client.errors import ClosedError, ConfigurationError
+from ..client.errors import ClosedError
+from ..client.misuse import check_client, explained
 from ..client.options import ClientOptions
 from ..client.participant import Participant
 from ..remoting.codec import RemotingCommand
@@ -34,6 +35,7 @@ class Client(BlockingObject[AsyncClient]):
     Raises: ConfigurationError: the URL or an option is invalid.
     """
 
+    @explained
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         super().__init__(lambda: AsyncClient(url, **options))
 
@@ -146,11 +148,7 @@ class Member(BlockingObject[InnerT]):
     """
 
     def __init__(self, client: str | Client, make: Callable[[str | AsyncClient], InnerT]) -> None:
-        if not isinstance(client, str | Client):
-            raise ConfigurationError(
-                f"client is a {type(client).__module__}.{type(client).__qualname__}; pass a URL"
-                " or a trocket.blocking.Client"
-            )
+        check_client(client, kind=type(self).__name__, door="trocket.blocking", client_type=Client)
         self._shared = client if isinstance(client, Client) else None
         super().__init__(lambda: make(client if isinstance(client, str) else client._inner))
 

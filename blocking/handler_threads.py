@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
+from ..client.handler_result import check_result
+from ..client.message import for_log
 from ..client.push_options import RetryLater
 from .loop_thread import longest_wait_s
 from .message_buffer import MessageBuffer
@@ -133,10 +135,11 @@ class HandlerThreads:
             if inspect.iscoroutine(result):
                 result.close()
                 raise ConfigurationError("the handler is async; pass a plain function")
+            check_result(result)
         except RetryLater as retry:
             delay_level = retry.delay_level
         except Exception as error:
-            logger.exception("the handler failed for %s; it will be redelivered", message)
+            logger.exception("the handler failed for %s; it will be redelivered", for_log(message))
             delay_level, cause = 0, error
         with self._condition:
             del self._busy[number]
@@ -144,7 +147,8 @@ class HandlerThreads:
             self._late.discard(number)
         if is_late:
             # The watcher has asked for its redelivery already.
-            logger.warning("the handler returned too late for %s; it will be redelivered", message)
+            text = "the handler returned too late for %s; it will be redelivered"
+            logger.warning(text, for_log(message))
         elif delay_level is None:
             message.ack()
         else:

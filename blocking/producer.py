@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Generic, Unpack, overload
+from typing import Any, Final, Generic, Never, Unpack, overload
 
 from ..client.body_types import PlainBody, SentT
 from ..client.client import Client as AsyncClient
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, SendResult
+from ..client.misuse import explained, knows_elsewhere
+from ..client.other_names import PRODUCER
 from ..client.producer import Producer as AsyncProducer
 from ..client.send_options import DEFAULT_GROUP, ProducerOptions
+from ..client.sendable import check_sendable, wrong_arguments
 from .client import Client, TracedMember
 from .delivery import Delivery, SendBuffer
 from .forwarded import forwarded
@@ -24,6 +27,7 @@ from .send_queue import QueuedSend, SendQueue
 logger = logging.getLogger(__name__)
 
 
+@knows_elsewhere(PRODUCER)
 class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
     """Sends messages; the blocking `trocket.client.Producer`.
 
@@ -33,8 +37,8 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
     Args:
       client: a URL, or an open Client that is shared with others.
       group: of producers that stand in for one another.
-      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
-        bodies.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions only with a URL. Selectors, serializers
         and interceptors are called in the loop's thread: they must not block.
 
@@ -56,9 +60,10 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
         client: str | Client,
         *,
         group: str = DEFAULT_GROUP,
-        serializer: Callable[[SentT], bytes],
+        serializer: Callable[[SentT], bytes | str],
         **options: Unpack[ProducerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -122,7 +127,7 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
     def send(
         self,
         message: Message[SentT | str | bytes],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -146,6 +151,10 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
+        if more:
+            raise wrong_arguments("send", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message)
         if self._has_interceptors:
             return self._call(
                 self._inner.send, message, queue=queue, selector=selector, timeout_s=timeout_s
@@ -195,7 +204,7 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
     def send_soon(
         self,
         message: Message[SentT | str | bytes],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
@@ -206,8 +215,13 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
         again. A message whose topic has no known route yet holds up those behind it.
 
         Returns: a Delivery, to be asked for its result or left to `drain`.
-        Raises: ClosedError; ForkedError. Anything else is the Delivery's.
+        Raises: ClosedError; ForkedError; MessageRefusedError: it is no Message. Anything else is
+          the Delivery's.
         """
+        if more:
+            raise wrong_arguments("send_soon", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message, "send_soon")
         loop_object = self._opened()
         loop_object.check_thread()
         body = message.body

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Unpack
 
 from ..client.core.subscription import MessageSelector
 from ..client.message import MessageQueue
+from ..client.misuse import explained, knows_elsewhere
+from ..client.other_names import PULL_CONSUMER
 from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
 from ..client.pull_consumer import PullConsumerOptions
 from .client import Client, TracedMember
 from .forwarded import forwarded
 
 
+@knows_elsewhere(PULL_CONSUMER)
 class PullConsumer(TracedMember[AsyncPullConsumer]):
-    """Consumes queues that the program chooses; the blocking `trocket.client.PullConsumer`.
+    """Consumes at the pace of the program; the blocking `trocket.client.PullConsumer`.
 
     Use::
 
         with PullConsumer(url, group="g") as consumer:
-            consumer.assign(consumer.queues("Topic"))
-            messages = consumer.poll()
+            consumer.subscribe("Topic")
+            while True:
+                for message in consumer.poll(32):
+                    ...
 
-    Any number of threads can use one consumer.
+    `subscribe` shares the queues of topics among the members of the group; with `assign` the
+    program chooses its queues itself.
+
+    The messages of a `poll` count as consumed when the next one begins; from then on they are
+    committed, within `auto_commit_s`. At the normal end of the `with` block the messages of the
+    last `poll` are committed, too. If the block ends by an exception, or the program crashes, they
+    come again.
+
+    Any number of threads can use one consumer; they turn `auto_commit` off, and call `commit`.
 
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
@@ -32,6 +45,7 @@ class PullConsumer(TracedMember[AsyncPullConsumer]):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self, client: str | Client, *, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
@@ -40,6 +54,33 @@ class PullConsumer(TracedMember[AsyncPullConsumer]):
     # Queues
 
     queues: Final = forwarded(AsyncPullConsumer.queues)
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | Mapping[str, MessageSelector],
+        selector: MessageSelector = "*",
+    ) -> None:
+        """Receive from topics from now on, as a member of the group.
+
+        The queues of the topics are shared among the members, and assigned anew when members join
+        or leave. Topics that are subscribed already stay so; they may get another selector.
+
+        A queue that goes to another member is committed as far as it was consumed; messages of the
+        last `poll` may be received by the other member, too.
+
+        Args:
+          topics: one topic, several, or a dict with a selector for each.
+          selector: which messages of the topics to receive, unless `topics` says it: tags
+            ("A || B"), Tag or Sql; "*" selects all.
+
+        Raises:
+          ConfigurationError: a topic or a selector is invalid, or the program assigned queues.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
+        """
+        self._call_plain(self._inner.subscribe, topics, selector)
+
+    unsubscribe: Final = forwarded(AsyncPullConsumer.unsubscribe)
 
     def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
         """Fetch from these queues and from no others.

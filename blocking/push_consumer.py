@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Unpack, overload
 
 from ..client.body_types import ValueT
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.message import MessageQueue
+from ..client.misuse import explained, knows_elsewhere, wrong_for
+from ..client.other_names import PUSH_CONSUMER
 from ..client.push_consumer import PushConsumer as AsyncPushConsumer
 from ..client.push_options import CONCURRENCY, PushConsumerOptions
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
@@ -26,6 +28,7 @@ CONCURRENCY_MAX: Final = 1024
 """Largest number of handler threads of one consumer."""
 
 
+@knows_elsewhere(PUSH_CONSUMER)
 class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
     """Consumes as a member of a group; the blocking `trocket.client.PushConsumer`.
 
@@ -73,6 +76,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         deserializer: Callable[[bytes], ValueT],
         **options: Unpack[PushConsumerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -149,6 +153,11 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         return self._call_plain(lambda: self._inner.paused)
 
     # Messages
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> NoReturn:
+            raise wrong_for(self, "for")
 
     def __iter__(self) -> Iterator[PushedMessage[ValueT]]:
         return self.messages()

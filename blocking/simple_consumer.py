@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Unpack
 
 from ..client.core.subscription import MessageSelector
 from ..client.errors import ClosedError
+from ..client.misuse import explained, knows_elsewhere, wrong_for
+from ..client.other_names import SIMPLE_CONSUMER
 from ..client.popped_message import PoppedMessage
 from ..client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from ..client.simple_options import INVISIBLE_S, RECEIVE_COUNT, SimpleConsumerOptions
@@ -15,6 +17,7 @@ from .client import Client, TracedMember
 from .forwarded import forwarded
 
 
+@knows_elsewhere(SIMPLE_CONSUMER)
 class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
     """Receives messages of a group by pops; the blocking `trocket.client.SimpleConsumer`.
 
@@ -37,6 +40,7 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -66,6 +70,11 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
     ack: Final = forwarded(AsyncSimpleConsumer.ack)
     ack_all: Final = forwarded(AsyncSimpleConsumer.ack_all)
     change_invisible: Final = forwarded(AsyncSimpleConsumer.change_invisible)
+
+    if not TYPE_CHECKING:
+
+        def __aiter__(self) -> NoReturn:
+            raise wrong_for(self, "for")
 
     def __iter__(self) -> Iterator[PoppedMessage]:
         return self.messages()

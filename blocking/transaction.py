@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ..client.message import SendResult
 from ..client.transaction import Transaction as AsyncTransaction
@@ -41,6 +41,14 @@ class Transaction:
     def rollback(self) -> None:
         """Roll back at the end of the block, whether or not it raises."""
         self._inner.rollback()
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("write `with producer.transaction(message):`")
+
+        async def __aexit__(self, *exit_info: object) -> None:
+            """Never called: `async with` looks for both before it calls one."""
 
     def __enter__(self) -> Self:
         self._call(self._inner.__aenter__)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias, Unpack, overload
 
 from ..client.body_types import PlainBody, SentT
-from ..client.errors import ConfigurationError
 from ..client.message import Message, ReceivedMessage
+from ..client.misuse import explained
 from ..client.send_options import ProducerOptions
-from ..client.transaction import TransactionResult, TransactionState
+from ..client.transaction import TransactionResult, TransactionState, read_outcome
 from ..client.transaction_producer import TransactionProducer as AsyncTransactionProducer
 from .client import Client
 from .loop_thread import Waiter, in_thread
@@ -37,8 +37,8 @@ class TransactionProducer(Producer[SentT]):
       group: the producer group. The broker may ask any of its producers about a transaction.
       check: returns the outcome of a transaction; called when the broker did not receive it. It is
         called in a separate thread and may block.
-      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
-        bodies.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
@@ -61,9 +61,10 @@ class TransactionProducer(Producer[SentT]):
         *,
         group: str,
         check: Check,
-        serializer: Callable[[SentT], bytes],
+        serializer: Callable[[SentT], bytes | str],
         **options: Unpack[ProducerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -97,7 +98,7 @@ class TransactionProducer(Producer[SentT]):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -121,11 +122,7 @@ class TransactionProducer(Producer[SentT]):
         sent = loop_object.wait_for(sending.stored, sending)
         if sent is not None:
             try:
-                state = local(sent)
-                if not isinstance(state, TransactionState):
-                    raise ConfigurationError(
-                        f"the local transaction returned {state!r}: return a TransactionState"
-                    )
+                state = read_outcome(local(sent))
             except BaseException:
                 # The error belongs to this thread: the loop only learns that the state is unknown.
                 loop_object.thread.post(sending.settle, TransactionState.UNKNOWN)
@@ -148,7 +145,7 @@ class TransactionProducer(Producer[SentT]):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.

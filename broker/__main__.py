@@ -19,8 +19,7 @@ from ..common import process
 from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
-from ..remoting.tls_config import check_metrics_tls
-from ..remoting.tls_files import read_tls_config
+from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from .config import BrokerConfig, from_environment, known_keys, with_machine
@@ -103,8 +102,9 @@ def _read(
     with problems.collected():
         tls_config, tls_warnings = read_tls_config(entries, path=path)
         tls = new_tls(tls_config)
+    with problems.collected():
+        check_metrics_entries(entries)
     problems.raise_all()
-    check_metrics_tls(broker.metrics_tls_enable, tls_config)
     warnings += open_warnings(BROKER, broker)
     return broker, store, tls_config, tls, [*warnings, *tls_warnings]
 

@@ -96,7 +96,7 @@ _ADMINISTERED: Final = frozenset({TopicKind.USER, TopicKind.RETRY, TopicKind.DEA
 TOPIC_RULES: Final[Mapping[RequestCode, frozenset[TopicKind]]] = {
     RequestCode.SEND_MESSAGE: SENDABLE,
     RequestCode.SEND_MESSAGE_V2: SENDABLE,
-    # A batch is stored as plain messages, but a retry topic's messages are checked one by one.
+    # Of batches: they are stored as plain messages, but a retry topic's are checked one by one.
     RequestCode.SEND_BATCH_MESSAGE: SENDABLE - {TopicKind.RETRY},
     RequestCode.SEND_REPLY_MESSAGE: SENDABLE,
     RequestCode.SEND_REPLY_MESSAGE_V2: SENDABLE,

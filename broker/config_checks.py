@@ -94,24 +94,34 @@ def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
 
 def _check_ports(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     if not 0 <= broker.listen_port <= PORT_MAX or broker.listen_port in (1, 2):
-        raise ConfigError("listenPort - 2, the VIP port, must be a port too")
+        raise ConfigError(
+            f"listenPort={broker.listen_port}: listenPort - 2, the VIP port, must be a port, too: "
+            f"write 3 to {PORT_MAX}, such as 10911, or 0 for a free one"
+        )
 
 
 def _check_names(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     """Raises: ConfigErrors: a name by which no name server would register the broker."""
     problems = Problems((), "")
-    for key, name in (
-        ("brokerName", broker.broker_name),
-        ("brokerClusterName", broker.broker_cluster_name),
+    for key, name, example in (
+        ("brokerName", broker.broker_name, "broker-a"),
+        ("brokerClusterName", broker.broker_cluster_name, "DefaultCluster"),
     ):
         # Without brokerName the machine's name is used.
         why = why_no_name(name) if name or key != "brokerName" else None
         if why is not None:
-            problems.add(ConfigError(f"{key}={name[:NAME_SHOWN_MAX]!r} {why}"))
+            problems.add(
+                ConfigError(
+                    f"{key}={name[:NAME_SHOWN_MAX]!r} {why}: write a name such as {example}"
+                )
+            )
     for key, address in (("brokerIP1", broker.broker_ip1), ("brokerIP2", broker.broker_ip2)):
         if address and not is_address(join_address(address, 1)):
             problems.add(
-                ConfigError(f"{key}={address[:NAME_SHOWN_MAX]!r} is no address or host name")
+                ConfigError(
+                    f"{key}={address[:NAME_SHOWN_MAX]!r} is no address or host name, such as "
+                    "192.168.0.1 or broker-a.example.com"
+                )
             )
     problems.raise_all()
 
@@ -133,7 +143,10 @@ def _check_forms(broker: BrokerConfig, store: MessageStoreConfig) -> None:
         parse_networks(store.ha_allowed_slaves)
     except ValueError as error:
         problems.add(
-            ConfigError(f"haAllowedSlaves={store.ha_allowed_slaves[:NAME_SHOWN_MAX]!r}: {error}")
+            ConfigError(
+                f"haAllowedSlaves={store.ha_allowed_slaves[:NAME_SHOWN_MAX]!r}: {error}; several "
+                "look like 10.0.0.7;192.168.0.0/16"
+            )
         )
     with problems.collected():
         parse_levels(broker.log_levels)
@@ -146,7 +159,7 @@ def _check_retention(broker: BrokerConfig, store: MessageStoreConfig) -> None:
     try:
         delete_hours(store.delete_when)
     except ValueError as error:
-        reason = f"deleteWhen: {error}; hours are 0 to 23, several look like 04;16"
+        reason = f"deleteWhen: {error}; several look like 04;16"
         raise ConfigError(reason) from error
     least = 3 * store.mapped_file_size_commit_log
     if 0 < store.store_bytes_max < least:
@@ -274,7 +287,7 @@ def _check_replication(
     if store.ha_master_address and not is_address(store.ha_master_address):
         raise ConfigError(
             f"haMasterAddress={store.ha_master_address} is not host:port of the master's "
-            "haListenPort",
+            "haListenPort, such as 192.168.0.1:10912",
             path=path,
         )
     return warnings

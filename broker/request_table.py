@@ -121,7 +121,6 @@ def request_table(parts: BrokerParts) -> Serving:
     )
     tables = [
         sends.processors,
-        batches.processors,
         *_storing(parts, puts, topics, added),
         *_reading(parts),
         *_popping(parts, turn),

@@ -190,8 +190,13 @@ class TableLoader:
                 )
             unmark_deleted(store, self._topics.topic_config_table.values())
         _correct_tables(self._files, store, self._topics, self._groups, self._offsets)
-        if not store.is_slave and not store.read_only and store.max_physical_offset > 0:
-            self._save_again()
+        if not store.is_slave and not store.read_only:
+            if store.max_physical_offset > 0:
+                self._save_again()
+            elif CONSUMER_OFFSETS in self._lost:
+                # Saved soon, although it is empty: once a group has consumers, a missing file means
+                # that offsets were lost.
+                self._offsets.file.is_dirty = True
         _report_unserved(self._topics.topic_config_table.values())
 
     def _had_no_broker(self, store: MessageStore) -> bool:

@@ -179,7 +179,7 @@ async def _consume(consumer: Any, offsets: dict[MessageQueue, int], count: int) 
         for queue, offset in offsets.items():
             consumer.seek(queue, offset)
         while done < count:
-            messages = await consumer.poll(count_max=POLL_COUNT, timeout_s=STALLED_S)
+            messages = await consumer.poll(POLL_COUNT, timeout_s=STALLED_S)
             if not messages:
                 fail(f"received only {done} of {count} messages, and none for {STALLED_S:g} s")
             done += len(messages)

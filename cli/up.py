@@ -16,26 +16,22 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..broker.config import BrokerConfig, with_machine
-from ..broker.config_checks import read_broker_config
+from ..broker.config import BrokerConfig
 from ..common import process
-from ..common.config import ConfigError, Entry
-from ..common.metrics_keys import MetricsExporterType
+from ..common.config import ConfigError
 from ..common.terminal import red
-from ..namesrv.config import NamesrvConfig, read_namesrv_config
+from ..namesrv.config import NamesrvConfig
 from ..native import choice
 from ..remoting.hosts import join_address
-from ..remoting.tls_config import TlsConfig, TlsMode, check_metrics_tls, split_tls, with_changes
-from ..remoting.tls_files import read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from . import up_exposure
+from .up_config import Configured, UpTls, read_cluster, read_one
 from .up_flags import PROGRAM
-from .up_home import default_home, refuse_source_folder
-from .up_plan import ConfigFile, Shape, plan, reachable, shape_of, usage
+from .up_plan import Shape, reachable, shape_of, usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,82 +40,59 @@ if TYPE_CHECKING:
 
     from ..auth.server_access import ServerAccess
     from ..broker.controller import BrokerController
-    from ..remoting.tls_client import ClientTls
-    from ..remoting.tls_settings import Tls
-
-EVERYWHERE = ("0.0.0.0", "::")
-MEMORY_HOME = "/trocket"
-"""The data folder of a broker whose files are in memory."""
-MEMORY_LOG_FILE_SIZE = 16 * 1024 * 1024
-"""Bytes of a commit log file in memory: room for some messages of the largest size, 4 MiB."""
-MEMORY_QUEUE_FILE_SIZE = 2_000 * 20
-MEMORY_INDEX_SLOTS = 10_000
-"""Sizes that take a MiB at most until there are messages."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Run both with the parsed flags of `PROGRAM` until SIGTERM or SIGINT; return the status."""
     try:
         shape = shape_of(options.masters, options.slaves, options.brokers, is_sync=options.is_sync)
-        if shape is not None:
-            return _serve_cluster(options, shape)
-        if options.own_files:
-            raise ConfigError("--broker-config needs several brokers: add --masters 2")
-        if options.memory and options.home:
-            raise ConfigError("--memory keeps no files: give it without --home")
-        configured = _configured(options, "store")
-        tls = _Tls.of(configured)
+        configured = read_cluster(options, shape) if shape is not None else read_one(options)
     except up_exposure.ExposedError as error:
         print(red(f"{PROGRAM.name}: {error}", sys.stderr), file=sys.stderr, flush=True)
-        return process.EXIT_USAGE
+        return process.EXIT_FAILED if options.print_all else process.EXIT_USAGE
     except ConfigError as error:
-        return process.refuse(PROGRAM.name, error)
+        return process.refuse(PROGRAM.name, error, is_check=options.print_all)
+    if options.print_all:
+        _print(configured)
+        return process.EXIT_OK
     process.log_to_stderr(options.log_level, options.log_format, configured.warnings)
+    if shape is not None:
+        return _serve_cluster(options, configured, shape)
     is_saved = options.config_file and not options.memory
     up = Up(
-        configured.namesrv, configured.broker, configured.store, tls,
+        configured.namesrv, configured.broker, configured.store, configured.tls,
         as_json=options.json, home=options.home, in_memory=options.memory,
         config_path=str(Path(options.config_file).absolute()) if is_saved else "",
     )  # fmt: skip
     return process.serve(up.run, program=PROGRAM.name, expected=(StoreError, SelfCheckError))
 
 
-def _serve_cluster(options: argparse.Namespace, shape: Shape) -> int:
-    """Raises: ConfigError: the flags or the files cannot be used."""
-    if options.memory:
-        raise ConfigError("--memory is for one broker: leave out --masters, --slaves, --brokers")
-    configured = _configured(options, "")
-    namesrv, broker, store = configured.namesrv, configured.broker, configured.store
-    tls = _Tls.of(configured)
-    entries = process.read_entries(options.config_file)
-    if configured.broker_tls.enable:
-        entries.append(Entry("tls.enable", "true", 0))
-    common = ConfigFile(options.config_file or "", entries)
-    own = {}
-    for text in options.own_files:
-        name, _, path = text.partition("=")
-        if not path:
-            raise ConfigError(f"--broker-config {text}: write NAME=FILE, such as broker-a=a.conf")
-        own[name] = ConfigFile(path, process.read_entries(path))
-    members, own_warnings = plan(shape, broker, store, common, own)
-    process.log_to_stderr(
-        options.log_level, options.log_format, [*configured.warnings, *own_warnings]
-    )
+def _print(configured: Configured) -> None:
+    """Print the configurations as `-p` of each server does, below a heading, and the warnings."""
+    process.print_warnings(PROGRAM.name, configured.warnings)
+    for name, configs in configured.sections():
+        process.say(f"# the configuration of {name}")
+        process.print_configuration(configs)
+
+
+def _serve_cluster(options: argparse.Namespace, configured: Configured, shape: Shape) -> int:
     from .up_cluster import ClusterError, UpCluster
+
+    namesrv, broker = configured.namesrv, configured.broker
 
     async def run(stop: trio.CancelScope) -> None:
         cluster = UpCluster(
             namesrv,
-            members,
+            configured.members,
             shape,
             cluster=broker.broker_cluster_name,
             further_namesrv=broker.namesrv_addresses,
             log_level=options.log_level,
             log_format=options.log_format,
             as_json=options.json,
-            home=store.store_path_root_dir,
-            tls=tls.namesrv,
-            check_tls=tls.check,
+            home=configured.store.store_path_root_dir,
+            tls=configured.tls.namesrv,
+            check_tls=configured.tls.check,
         )
         await cluster.run(stop)
 
@@ -162,7 +135,7 @@ class Up:
         namesrv: NamesrvConfig,
         broker: BrokerConfig,
         store: MessageStoreConfig,
-        tls: _Tls,
+        tls: UpTls,
         *,
         as_json: bool,
         home: str,
@@ -324,146 +297,3 @@ class Up:
             f"{usage(namesrv)}\n"
             f"ready {facts['seconds']:.2f} s after the start; Ctrl-C or SIGTERM stops"
         )
-
-
-class _Configured(NamedTuple):
-    """The settings of the servers, and the warnings about their files."""
-
-    namesrv: NamesrvConfig
-    broker: BrokerConfig
-    store: MessageStoreConfig
-    namesrv_tls: TlsConfig
-    broker_tls: TlsConfig
-    warnings: list[str]
-
-
-class _Tls(NamedTuple):
-    """TLS of the servers.
-
-    Attributes:
-      check: of the self-check, if a server only serves TLS; it trusts any certificate, because both
-        servers are in this process.
-    """
-
-    namesrv: Tls
-    broker: Tls
-    check: ClientTls | None
-
-    @classmethod
-    def of(cls, configured: _Configured) -> _Tls:
-        """Read the certificates. Raises: ConfigError: a file cannot be used."""
-        from ..remoting.tls_client import ClientTls
-        from ..remoting.tls_settings import new_tls
-
-        of_namesrv, of_broker = configured.namesrv_tls, configured.broker_tls
-        check = None
-        if TlsMode.enforcing in (of_namesrv.mode, of_broker.mode):
-            check = ClientTls(with_changes(of_broker, auth_server=False, check_hostname=False))
-        return cls(new_tls(of_namesrv), new_tls(of_broker), check)
-
-
-def _configured(options: argparse.Namespace, folder: str) -> _Configured:
-    """The configurations and their warnings; flags override files, files override defaults.
-
-    NAMESRV_ADDR is ignored: the name server is in this process.
-
-    Args:
-      folder: the folder in --home for the broker's data.
-    Raises:
-      ExposedError: other machines could connect, and there is no --insecure.
-      ConfigError: a file or a flag is not valid.
-    """
-    from ..common.machine import host_name, local_address
-
-    home = _home(options)
-    loopback = "127.0.0.1"
-    of_namesrv = process.read_entries(options.namesrv_config)
-    of_broker = process.read_entries(options.config_file)
-    namesrv, namesrv_warnings = read_namesrv_config(
-        of_namesrv,
-        NamesrvConfig(
-            bind_address=loopback,
-            kv_config_path=str(home / "namesrv" / "kvConfig.json"),
-            config_store_path=str(home / "namesrv" / "namesrv.properties"),
-        ),
-        path=options.namesrv_config or "",
-    )
-    broker, store, broker_warnings = read_broker_config(
-        of_broker,
-        BrokerConfig(
-            bind_address=loopback,
-            metrics_exporter_type=MetricsExporterType.PROM,
-            trace_topic_enable=True,
-        ),
-        _store_defaults(options, str(home / folder)),
-        path=options.config_file or "",
-    )
-    if not options.memory:
-        refuse_source_folder(home, Path(store.store_path_root_dir))
-    if options.host is not None:
-        namesrv.bind_address = broker.bind_address = options.host
-        if options.host not in EVERYWHERE:
-            broker.broker_ip1 = options.host
-    namesrv.listen_port = _port(options.namesrv_port, namesrv.listen_port, "--namesrv-port")
-    broker.listen_port = _port(options.broker_port, broker.listen_port, "--broker-port")
-    if options.metrics_port is not None:
-        broker.metrics_prom_exporter_port = _port(options.metrics_port, 0, "--metrics-port")
-    bound = broker.bind_address
-    with_machine(
-        broker,
-        host_name=host_name(),
-        local_address=local_address if bound in EVERYWHERE else lambda: bound,
-    )
-    if not options.insecure:
-        up_exposure.check(namesrv, broker)
-    broker_tls, tls_warnings = read_tls_config(of_broker, path=options.config_file or "")
-    namesrv_tls = broker_tls
-    if split_tls(of_namesrv)[0]:
-        namesrv_tls, more = read_tls_config(of_namesrv, path=options.namesrv_config or "")
-        tls_warnings += more
-    if namesrv_tls.mode is TlsMode.enforcing:  # the broker has to reach it
-        broker_tls = with_changes(broker_tls, enable=True)
-    for config, its_tls in ((namesrv, namesrv_tls), (broker, broker_tls)):
-        check_metrics_tls(config.metrics_tls_enable, its_tls)
-    warnings = [*namesrv_warnings, *broker_warnings, *tls_warnings]
-    warnings += up_exposure.warnings(namesrv, broker)
-    return _Configured(namesrv, broker, store, namesrv_tls, broker_tls, warnings)
-
-
-def _home(options: argparse.Namespace) -> Path:
-    """The data folder, which is then the option `home`, too."""
-    if options.memory:
-        home = Path(MEMORY_HOME)
-    elif options.home:
-        home = Path(options.home).absolute()
-    else:
-        home = default_home(os.environ, Path.home())
-    options.home = str(home)
-    return home
-
-
-def _store_defaults(options: argparse.Namespace, folder: str) -> MessageStoreConfig:
-    """RocketMQ's defaults, less what a trial does not need.
-
-    A broker.conf means production: RocketMQ's sizes, and room that is reserved. Without one, files
-    have the same sizes, so that a broker.conf may come later, but take only what is written.
-    """
-    if options.memory:
-        return MessageStoreConfig(
-            store_path_root_dir=folder,
-            mapped_file_size_commit_log=MEMORY_LOG_FILE_SIZE,
-            mapped_file_size_consume_queue=MEMORY_QUEUE_FILE_SIZE,
-            max_hash_slot_num=MEMORY_INDEX_SLOTS,
-            max_index_num=4 * MEMORY_INDEX_SLOTS,
-        )
-    return MessageStoreConfig(
-        store_path_root_dir=folder, preallocate_commit_log=options.config_file is not None
-    )
-
-
-def _port(given: int | None, configured: int, flag: str) -> int:
-    if given is None:
-        return configured
-    if not 0 <= given <= 65_535 or (flag == "--broker-port" and given in (1, 2)):
-        raise ConfigError(f"{flag} {given}: not a usable port")
-    return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..common.command_line import LOG_FORMAT, Flag, Program, log_level
+from ..common.command_line import LOG_FORMAT, PRINT_ALL, Flag, Program, log_level
 
 _SEVERAL: Final = "Several brokers, each in a process"
 
@@ -63,6 +63,7 @@ PROGRAM: Final = Program(
             "Read this namesrv.conf of RocketMQ",
             metavar="FILE",
         ),
+        PRINT_ALL,
         Flag(("--json",), "json", "Print one line of JSON when ready"),
         log_level("warning"),
         LOG_FORMAT,

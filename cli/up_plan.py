@@ -159,11 +159,11 @@ def plan(
     for name in own:
         if name not in names:
             raise ConfigError(f"--broker-config {name}: the brokers are {', '.join(names)}")
-    _check_file(common)  # its warnings were logged already
+    check_file(common)  # its warnings were logged already
     members, warnings = [], []
     for index, (name, (letter, broker_id)) in enumerate(zip(names, places, strict=True)):
         file = own.get(name, ConfigFile(common.path, ()))
-        warnings += _check_file(file)
+        warnings += check_file(file)
         keys = {
             **_supported(common),
             **_addresses_and_folders(broker, store, name, index),
@@ -197,7 +197,7 @@ def usage(namesrv: str) -> str:
     )
 
 
-def _check_file(file: ConfigFile) -> list[str]:
+def check_file(file: ConfigFile) -> list[str]:
     """The warnings of a file, which is checked separately so that an error names its line.
 
     Raises: ConfigError: an entry is not valid, or sets a fixed key.

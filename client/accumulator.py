@@ -22,6 +22,7 @@ from .core.outgoing import BatchEntry
 from .core.sending import Sending
 from .errors import ClientError, ClosedError
 from .message import Message, SendResult, is_delayed
+from .sendable import check_sendable
 from .sender import Finish, OnEnd, Sender
 
 
@@ -123,6 +124,8 @@ class ProduceAccumulator:
         Raises: MessageRefusedError: no broker would accept it. ClosedError; ForkedError.
         """
         self._client.check_open()
+        if message.__class__ is not Message:
+            check_sendable(message)
         if is_delayed(message):
             return None
         return self._sender.packer.entry(message)

@@ -48,6 +48,7 @@ from .errors import (
 from .interceptor import Interceptor
 from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
+from .misuse import check_client, explained
 from .options import ClientOptions, Dial, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
@@ -95,6 +96,7 @@ class Client(Openable):
     Raises: ConfigurationError: the URL or an option is invalid.
     """
 
+    @explained
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         split_options(msgspec.Struct, options)  # raises for unknown options and wrong values
         self.url: ClientUrl = _parsed(url)
@@ -189,9 +191,11 @@ class Client(Openable):
         """
         host = self._host
         if host is None:
-            raise ClosedError("the client is not open: use `async with`, or `open`")
+            raise ClosedError(
+                "the client is not open: use `async with`, or `await` its `open()` first"
+            )
         if self._is_closed or host.owner is None:
-            raise ClosedError("the client is closed")
+            raise ClosedError("the client is closed: create another one")
         if process.generation() != self._generation:
             process.check_generation(self._generation, "the client", self._pid)
         if host.here() != host.owner:
@@ -579,6 +583,7 @@ async def _guard(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...])
 
 
 def _parsed(url: str) -> ClientUrl:
+    check_client(url, kind="Client", door="trocket", client_type=str)
     try:
         return parse_url(url)
     except ValueError as error:

@@ -5,13 +5,15 @@ Java counterpart: the common fields of DefaultMQPushConsumer and DefaultLitePull
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from ..remoting.bodies import ConsumeFromWhere
 from .options import ClientOptions
 
+StartName: TypeAlias = Literal["first", "last", "timestamp"]
+"""Where a group begins that never consumed: CONSUME_FROM_FIRST_OFFSET and so on."""
 PULL_BATCH_SIZE: Final = 32
 """Messages of one pull. RocketMQ: pullBatchSize; a lite pull consumer has 10."""
 PULL_THRESHOLD_FOR_QUEUE: Final = 1000
@@ -24,9 +26,10 @@ class ConsumerOptions(ClientOptions, total=False):
     """Keyword arguments of push and pull consumers, in addition to ClientOptions.
 
     Keys:
-      consume_from_where: where a group without committed offsets begins:
-        CONSUME_FROM_LAST_OFFSET (the default), CONSUME_FROM_FIRST_OFFSET or, push consumers only,
-        CONSUME_FROM_TIMESTAMP.
+      consume_from_where: where a group without committed offsets begins: "last" (the default),
+        "first" or "timestamp", or the member of ConsumeFromWhere.
+      consume_timestamp_ms: with "timestamp", the time from which on a new group receives messages,
+        in milliseconds since 1970; default: half an hour ago.
       pull_batch_size: largest number of messages of one pull; default 32.
       pull_threshold_for_queue: number of messages of a queue in memory at which pulling pauses;
         default 1,000.
@@ -36,7 +39,8 @@ class ConsumerOptions(ClientOptions, total=False):
         Dashboard: True for RMQ_SYS_TRACE_TOPIC, or the name of another topic; default False.
     """
 
-    consume_from_where: ConsumeFromWhere
+    consume_from_where: ConsumeFromWhere | StartName
+    consume_timestamp_ms: int | None
     pull_batch_size: int
     pull_threshold_for_queue: int
     suspend_s: float
@@ -52,6 +56,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     suspend_s: float
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp_ms: int | None = None
     pull_batch_size: int = PULL_BATCH_SIZE
     pull_threshold_for_queue: int = PULL_THRESHOLD_FOR_QUEUE
     trace: bool | str = False

@@ -39,15 +39,7 @@ def revive(
         )
     # A popped message was in the group's retry topic of its topic.
     topic = normal_topic(topic, properties.get(names.PROPERTY_ORIGIN_GROUP, ""))
-    message = Message(
-        without_namespace(topic),
-        dead_letter.body,
-        tags=dead_letter.tags,
-        keys=dead_letter.keys,
-        flag=dead_letter.flag,
-        sharding_key=dead_letter.sharding_key,
-        properties=dead_letter.user_properties,
-    )
+    message = dead_letter.copy_to(without_namespace(topic))
     origin = {
         names.PROPERTY_DLQ_ORIGIN_TOPIC: topic,
         names.PROPERTY_DLQ_ORIGIN_MESSAGE_ID: dead_letter.message_id,

@@ -8,6 +8,8 @@ import logging
 import anyio
 
 from .errors import HandlerTimeoutError
+from .handler_result import check_result
+from .message import for_log
 from .push_options import RetryLater
 from .pushed_message import PushedMessage
 from .reports import Handler
@@ -25,13 +27,14 @@ async def handle(handler: Handler, message: PushedMessage, timeout_s: float) -> 
     """
     try:
         with anyio.move_on_after(timeout_s) as scope:
-            outcome = handler(message)
+            outcome: object = handler(message)
             if inspect.isawaitable(outcome):
-                await outcome
+                outcome = await outcome
+            check_result(outcome)
     except RetryLater as retry:
         await message.retry(retry.delay_level)
     except Exception as error:
-        logger.exception("the handler failed for %s; it will be redelivered", message)
+        logger.exception("the handler failed for %s; it will be redelivered", for_log(message))
         await message.retry(cause=error)
     else:
         if scope.cancelled_caught:

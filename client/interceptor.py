@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from .message import Message, ReceivedMessage, SendResult
+from .message import Message, ReceivedMessage, SendResult, for_log
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def call_before_consume(interceptors: Sequence[Interceptor], message: ReceivedMe
         try:
             interceptor.before_consume(message)
         except Exception:
-            logger.exception("before_consume of an interceptor failed for %s", message)
+            logger.exception("before_consume of an interceptor failed for %s", for_log(message))
 
 
 def call_after_consume(
@@ -78,4 +78,4 @@ def call_after_consume(
         try:
             interceptor.after_consume(message, error)
         except Exception:
-            logger.exception("after_consume of an interceptor failed for %s", message)
+            logger.exception("after_consume of an interceptor failed for %s", for_log(message))

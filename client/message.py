@@ -5,7 +5,7 @@ Java counterparts: Message, SendResult, MessageExt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, Generic
@@ -16,10 +16,12 @@ from ..common import message_properties as names
 from ..common.message_properties import split_keys
 from ..remoting.bodies import MessageQueue
 from ..remoting.hosts import host_text
-from ..remoting.message import MessageExt
+from ..remoting.message import MessageExt, message_text
 from .body_types import BodyT_co
 from .errors import MessageRefusedError
 from .message_check import check_message
+from .misuse import Presentable, is_hidden, knows_elsewhere
+from .other_names import RECEIVED, RESULT
 
 __all__ = [
     "Message",
@@ -95,6 +97,11 @@ class Message(_TopicAndBody[BodyT_co], Generic[BodyT_co], frozen=True, kw_only=T
         ):
             check_message(self)
 
+    def __repr__(self) -> str:
+        # An instance may be shown before __post_init__ has refused its fields.
+        keys = self.keys if not isinstance(self.keys, str) else split_keys(self.keys)
+        return message_text(self.topic, self.tags, keys, self.body)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only view cannot be pickled: NO_PROPERTIES, and those that programs give.
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -119,6 +126,7 @@ class SendStatus(IntEnum):
     """Stored on the master, but the slaves did not confirm it in time."""
 
 
+@knows_elsewhere(RESULT)
 class SendResult(msgspec.Struct, frozen=True):
     """The result of a confirmed send.
 
@@ -143,8 +151,12 @@ class SendResult(msgspec.Struct, frozen=True):
     recall_handle: str | None = None
     region_id: str | None = None
 
+    def __dir__(self) -> Iterable[str]:
+        return [name for name in super().__dir__() if not is_hidden(type(self), name)]
 
-class ReceivedMessage:
+
+@knows_elsewhere(RECEIVED)
+class ReceivedMessage(Presentable):
     """A message that was received from a broker. It is read-only.
 
     Args:
@@ -161,10 +173,28 @@ class ReceivedMessage:
         self._topic = topic
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {self.message_id} {self._topic} "
-            f"{self._queue.broker_name}/{self._queue.queue_id}@{self._ext.queue_offset} "
-            f"{len(self._ext.body)} bytes>"
+        place = f"{self._topic}/{self._queue.queue_id}@{self._ext.queue_offset}"
+        return message_text(place, self.tags, self.keys, self.body)
+
+    def copy_to(self, topic: str) -> Message[bytes]:
+        """A message to send that forwards this one: `send(received.copy_to("archive"))`.
+
+        It has the body, tag, keys, flag, sharding key and the program's properties, and no delay.
+
+        Args:
+          topic: where to, without namespace.
+
+        Raises: MessageRefusedError: `topic` is no str, or a producer that is not trocket's sent
+          what a Message cannot have, such as a tag with spaces around it.
+        """
+        return Message(
+            topic,
+            self.body,
+            tags=self.tags,
+            keys=self.keys,
+            flag=self.flag,
+            sharding_key=self.sharding_key,
+            properties={name: value for name, value in self.user_properties.items() if value},
         )
 
     @property
@@ -310,6 +340,11 @@ class ReceivedMessage:
     def store_size(self) -> int:
         """Size of its record in the commit log, in bytes."""
         return self._ext.store_size
+
+
+def for_log(message: ReceivedMessage) -> str:
+    """A message as a log line names it: with its id."""
+    return f"{message!r} with id {message.message_id}"
 
 
 def keys_text(keys: str | Sequence[str]) -> str:

@@ -9,6 +9,7 @@ Java counterpart: none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Final, Protocol, TypeGuard
 
@@ -18,6 +19,8 @@ from .errors import MessageRefusedError
 DELAY_LEVEL_MAX: Final = 18
 """Levels of RocketMQ's default messageDelayLevel."""
 
+SECONDS_SINCE_1970: Final = (1e8, 1e11)
+"""1973 to 5138 in seconds: a time in milliseconds in this range was meant in seconds."""
 _INT32: Final = range(-(2**31), 2**31)
 
 
@@ -98,11 +101,13 @@ def _check_keys(keys: object) -> None:
     if isinstance(keys, str):
         return
     hint = "give one key as str, or a list of them"
+    if _is_number(keys):
+        raise _wrong("keys", keys, f"{hint}: write keys='{keys}'")
     if not isinstance(keys, list | tuple | Sequence) or isinstance(keys, bytes):
         raise _wrong("keys", keys, hint)
     for key in keys:
         if not isinstance(key, str):
-            raise _wrong("keys", keys, f"{key!r} is not a str; {hint}")
+            raise _wrong("keys", keys, f"{key!r} is not a str; {hint}: write '{key}'")
         if split_keys(key) != [key]:
             raise _wrong("keys", keys, f"the key {key!r} is empty or has a blank")
 
@@ -113,23 +118,42 @@ def _check_properties(properties: object) -> None:
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise MessageRefusedError(
-                f"the property {name!r}: {value!r} of the message: names and values are str"
+                f"the property {name!r}: {value!r} of the message: names and values are str, such"
+                f" as {str(name)!r}: {str(value)!r}"
             )
 
 
 def _check_delays(message: Fields) -> None:
     level, delay_s, at_ms = message.delay_level, message.delay_s, message.deliver_at_ms
     if not _is_int(level) or level < 0:
-        raise _wrong("delay_level", level, "give 1 to 18, or 0 for no delay")
+        hint = "give 1 to 18, or 0 for no delay; for a delay in seconds write delay_s"
+        raise _wrong("delay_level", level, hint)
     if delay_s is not None and not (_is_number(delay_s) and isfinite(delay_s) and delay_s >= 0):
-        raise _wrong("delay_s", delay_s, "give a number of seconds from 0 on, or None")
-    if at_ms is not None and (not _is_int(at_ms) or at_ms < 0):
-        raise _wrong("deliver_at_ms", at_ms, "give an int of milliseconds since 1970, or None")
+        hint = "give a number of seconds from 0 on, or None"
+        if isinstance(delay_s, timedelta):
+            hint += f": write delay_s={delay_s.total_seconds():g}"
+        raise _wrong("delay_s", delay_s, hint)
+    if at_ms is not None:
+        _check_time(at_ms)
     if (level != 0) + (delay_s is not None) + (at_ms is not None) > 1:
         raise MessageRefusedError(
             f"the message has several delays (delay_level={level}, delay_s={delay_s},"
             f" deliver_at_ms={at_ms}): give one of them"
         )
+
+
+def _check_time(at_ms: object) -> None:
+    hint = "give an int of milliseconds since 1970, or None"
+    if isinstance(at_ms, datetime):
+        hint += f": write deliver_at_ms={int(at_ms.timestamp() * 1000)}"
+    elif _is_number(at_ms) and isfinite(at_ms) and at_ms >= 0:
+        if SECONDS_SINCE_1970[0] <= at_ms < SECONDS_SINCE_1970[1]:
+            hint += f", and this is in seconds: write deliver_at_ms={int(at_ms * 1000)}"
+        elif _is_int(at_ms):
+            return
+        else:
+            hint += f": write deliver_at_ms={int(at_ms)}"
+    raise _wrong("deliver_at_ms", at_ms, hint)
 
 
 def _is_int(value: object) -> TypeGuard[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, cast
 
 import anyio.abc
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from ..remoting.signature import Credentials
 from .connection_log import OnConnection
 from .core.tls_options import TlsOptions
-from .option_check import check_options
+from .option_check import read_options
 
 if TYPE_CHECKING:
     from .interceptor import Interceptor
@@ -73,13 +73,12 @@ def split_options(
       more: further ones, without those that are None.
 
     Returns: the configuration, and the client's options.
-    Raises: ConfigurationError: as `check_options`.
+    Raises: ConfigurationError: as `read_options`.
     """
     own = config_class.__struct_fields__
     known = ClientOptions.__annotations__.keys()
-    given = cast("dict[str, Any]", options)
-    given |= {name: value for name, value in more.items() if value is not None}
-    check_options(given, {*own, *known})
+    named = {name: value for name, value in more.items() if value is not None}
+    given = read_options({**options, **named}, {*own, *known})
     config = config_class(**{name: value for name, value in given.items() if name in own})
     rest = {name: value for name, value in given.items() if name in known}
     return config, cast("ClientOptions", rest)

@@ -21,6 +21,7 @@ from .errors import ConfigurationError, MessageRefusedError
 from .message import Message, is_bare, wire_properties
 from .message_check import check_delay_level
 from .send_options import ProducerConfig
+from .sendable import check_batch, check_sendable, wrong_body
 
 
 class Packer:
@@ -66,6 +67,8 @@ class Packer:
 
         Raises: MessageRefusedError: no broker would accept it.
         """
+        if message.__class__ is not Message:
+            check_sendable(message)
         topic, template = self._template(message.topic, is_system_topic)
         body = self._body(message)
         sys_flag = 0
@@ -94,6 +97,7 @@ class Packer:
         Raises: MessageRefusedError: there are no messages, they have several topics, one is
           delayed, or they are too large together.
         """
+        check_batch(messages)
         if not messages:
             raise MessageRefusedError("the batch is empty: give at least one message")
         first = messages[0]
@@ -109,6 +113,8 @@ class Packer:
 
         Raises: MessageRefusedError: no broker would accept it.
         """
+        if message.__class__ is not Message:
+            check_sendable(message)
         self._template(message.topic, False)
         body = self._body(message)
         message_id = self._client.next_unique_id()
@@ -204,13 +210,12 @@ class Packer:
         elif not isinstance(body, bytes):
             if self._config.serializer is not None:
                 body = self._config.serializer(body)
+                if isinstance(body, str):
+                    body = body.encode()
             elif isinstance(body, bytearray | memoryview):
                 body = bytes(body)
         if not isinstance(body, bytes):
-            raise MessageRefusedError(
-                f"the body has the type {type(body).__name__}: give bytes or str, or give the"
-                " producer a serializer"
-            )
+            raise wrong_body(message.body, body, self._config.serializer is not None)
         try:
             check_body(message.topic, body, self._config.message_size_max)
         except ValueError as error:

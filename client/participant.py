@@ -11,6 +11,7 @@ from . import process
 from .client import Client
 from .errors import ConfigurationError
 from .members import GroupMember
+from .misuse import check_client
 from .options import ClientOptions
 from .task_host import Openable
 from .tracing import TraceDispatcher
@@ -44,7 +45,7 @@ class Participant(Openable):
         check: Callable[[str], Any],
     ) -> None:
         self._is_own_client = isinstance(client, str)
-        self._client = own_client(client, options)
+        self._client = own_client(client, options, type(self).__name__)
         self._group = self._client.with_namespace(configured(check, group))
         self._stack = AsyncExitStack()
         self._traces: TraceDispatcher | None = None
@@ -102,11 +103,16 @@ class Participant(Openable):
                 await self._traces.close()
 
 
-def own_client(client: str | Client, options: ClientOptions) -> Client:
+def own_client(client: str | Client, options: ClientOptions, kind: str) -> Client:
     """The given client, or a new one for a URL.
 
-    Raises: ConfigurationError: there are options, but the client exists already.
+    Args:
+      client: what the program gave to an object of the class `kind`.
+      options: options for a new client.
+
+    Raises: ConfigurationError: it is neither, or there are options, but the client exists already.
     """
+    check_client(client, kind=kind, door="trocket", client_type=Client)
     if isinstance(client, Client):
         if options:
             raise ConfigurationError(

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Unpack, overload
+from typing import Any, Generic, Never, Unpack, overload
 
 from ..remoting.bodies import MessageQueue, ProducerData
 from ..remoting.headers import RecallMessageRequestHeader
@@ -29,10 +29,14 @@ from .errors import ClientError, ConfigurationError, UndeliveredError, server_er
 from .interceptor import call_after_send
 from .members import GroupMember, Processor
 from .message import Message, ReceivedMessage, SendResult
+from .misuse import explained, knows_elsewhere
+from .option_check import check_timeout
 from .options import split_options
+from .other_names import PRODUCER
 from .participant import Participant, configured, own_client
 from .request_reply import RequestReply
 from .send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
+from .sendable import call_before_send, check_batch, check_sendable, wrong_arguments
 from .sender import Finish, OnEnd, Sender
 from .tracing import producer_trace
 
@@ -49,6 +53,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
+@knows_elsewhere(PRODUCER)
 class Producer(Participant, Generic[SentT]):
     """Sends messages.
 
@@ -58,8 +63,8 @@ class Producer(Participant, Generic[SentT]):
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
       group: name of the producer group; any member can answer for the transactions of another.
-      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
-        bodies.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
@@ -80,9 +85,10 @@ class Producer(Participant, Generic[SentT]):
         client: str | Client,
         *,
         group: str = DEFAULT_GROUP,
-        serializer: Callable[[SentT], bytes],
+        serializer: Callable[[SentT], bytes | str],
         **options: Unpack[ProducerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -147,7 +153,7 @@ class Producer(Participant, Generic[SentT]):
     async def send(
         self,
         message: Message[SentT | str | bytes],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -178,13 +184,14 @@ class Producer(Participant, Generic[SentT]):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if more:
+            raise wrong_arguments("send", message, more)
         interceptors = self._client.interceptors
         if not interceptors:
             if self._accumulator is not None:
                 return await self._send(message, queue, selector, timeout_s)
             return await self._sender.send(self._sending(message, queue, selector, timeout_s))
-        for interceptor in interceptors:
-            message = interceptor.before_send(message)
+        message = call_before_send(interceptors, message)
         result: SendResult | None = None
         failure: Exception | None = None
         try:
@@ -224,7 +231,7 @@ class Producer(Participant, Generic[SentT]):
     async def send_batch(
         self,
         messages: Sequence[Message[SentT | str | bytes]],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
@@ -233,13 +240,17 @@ class Producer(Participant, Generic[SentT]):
         Args:
           messages: at least one; together at most `message_size_max` bytes of bodies.
           queue: the queue to send to; None: the queues of the topic in turn.
-          timeout_s: seconds for all attempts; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
 
         Raises: MessageRefusedError: there are no messages, they have several topics, one is
           delayed, or they are too large together; and as `send`.
         """
-        for interceptor in self._client.interceptors:
-            messages = [interceptor.before_send(message) for message in messages]
+        if more:
+            raise wrong_arguments("send_batch", messages, more)
+        check_batch(messages)
+        interceptors = self._client.interceptors
+        if interceptors:
+            messages = [call_before_send(interceptors, message) for message in messages]
         result: SendResult | None = None
         failure: Exception | None = None
         try:
@@ -256,7 +267,7 @@ class Producer(Participant, Generic[SentT]):
         return result
 
     async def send_oneway(
-        self, message: Message[SentT | str | bytes], *, queue: MessageQueue | None = None
+        self, message: Message[SentT | str | bytes], *more: Never, queue: MessageQueue | None = None
     ) -> None:
         """Send a message that the broker does not confirm; it may be lost.
 
@@ -271,8 +282,10 @@ class Producer(Participant, Generic[SentT]):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
-        for interceptor in self._client.interceptors:
-            message = interceptor.before_send(message)
+        if more:
+            raise wrong_arguments("send_oneway", message, more)
+        check_sendable(message, "send_oneway")
+        message = call_before_send(self._client.interceptors, message)
         sender = self._sender
         sending = sender.sending(sender.packer.message(message), queue)
         sending.choose(await sender.publish_info(sending.outgoing.topic), self._client.now_s())
@@ -283,7 +296,7 @@ class Producer(Participant, Generic[SentT]):
     async def send_soon(
         self,
         message: Message[SentT | str | bytes],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         timeout_s: float | None = None,
     ) -> Delivery:
@@ -297,7 +310,7 @@ class Producer(Participant, Generic[SentT]):
           message: the message.
           queue: the queue to send to; None: the queues of the topic in turn.
           timeout_s: seconds for the first attempt, and again for all further ones together; None:
-            the client's `timeout_s`.
+            the producer's `send_timeout_s`.
 
         Returns: a Delivery, to be awaited or left to `drain`. Later errors are raised by it.
         Raises:
@@ -307,9 +320,13 @@ class Producer(Participant, Generic[SentT]):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if more:
+            raise wrong_arguments("send_soon", message, more)
+        if message.__class__ is not Message:
+            check_sendable(message, "send_soon")
         client, sender = self._client, self._sender
-        for interceptor in client.interceptors:
-            message = interceptor.before_send(message)
+        if client.interceptors:
+            message = call_before_send(client.interceptors, message)
         if self._accumulator is not None:
             entry = self._accumulator.entry(message)
             if entry is not None:
@@ -465,7 +482,7 @@ class Producer(Participant, Generic[SentT]):
     async def request(
         self,
         message: Message[SentT | str | bytes],
-        *,
+        *more: Never,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
@@ -480,7 +497,13 @@ class Producer(Participant, Generic[SentT]):
 
         Raises: ReplyTimeoutError: no reply arrived in time; and as `send`.
         """
-        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        if more:
+            raise wrong_arguments("request", message, more)
+        check_sendable(message, "request")
+        if timeout_s is None:
+            timeout_s = self._client.timeout_s
+        else:
+            check_timeout("timeout_s", timeout_s)
         return await self._replies.request(message, timeout_s, queue, selector)
 
     async def reply(

@@ -1,41 +1,52 @@
-"""The pull consumer: the program chooses the queues, the positions and the pace.
+"""The pull consumer: the program asks for messages at its own pace, and decides what to commit.
 
-Java counterpart: DefaultLitePullConsumer with `assign`, DefaultMQPullConsumer. The defaults are the
-same.
+It subscribes to topics, and shares their queues with the other members of its group, or it chooses
+the queues itself.
+
+Java counterpart: DefaultLitePullConsumer, DefaultMQPullConsumer. The defaults are the same.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Final, Unpack
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from math import inf
+from types import TracebackType
+from typing import Unpack
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from ..remoting.bodies import (
-    ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
     MessageModel,
     MessageQueue,
     SubscriptionData,
 )
+from ..remoting.codec import RemotingCommand
+from ..remoting.request_codes import RequestCode
 from .client import Client
-from .consumer_options import PULL_BATCH_SIZE, PULL_TIMEOUT_S, ConsumerConfig, ConsumerOptions
-from .core.queue_requests import PullStatus
+from .connection import Connection
+from .consumer_options import PULL_BATCH_SIZE
 from .core.routes import subscribe_queues
-from .core.subscription import FilterClass, MessageSelector, build_subscription
-from .core.topics import check_consumer_group
-from .errors import ClientError, ConfigurationError
+from .core.subscription import (
+    FilterClass,
+    MessageSelector,
+    check_subscriptions,
+    read_subscription,
+)
+from .core.topics import check_consumer_group, check_topic
+from .errors import ConfigurationError
+from .fetching import FetchedQueue, QueueFetcher
 from .members import GroupMember
 from .message import ReceivedMessage
+from .misuse import explained, knows_elsewhere
+from .option_check import check_timeout, is_int, shown
 from .options import split_options
-from .participant import Participant
+from .other_names import PULL_CONSUMER
+from .participant import Participant, configured
+from .pull_options import POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
 from .pulling import (
-    PullFailureLog,
     RemoteOffsetStore,
     committed_offset,
     max_offset,
@@ -43,97 +54,33 @@ from .pulling import (
     pull,
     search_offset,
 )
-from .sql_check import sql_refusal
+from .rebalance import notify_listener
+from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
 
-logger = logging.getLogger(__name__)
-
-POLL_TIMEOUT_S: Final = 5.0
-"""RocketMQ: pollTimeoutMillis 5,000."""
-SUSPEND_S: Final = 20.0
-"""Time that a broker holds a pull. RocketMQ: brokerSuspendMaxTimeMillis 20,000."""
-PULL_RETRY_S: Final = 1.0
-"""Pause after a failed pull. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
-AUTO_COMMIT_S: Final = 5.0
-"""RocketMQ: autoCommitIntervalMillis 5,000."""
+__all__ = ["PullConsumer", "PullConsumerOptions", "Pulled"]
 
 
-class PullConsumerOptions(ConsumerOptions, total=False):
-    """Keyword arguments of a pull consumer, in addition to ConsumerOptions and ClientOptions.
-
-    Keys:
-      auto_commit: commit the positions of the queues periodically, and when the consumer is closed;
-        default True.
-      auto_commit_s: seconds between automatic commits; default 5.
-    """
-
-    auto_commit: bool
-    auto_commit_s: float
-
-
-class PullConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
-    """The values of PullConsumerOptions without those of ClientOptions."""
-
-    auto_commit: bool = True
-    auto_commit_s: float = AUTO_COMMIT_S
-    suspend_s: float = SUSPEND_S
-
-
-class Pulled(msgspec.Struct, frozen=True):
-    """The result of one `pull`.
-
-    Attributes:
-      status: FOUND, or the reason why there are no messages.
-      messages: the messages that match the selector.
-      next_offset: offset of the next pull.
-      min_offset: offset of the first message in the queue.
-      max_offset: offset of the next message to be stored in the queue.
-    """
-
-    status: PullStatus
-    messages: list[ReceivedMessage]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-
-class _Assigned:
-    """The state of an assigned queue."""
-
-    __slots__ = (
-        "broker_id",
-        "fetched",
-        "is_paused",
-        "next_offset",
-        "position",
-        "refusal",
-        "scope",
-        "wake",
-    )
-
-    def __init__(self) -> None:
-        self.fetched: deque[ReceivedMessage] = deque()
-        self.is_paused = False
-        # Offset of the next message that `poll` returns; None until the first offset is known.
-        self.position: int | None = None
-        # Offset of the next message to fetch.
-        self.next_offset: int | None = None
-        # Id of the broker that the last pull suggested; 0: the master.
-        self.broker_id = 0
-        self.scope = anyio.CancelScope()
-        self.wake = anyio.Event()
-        # Why the broker refuses the subscription, so that there are no more pulls.
-        self.refusal: ConfigurationError | None = None
-
-
+@knows_elsewhere(PULL_CONSUMER)
 class PullConsumer(Participant):
-    """Consumes queues that the program chooses, at its own pace.
+    """Consumes at the pace of the program, which asks for messages by `poll`.
 
     Use, under trio or asyncio::
 
         async with PullConsumer(url, group="g") as consumer:
-            consumer.assign(await consumer.queues("Topic"))
-            messages = await consumer.poll()
+            consumer.subscribe("Topic")
+            while True:
+                for message in await consumer.poll(32):
+                    ...
+
+    `subscribe` shares the queues of topics among the members of the group; with `assign` the
+    program chooses its queues itself.
+
+    The messages of a `poll` count as consumed when the next one begins; from then on they are
+    committed, within `auto_commit_s`. At the normal end of the `async with` block the messages of
+    the last `poll` are committed, too. If the block ends by an exception, or the program crashes,
+    they come again. Programs whose tasks share one consumer turn `auto_commit` off, and call
+    `commit`.
 
     Args:
       client: the URL of a cluster, or an open Client to share with other objects.
@@ -143,6 +90,7 @@ class PullConsumer(Participant):
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
     """
 
+    @explained
     def __init__(
         self, client: str | Client, *, group: str, **options: Unpack[PullConsumerOptions]
     ) -> None:
@@ -151,10 +99,31 @@ class PullConsumer(Participant):
         self._trace = consumer_trace(self._client, self._group, self._config.trace)
         self._traces = self._trace.dispatcher if self._trace else None
         self._offsets = RemoteOffsetStore(self._client, self._group)
-        self._assigned: dict[MessageQueue, _Assigned] = {}
+        self._assigned: dict[MessageQueue, FetchedQueue] = {}
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._pull_failures = PullFailureLog()
-        self._member = GroupMember(self._group, self._describe, lambda: list(self._subscriptions))
+        self._fetcher = QueueFetcher(
+            self._client, self._group, self._config, self._subscriptions, self._on_arrival
+        )
+        self._subscribed = SubscribedQueues(
+            self._client,
+            self._group,
+            self._config.strategy,
+            self._config.rebalance_s,
+            self._assign_topic,
+        )
+        self._is_subscribing = False
+        self._has_chosen = False
+        self._has_failed = False
+        # Queues that were given up, and how far they were consumed, until that is committed.
+        self._revoked: dict[MessageQueue, int | None] = {}
+        self._revoking = anyio.Lock()
+        self._member = GroupMember(
+            self._group,
+            self._describe,
+            lambda: list(self._subscriptions),
+            processors={RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed},
+            on_routes_changed=self._subscribed.rebalance_soon,
+        )
 
     def _describe(self) -> ConsumerData:
         return ConsumerData(
@@ -167,20 +136,31 @@ class PullConsumer(Participant):
 
     async def _before_joining(self) -> None:
         self._arrival = anyio.Event()
-        self._commits = anyio.CancelScope()
+        self._scopes: list[anyio.CancelScope] = []
 
     async def _after_joining(self) -> None:
         if self._config.auto_commit:
-            self._client.start_soon(self._auto_commit)
+            self._client.start_soon(self._until_left, self._auto_commit)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._has_failed = kind is not None
+        await super().__aexit__(kind, error, traceback)
 
     async def _leave(self) -> None:
-        self._commits.cancel()
+        for scope in self._scopes:
+            scope.cancel()
         for assigned in self._assigned.values():
             assigned.scope.cancel()
-        # Shielded from cancellation: messages that `poll` returned must not be consumed again.
+        # Shielded from cancellation: messages that were consumed must not come again.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
+            await self._commit_revoked()
             if self._config.auto_commit:
-                await self.commit()
+                await (self._commit_done() if self._has_failed else self.commit())
             await super()._leave()
 
     # Queues
@@ -194,6 +174,113 @@ class PullConsumer(Participant):
         """
         full = self._client.with_namespace(topic)
         return list(subscribe_queues(full, await self._client.route(full)))
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | Mapping[str, MessageSelector],
+        selector: MessageSelector = "*",
+    ) -> None:
+        """Receive from topics from now on, as a member of the group.
+
+        The queues of the topics are shared among the members, and assigned anew when members join
+        or leave. Topics that are subscribed already stay so; they may get another selector.
+
+        A queue that goes to another member is committed as far as it was consumed; messages of the
+        last `poll` may be received by the other member, too.
+
+        Args:
+          topics: one topic, several, or a dict with a selector for each.
+          selector: which messages of the topics to receive, unless `topics` says it: tags
+            ("A || B"), Tag or Sql; "*" selects all.
+
+        Raises:
+          ConfigurationError: a topic or a selector is invalid, or the program assigned queues.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
+        """
+        self._client.check_open()
+        if self._assigned and not self._subscribed.topics:
+            raise ConfigurationError(
+                "the program assigned queues to the consumer: use either `assign` or `subscribe`"
+            )
+        if isinstance(topics, str):
+            topics = [topics]
+        if not isinstance(topics, Mapping):
+            topics = dict.fromkeys(topics, selector)
+        configured(check_subscriptions, topics)
+        made = {}
+        for topic, each in topics.items():
+            configured(check_topic, topic)
+            full = self._client.with_namespace(topic)
+            made[full] = self._subscribe_once(full, each)
+        self._subscriptions.update(made)
+        self._has_chosen = True
+        self._subscribed.add(made)
+        if not self._is_subscribing:
+            self._is_subscribing = True
+            self._client.start_soon(self._until_left, self._subscribed.run)
+        else:
+            self._client.heartbeat_soon()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Receive no more messages of a topic; what was consumed of it is committed.
+
+        Raises:
+          ConfigurationError: it is not subscribed.
+          ClosedError: the consumer is not open.
+          ForkedError: the consumer was opened in the parent of this process.
+        """
+        self._client.check_open()
+        full = self._client.with_namespace(topic)
+        if not self._subscribed.remove(full):
+            raise ConfigurationError(f"the consumer does not subscribe to the topic {topic}")
+        lost = [queue for queue in self._assigned if queue.topic == full]
+        self._drop(lost)
+        self._client.start_soon(self._commit_revoked)
+        del self._subscriptions[full]
+        self._client.heartbeat_soon()
+
+    async def _until_left(self, work: Callable[[], Awaitable[None]]) -> None:
+        scope = anyio.CancelScope()
+        self._scopes.append(scope)
+        with scope:
+            await work()
+
+    async def _on_ids_changed(
+        self, connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        self._subscribed.rebalance_soon()
+        return None
+
+    async def _assign_topic(self, topic: str, mine: Sequence[MessageQueue]) -> None:
+        """Take the queues of a topic that are this member's now, and give up the others."""
+        wanted = set(mine)
+        lost = [q for q in self._assigned if q.topic == topic and q not in wanted]
+        self._drop(lost)
+        await self._commit_revoked()
+        gained = [q for q in mine if q not in self._assigned]
+        if gained and topic in self._subscriptions:
+            notify_listener(self._config.listener, "on_assign", gained)
+            for queue in gained:
+                self._start(queue, FetchedQueue())
+
+    def _drop(self, queues: Sequence[MessageQueue]) -> None:
+        for queue in queues:
+            assigned = self._assigned.pop(queue)
+            assigned.scope.cancel()
+            self._revoked[queue] = assigned.done
+
+    async def _commit_revoked(self) -> None:
+        """Commit how far the queues that were dropped were consumed."""
+        async with self._revoking:
+            revoked = dict(self._revoked)
+            if revoked and self._config.auto_commit:
+                await self.commit({q: done for q, done in revoked.items() if done is not None})
+            for queue in revoked:
+                del self._revoked[queue]
+                self._offsets.remove(queue)
+            if revoked:
+                notify_listener(self._config.listener, "on_revoke", list(revoked))
 
     def assign(self, queues: Iterable[MessageQueue], selector: MessageSelector = "*") -> None:
         """Fetch from these queues and from no others.
@@ -211,7 +298,18 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
+        if self._subscribed.topics:
+            raise ConfigurationError(
+                "the consumer gets its queues by `subscribe`: use either `subscribe` or `assign`"
+            )
+        self._has_chosen = True
         wanted = dict.fromkeys(queues)
+        for queue in wanted:
+            if not isinstance(queue, MessageQueue):
+                raise ConfigurationError(
+                    f"{queue!r} is no queue: write assign(queues), with those of queues('orders'),"
+                    " or subscribe('orders')"
+                )
         for queue in wanted:
             self._subscribe(queue.topic, selector)
         for queue, assigned in list(self._assigned.items()):
@@ -219,12 +317,12 @@ class PullConsumer(Participant):
                 self._assigned.pop(queue).scope.cancel()
         for queue in wanted:
             if queue not in self._assigned:
-                self._start(queue, _Assigned())
+                self._start(queue, FetchedQueue())
         self._client.heartbeat_soon()
 
-    def _start(self, queue: MessageQueue, assigned: _Assigned) -> None:
+    def _start(self, queue: MessageQueue, assigned: FetchedQueue) -> None:
         self._assigned[queue] = assigned
-        self._client.start_soon(self._fetch, queue, assigned)
+        self._client.start_soon(self._fetcher.fetch, queue, assigned)
 
     def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         known = self._subscriptions.get(topic)
@@ -258,7 +356,7 @@ class PullConsumer(Participant):
             assigned.wake.set()
         self._arrival.set()
 
-    def _of(self, queue: MessageQueue) -> _Assigned:
+    def _of(self, queue: MessageQueue) -> FetchedQueue:
         assigned = self._assigned.get(queue)
         if assigned is None:
             raise ConfigurationError(f"{queue} is not assigned; call `assign` first")
@@ -279,10 +377,7 @@ class PullConsumer(Participant):
             raise ConfigurationError(f"the offset {offset} is negative: give one from 0 on")
         old = self._of(queue)
         old.scope.cancel()
-        new = _Assigned()
-        new.is_paused = old.is_paused
-        new.position = new.next_offset = offset
-        self._start(queue, new)
+        self._start(queue, FetchedQueue(offset, is_paused=old.is_paused))
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue at the first message that the queue still has.
@@ -314,7 +409,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
-        self.seek(queue, await self._begin(queue))
+        self.seek(queue, await self._fetcher.first_offset(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset of the next message that `poll` returns; None if it is not known yet.
@@ -368,42 +463,65 @@ class PullConsumer(Participant):
             self._offsets.update(queue, offset)
         await self._offsets.persist(offsets)
 
+    async def _commit_done(self) -> None:
+        await self.commit({q: a.done for q, a in self._assigned.items() if a.done is not None})
+
     async def _auto_commit(self) -> None:
-        with self._commits:
-            while True:
-                await anyio.sleep(self._config.auto_commit_s)
-                await self.commit()
+        while True:
+            await anyio.sleep(self._config.auto_commit_s)
+            await self._commit_done()
 
     # Messages
 
     async def poll(
-        self, *, count_max: int = PULL_BATCH_SIZE, timeout_s: float = POLL_TIMEOUT_S
+        self, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S
     ) -> list[ReceivedMessage]:
         """Return messages of the assigned queues, and move the positions past them.
 
-        The messages of each queue are in order.
+        The messages of each queue are in order. Those of the `poll` before count as consumed now.
 
         Args:
-          count_max: largest number of messages, >= 1.
-          timeout_s: seconds to wait for the first message, >= 0.
+          max: largest number of messages, >= 1.
+          timeout_s: seconds to wait for the first message, >= 0; `math.inf`: until there is one.
 
         Returns: the messages; an empty list if none arrived in time.
         Raises:
-          ConfigurationError: a broker refuses the SQL92 expression of an assigned queue.
+          ConfigurationError: an argument is out of range, the consumer neither subscribes to a
+            topic nor has queues, or a broker refuses the SQL92 expression of an assigned queue.
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        taken = self._take(count_max)
+        self._check_poll(max, timeout_s)
+        for assigned in self._assigned.values():
+            assigned.done = assigned.position
+        taken = self._take(max)
         with anyio.move_on_after(timeout_s):
             while not taken:
                 if self._arrival.is_set():
                     self._arrival = anyio.Event()
                 await self._arrival.wait()
-                taken = self._take(count_max)
+                taken = self._take(max)
         if self._trace is not None:
             self._trace.on_polled(taken)
         return taken
+
+    def _check_poll(self, count: object, timeout_s: object) -> None:
+        if not self._has_chosen:
+            raise ConfigurationError(
+                "the consumer has no queues: call subscribe('orders'), or assign(queues), before"
+                " poll"
+            )
+        if not is_int(count) or count < 1:
+            raise ConfigurationError(
+                f"max is {shown(count)}: give the largest number of messages, an int from 1 on; a"
+                " time is poll(timeout_s=...)"
+            )
+        if timeout_s != inf:
+            check_timeout("timeout_s", timeout_s)
+
+    def _on_arrival(self) -> None:
+        self._arrival.set()
 
     def _take(self, count_max: int) -> list[ReceivedMessage]:
         taken: list[ReceivedMessage] = []
@@ -472,68 +590,6 @@ class PullConsumer(Participant):
                 "only push consumers support a FilterClass: use a PushConsumer, or tags or Sql"
             )
         try:
-            return build_subscription(topic, selector, sub_version=self._client.wall_ms())
+            return read_subscription(topic, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
-
-    async def _begin(self, queue: MessageQueue) -> int:
-        kept = await self.committed(queue)
-        if kept is not None:
-            return kept
-        if self._config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-            return await min_offset(self._client, queue)
-        return await max_offset(self._client, queue)
-
-    async def _fetch(self, queue: MessageQueue, assigned: _Assigned) -> None:
-        with assigned.scope:
-            while True:
-                try:
-                    await self._fetch_once(queue, assigned)
-                except ClientError as error:
-                    await anyio.lowlevel.checkpoint_if_cancelled()
-                    assigned.refusal = sql_refusal(self._subscriptions[queue.topic], error)
-                    if assigned.refusal is not None:
-                        self._arrival.set()  # `poll` raises it
-                        return
-                    assigned.broker_id = 0
-                    self._pull_failures.log(queue, error, PULL_RETRY_S)
-                    self._client.refresh_soon()
-                    await anyio.sleep(PULL_RETRY_S)
-
-    async def _fetch_once(self, queue: MessageQueue, assigned: _Assigned) -> None:
-        config = self._config
-        if assigned.next_offset is None:
-            assigned.position = assigned.next_offset = await self._begin(queue)
-        while assigned.is_paused or len(assigned.fetched) >= config.pull_threshold_for_queue:
-            assigned.wake = anyio.Event()
-            await assigned.wake.wait()
-        result = await pull(
-            self._client,
-            queue,
-            self._subscriptions[queue.topic],
-            self._group,
-            assigned.next_offset,
-            count=config.pull_batch_size,
-            suspend_s=config.suspend_s,
-            timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
-            broker_id=assigned.broker_id,
-            is_subscription_sent=True,
-        )
-        assigned.broker_id = result.suggest_which_broker_id
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            logger.warning(
-                "%s: the queue does not have the offset %d (any more); continuing at %d",
-                queue,
-                assigned.next_offset,
-                result.next_begin_offset,
-            )
-            assigned.fetched.clear()
-            assigned.position = result.next_begin_offset
-        assigned.next_offset = result.next_begin_offset
-        if result.messages:
-            topic = self._client.without_namespace(queue.topic)
-            assigned.fetched.extend(ReceivedMessage(m, queue, topic) for m in result.messages)
-            self._arrival.set()
-        elif not assigned.fetched:
-            # All messages up to here were filtered out by the broker.
-            assigned.position = result.next_begin_offset

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Generic, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Unpack, overload
 
 import anyio.lowlevel
 
@@ -37,8 +37,8 @@ from .consume_result_service import ConsumeResultService
 from .core.subscription import (
     FilterClass,
     MessageSelector,
-    build_subscription,
     check_subscriptions,
+    read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
 from .delivery_queue import DeliveryQueue
@@ -51,7 +51,9 @@ from .errors import (
 from .filter_servers import FilterServers
 from .handling import handle
 from .members import GroupMember
+from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
+from .other_names import PUSH_CONSUMER
 from .participant import Participant, configured
 from .pop_mode import PopMode
 from .pop_queue import PopQueue
@@ -88,6 +90,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
+@knows_elsewhere(PUSH_CONSUMER)
 class PushConsumer(Participant, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
@@ -137,6 +140,7 @@ class PushConsumer(Participant, Generic[ValueT]):
         deserializer: Callable[[bytes], ValueT],
         **options: Unpack[PushConsumerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -258,7 +262,7 @@ class PushConsumer(Participant, Generic[ValueT]):
 
     def _subscribe(self, topic: str, selector: MessageSelector | FilterClass) -> None:
         try:
-            subscription = build_subscription(topic, selector, sub_version=self._client.wall_ms())
+            subscription = read_subscription(topic, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[topic] = subscription
@@ -481,6 +485,11 @@ class PushConsumer(Participant, Generic[ValueT]):
         return self._ready.paused
 
     # Messages
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise wrong_for(self, "async for")
 
     def __aiter__(self) -> AsyncIterator[PushedMessage[ValueT]]:
         return self.messages()

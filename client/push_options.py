@@ -58,6 +58,8 @@ CLOSE_TIMEOUT_S: Final = 5.0
 MAX_RECONSUME_TIMES: Final = 16
 """RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one retries for ever."""
 
+ModelName: TypeAlias = Literal["clustering", "broadcasting"]
+"""Which members of a group get a message: MessageModel.CLUSTERING and so on."""
 ConsumeMode: TypeAlias = Literal["pull", "pop"]
 """How a push consumer gets its messages."""
 
@@ -102,12 +104,10 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     """Keyword arguments of a push consumer, in addition to ConsumerOptions and ClientOptions.
 
     Keys:
-      message_model: CLUSTERING to deliver each message to one member of the group (the default), or
-        BROADCASTING to deliver it to all members.
+      message_model: "clustering" to deliver each message to one member of the group (the default),
+        or "broadcasting" to deliver it to all members; or the member of MessageModel.
       is_orderly: consume the messages of each queue one at a time, in order, with a lock at the
         broker; default False.
-      consume_timestamp_ms: with CONSUME_FROM_TIMESTAMP, the time from which on a new group receives
-        messages, in milliseconds since 1970; default: half an hour ago.
       strategy: assigns queues to the members of the group; all members must use the same. Default
         AllocateMessageQueueAveragely.
       pull_threshold_size_for_queue: bytes of a queue in memory at which pulling pauses; default
@@ -136,9 +136,8 @@ class PushConsumerOptions(ConsumerOptions, total=False):
         for; default False: they are delivered again, as by Java's client.
     """
 
-    message_model: MessageModel
+    message_model: MessageModel | ModelName
     is_orderly: bool
-    consume_timestamp_ms: int | None
     strategy: AllocateMessageQueueStrategy
     pull_threshold_size_for_queue: int
     consume_concurrently_max_span: int
@@ -148,7 +147,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     rebalance_s: float
     persist_offsets_s: float
     close_timeout_s: float
-    offset_path: Path | None
+    offset_path: Path | str | None
     listener: RebalanceListener | None
     rate_limit: float | None
     mode: ConsumeMode
@@ -163,7 +162,6 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
 
     message_model: MessageModel = MessageModel.CLUSTERING
     is_orderly: bool = False
-    consume_timestamp_ms: int | None = None
     strategy: Any = AllocateMessageQueueAveragely()
     pull_threshold_size_for_queue: int = PULL_THRESHOLD_SIZE_FOR_QUEUE
     consume_concurrently_max_span: int = CONSUME_CONCURRENTLY_MAX_SPAN

@@ -8,14 +8,12 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
 
 from ..remoting.bodies import (
-    GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageModel,
@@ -23,7 +21,6 @@ from ..remoting.bodies import (
     SubscriptionData,
 )
 from ..remoting.headers import (
-    GetConsumerListByGroupRequestHeader,
     LockBatchMqRequestHeader,
     UnlockBatchMqRequestHeader,
 )
@@ -34,13 +31,14 @@ from .connection_log import failure_level
 from .core.allocation import AllocateMessageQueueStrategy
 from .core.routes import subscribe_queues
 from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
-from .first_answer import FirstAnswer
+from .member_ids import MemberIds
 from .pulling import OffsetStore, broker_of
 from .push_options import (
     LOCK_S,
     MISSING_TOPIC_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
+    RebalanceListener,
 )
 from .pushed_message import AssignedQueue, PushedMessage
 from .task_group import TaskGroup
@@ -122,7 +120,7 @@ class Rebalance:
         self._turn = anyio.Lock()
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._due = Ticker()
-        self._first_members = FirstAnswer[list[str]]()
+        self._members = MemberIds(client, group)
         self._is_stopped = False
         self._has_missing_topics = False
         self.assigned: dict[MessageQueue, AssignedQueue] = {}
@@ -217,32 +215,11 @@ class Rebalance:
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
             return queues
-        members = await self._member_ids(queues)
+        members = await self._members.of(queues)
         strategy: AllocateMessageQueueStrategy = self._config.strategy
         if not members:
             return []
         return strategy.allocate(self._group, self._client.client_id, queues, members)
-
-    async def _member_ids(self, queues: Sequence[MessageQueue]) -> list[str]:
-        """The client ids of the group, sorted: each broker of the topic knows all of them."""
-        one_of_each = {self._client.owner(queue): queue for queue in reversed(queues)}
-        return await self._first_members.ask(
-            {name: partial(self._member_ids_at, one_of_each[name]) for name in sorted(one_of_each)}
-        )
-
-    async def _member_ids_at(self, queue: MessageQueue) -> list[str]:
-        header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
-        try:
-            answer = await self._client.request(
-                broker_of(self._client, queue, 1), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header
-            )
-        except ServerError:
-            # The broker does not know the group: it is new, or was restarted.
-            self._client.heartbeat_soon()
-            raise
-        with reading_answer(queue.broker_name):
-            body = GetConsumerListByGroupResponseBody.from_body(answer.body)
-        return sorted(body.consumer_id_list)
 
     async def _assign(
         self, topic: str, subscription: SubscriptionData, mine: Sequence[MessageQueue]
@@ -361,12 +338,7 @@ class Rebalance:
 
     def notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
         """Call a method of the RebalanceListener, if there is one; exceptions are logged."""
-        listener = self._config.listener
-        if listener is not None:
-            try:
-                getattr(listener, method)(list(queues))
-            except Exception:
-                logger.exception("%s of the rebalance listener failed", method)
+        notify_listener(self._config.listener, method, queues)
 
     # Locks
 
@@ -456,3 +428,14 @@ class Rebalance:
         for queue in queues:
             brokers.setdefault(self._client.owner(queue), []).append(queue)
         return list(brokers.values())
+
+
+def notify_listener(
+    listener: RebalanceListener | None, method: str, queues: Sequence[MessageQueue]
+) -> None:
+    """Call a method of a RebalanceListener, if there is one; exceptions are logged."""
+    if listener is not None:
+        try:
+            getattr(listener, method)(list(queues))
+        except Exception:
+            logger.exception("%s of the rebalance listener failed", method)

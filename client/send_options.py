@@ -6,7 +6,7 @@ Java counterpart: the fields of DefaultMQProducer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,8 @@ from .core.topics import MESSAGE_SIZE_MAX
 from .message_check import DELAY_LEVEL_MAX
 from .options import ClientOptions
 
+CompressionName: TypeAlias = Literal["zlib", "lz4", "zstd"]
+"""A compression method: CompressionType.ZLIB and so on."""
 DEFAULT_GROUP: Final = "trocket_producer"
 """Default name of a producer group. (RocketMQ's DEFAULT_PRODUCER is not a valid name.)"""
 RETRY_TIMES: Final = 2
@@ -43,9 +45,9 @@ class ProducerOptions(ClientOptions, total=False):
         else 10, of which one attempt has at most 3. It outlives a restart of a broker of 5 s.
       retry_when_not_stored_ok: also try again when the status is not SEND_OK; default False.
       compress_over: size of a body in bytes above which it is compressed; default 4,096.
-      compression: compression method; default ZLIB, the only one that brokers before 5.0 support.
-        LZ4 and ZSTD need `trocket[compression]`.
-      compression_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; default 5.
+      compression: "zlib" (the default, and the only one that brokers before 5.0 support), "lz4" or
+        "zstd", which need `trocket[compression]`; or the member of CompressionType.
+      compression_level: 0 to 9 for zlib, 1 to 22 for zstd; default 5.
       message_size_max: largest size of a body in bytes, before compression; default 4 MiB.
       delay_level_max: highest delay level of the brokers' table; default 18.
       default_topic_queue_nums: number of queues of a topic that a send creates; default 4.
@@ -70,7 +72,7 @@ class ProducerOptions(ClientOptions, total=False):
     send_timeout_s: float | None
     retry_when_not_stored_ok: bool
     compress_over: int
-    compression: CompressionType
+    compression: CompressionType | CompressionName
     compression_level: int
     message_size_max: int
     delay_level_max: int
@@ -97,7 +99,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     delay_level_max: int = DELAY_LEVEL_MAX
     default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS
     send_latency_fault_enable: bool = False
-    serializer: Callable[[Any], bytes] | None = None
+    serializer: Callable[[Any], bytes | str] | None = None
     send_buffer_count_max: int = SEND_BUFFER_COUNT_MAX
     send_buffer_size_max: int = SEND_BUFFER_SIZE_MAX
     linger_s: float = 0.0

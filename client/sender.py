@@ -26,6 +26,7 @@ from .core.routes import TopicPublishInfo
 from .core.sending import WRONG_ROUTE_CODES, Selector, Sending, SendPolicy
 from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError, ServerError
 from .message import SendResult
+from .option_check import SECONDS_MAX, check_timeout
 from .packer import Packer
 from .send_options import RETRY_TIMES, ProducerConfig
 
@@ -107,6 +108,8 @@ class Sender:
         try_timeout_s = timeout_s
         if timeout_s is None:
             timeout_s, try_timeout_s = self._timeout_s, self._try_timeout_s
+        elif timeout_s.__class__ is not float or not timeout_s < SECONDS_MAX:
+            check_timeout("timeout_s", timeout_s)
         now_s = client.now_s()
         return Sending(outgoing, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -31,14 +31,17 @@ from .core.routes import subscribe_queues
 from .core.subscription import (
     FilterClass,
     MessageSelector,
-    build_subscription,
     check_subscriptions,
+    read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
 from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
 from .interceptor import call_after_consume, call_before_consume
 from .members import GroupMember
+from .message import for_log
+from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
+from .other_names import SIMPLE_CONSUMER
 from .participant import Participant, configured
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, queue_of
@@ -60,6 +63,7 @@ RETRY_S: Final = 0.5
 """Pause after all brokers were out of reach."""
 
 
+@knows_elsewhere(SIMPLE_CONSUMER)
 class SimpleConsumer(Participant):
     """Receives messages of a group by pops; the broker shares them among all who ask.
 
@@ -83,6 +87,7 @@ class SimpleConsumer(Participant):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -189,7 +194,7 @@ class SimpleConsumer(Participant):
         configured(check_topic, topic)
         full = self._client.with_namespace(topic)
         try:
-            made = build_subscription(full, selector, sub_version=self._client.wall_ms())
+            made = read_subscription(full, selector, self._client.wall_ms())
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         self._subscriptions[full] = made
@@ -435,6 +440,11 @@ class SimpleConsumer(Participant):
 
     # Iteration
 
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise wrong_for(self, "async for")
+
     def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         return self.messages()
 
@@ -513,7 +523,7 @@ class _Messages:
         try:
             await self._consumer.ack(message)
         except ExpiredReceiptError as error:
-            logger.warning("%s was not acknowledged in time: %s", message, error)
+            logger.warning("%s was not acknowledged in time: %s", for_log(message), error)
 
     async def _next(self) -> PoppedMessage:
         consumer = self._consumer

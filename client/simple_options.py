@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from ..remoting.bodies import ConsumeFromWhere
+from .consumer_options import StartName
 from .errors import ConfigurationError
 from .options import ClientOptions
 
@@ -27,14 +28,14 @@ class SimpleConsumerOptions(ClientOptions, total=False):
     Keys:
       is_orderly: receive the messages of each queue in order: the broker gives no message of a
         queue while an earlier one is not acknowledged. Default False.
-      consume_from_where: where a group that never consumed begins: CONSUME_FROM_LAST_OFFSET (the
-        default: the broker then begins at the last message there is) or CONSUME_FROM_FIRST_OFFSET.
+      consume_from_where: where a group that never consumed begins: "last" (the default: the broker
+        then begins at the last message there is) or "first", or the member of ConsumeFromWhere.
       trace: report each consumption to the trace topic, for `Admin.message_trace`, mqadmin and the
         Dashboard: True for RMQ_SYS_TRACE_TOPIC, or the name of another topic; default False.
     """
 
     is_orderly: bool
-    consume_from_where: ConsumeFromWhere
+    consume_from_where: ConsumeFromWhere | StartName
     trace: bool | str
 
 

@@ -17,12 +17,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import anyio
 import anyio.abc
 
 from .errors import WrongLoopError
+from .misuse import Presentable, wrong_with
 from .task_group import AsyncFunction, TaskGroup
 
 CLOSE_TIMEOUT_S: Final = 5.0
@@ -121,8 +122,16 @@ class TaskHost:
             await self._ended.wait()
 
 
-class Openable:
+class Openable(Presentable):
     """Base of the objects that are used by `async with`, or by `open` and `close`."""
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise wrong_with(self, "async with")
+
+        def __exit__(self, *exit_info: object) -> None:
+            """Never called: `with` looks for both before it calls one."""
 
     async def open(self) -> Self:
         """Connect, and return this object. Prefer `async with`, which also closes it.

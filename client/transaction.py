@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias
 
 from ..remoting.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from .errors import ClosedError, server_error
+from .errors import ClosedError, ConfigurationError, server_error
 from .message import Message, SendResult, SendStatus
 
 
@@ -28,6 +28,28 @@ class TransactionState(Enum):
     """The transaction failed: the message is dropped."""
     UNKNOWN = TRANSACTION_NOT_TYPE
     """The outcome is not known yet: the broker will ask for it later."""
+
+
+OutcomeName: TypeAlias = Literal["commit", "rollback", "unknown"]
+"""The outcome of a local transaction: TransactionState.COMMIT and so on."""
+
+Outcome: TypeAlias = TransactionState | OutcomeName
+"""What a local transaction or a check returns."""
+
+
+def read_outcome(outcome: object) -> TransactionState:
+    """The state that a local transaction or a check returned, as the member or its name.
+
+    Raises: ConfigurationError: it returned something else.
+    """
+    if isinstance(outcome, TransactionState):
+        return outcome
+    if isinstance(outcome, str) and outcome.upper() in TransactionState.__members__:
+        return TransactionState[outcome.upper()]
+    raise ConfigurationError(
+        f"the local transaction or check returned {outcome!r}: return 'commit', 'rollback' or"
+        " 'unknown', or TransactionState.COMMIT, .ROLLBACK or .UNKNOWN"
+    )
 
 
 class TransactionResult(NamedTuple):
@@ -96,6 +118,14 @@ class Transaction:
     def rollback(self) -> None:
         """Roll back at the end of the block, whether or not it raises."""
         self._is_rollback_only = True
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("write `async with producer.transaction(message):`")
+
+        def __exit__(self, *exit_info: object) -> None:
+            """Never called: `with` looks for both before it calls one."""
 
     async def __aenter__(self) -> Self:
         if self._half is not None:

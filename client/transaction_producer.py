@@ -21,7 +21,7 @@ from ..remoting.request_codes import RequestCode
 from .body_types import PlainBody, SentT
 from .client import Client
 from .connection import Connection
-from .errors import ClientError, ConfigurationError, MessageRefusedError
+from .errors import ClientError, MessageRefusedError
 from .interceptor import call_after_send
 from .message import (
     Message,
@@ -30,9 +30,18 @@ from .message import (
     SendStatus,
     is_delayed,
 )
+from .misuse import explained
 from .producer import Producer
 from .send_options import ProducerOptions
-from .transaction import HalfMessage, Transaction, TransactionResult, TransactionState
+from .sendable import call_before_send
+from .transaction import (
+    HalfMessage,
+    Outcome,
+    Transaction,
+    TransactionResult,
+    TransactionState,
+    read_outcome,
+)
 
 __all__ = [
     "Check",
@@ -45,10 +54,10 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-LocalTransaction: TypeAlias = Callable[[Message], TransactionState | Awaitable[TransactionState]]
+LocalTransaction: TypeAlias = Callable[[Message], Outcome | Awaitable[Outcome]]
 """Executes the local transaction. An exception means UNKNOWN, and is raised to the sender."""
 
-Check: TypeAlias = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
+Check: TypeAlias = Callable[[ReceivedMessage], Outcome | Awaitable[Outcome]]
 """Returns the outcome of a message's transaction. An exception means UNKNOWN."""
 
 
@@ -59,8 +68,8 @@ class TransactionProducer(Producer[SentT]):
       client: the URL of a cluster, or an open Client to share with other objects.
       group: the producer group. The broker may ask any of its producers about a transaction.
       check: returns the outcome of a transaction; called when the broker did not receive it.
-      serializer: converts bodies that are neither bytes nor str to bytes; None: there are no such
-        bodies.
+      serializer: converts bodies that are neither bytes nor str to bytes or str; None: there are
+        no such bodies.
       options: see ProducerOptions; those of ClientOptions are allowed only with a URL.
 
     Raises: ConfigurationError: the URL, the group's name or an option is invalid.
@@ -83,9 +92,10 @@ class TransactionProducer(Producer[SentT]):
         *,
         group: str,
         check: Check,
-        serializer: Callable[[SentT], bytes],
+        serializer: Callable[[SentT], bytes | str],
         **options: Unpack[ProducerOptions],
     ) -> None: ...
+    @explained
     def __init__(
         self,
         client: str | Client,
@@ -109,7 +119,7 @@ class TransactionProducer(Producer[SentT]):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -141,7 +151,7 @@ class TransactionProducer(Producer[SentT]):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: the client's `timeout_s`.
+          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.
@@ -153,14 +163,13 @@ class TransactionProducer(Producer[SentT]):
     async def _send_half(
         self, message: Message[SentT | str | bytes], timeout_s: float | None
     ) -> HalfMessage:
+        message = call_before_send(self._client.interceptors, message)
         if is_delayed(message):
             raise MessageRefusedError("a message in a transaction cannot be delayed")
         more = {
             names.PROPERTY_TRANSACTION_PREPARED: "true",
             names.PROPERTY_PRODUCER_GROUP: self._group,
         }
-        for interceptor in self._client.interceptors:
-            message = interceptor.before_send(message)
         sender = self._sender
         outgoing = sender.packer.message(message, more)
         try:
@@ -237,10 +246,5 @@ class TransactionProducer(Producer[SentT]):
             self._trace.on_checked(message, header.transaction_id, connection.address, state)
 
 
-async def _outcome(given: TransactionState | Awaitable[TransactionState]) -> TransactionState:
-    state = await given if inspect.isawaitable(given) else given
-    if not isinstance(state, TransactionState):
-        raise ConfigurationError(
-            f"the local transaction or check returned {state!r}: return a TransactionState"
-        )
-    return state
+async def _outcome(given: Outcome | Awaitable[Outcome]) -> TransactionState:
+    return read_outcome(await given if inspect.isawaitable(given) else given)

@@ -87,6 +87,13 @@ LOG_FORMAT: Final = Flag(
 )
 
 
+PRINT_ALL: Final = Flag(
+    ("-p", "--printConfigItem"),
+    "print_all",
+    "Print the configuration as it would be used, and exit",
+)
+
+
 APACHE_FLAGS: Final = (
     Flag(
         ("-c", "--configFile"),
@@ -100,11 +107,7 @@ APACHE_FLAGS: Final = (
         "Use these name servers, such as 192.168.0.1:9876;192.168.0.2:9876",
         metavar="ADDRESSES",
     ),
-    Flag(
-        ("-p", "--printConfigItem"),
-        "print_all",
-        "Print the configuration as it would be used, and exit",
-    ),
+    PRINT_ALL,
     log_level(),
     LOG_FORMAT,
 )

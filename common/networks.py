@@ -19,7 +19,14 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     Raises: ValueError: a part is neither; the text names it.
     """
     parts = [part.strip() for part in text.split(";")]
-    return tuple(ipaddress.ip_network(part, strict=False) for part in parts if part)
+    return tuple(_network(part) for part in parts if part)
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither an address nor a network") from None
 
 
 def parse_host(host: str) -> Address:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import trio
 
+    from ..common.config import Entry
     from ..remoting.tls_settings import Tls
     from .filters import Filter
 
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: Namespace) -> int:
     """Run a filter server with the parsed flags of `PROGRAM`; return the exit status."""
+    from ..common.machine import local_address
     from ..remoting.tls_settings import new_tls
 
     try:
@@ -56,7 +58,10 @@ def run(options: Namespace) -> int:
         problems = Problems(entries, path)
         with problems.collected():
             config, warnings = read_filtersrv_config(entries, path=path)
-            configured = _configured(config)
+            if not config.filter_server_ip:
+                config.filter_server_ip = local_address()
+        with problems.collected():
+            configured = _configured(entries)
         with problems.collected():
             tls_config, tls_warnings = read_tls_config(entries, path=path)
             tls = new_tls(tls_config)
@@ -72,14 +77,11 @@ def run(options: Namespace) -> int:
     return _serve(config, configured, tls, from_stdin=options.from_stdin)
 
 
-def _configured(config: FiltersrvConfig) -> Mapping[str, Filter]:
-    """Read the filters that the operator configured; also set the address for consumers."""
-    from ..common.machine import local_address
+def _configured(entries: Sequence[Entry]) -> Mapping[str, Filter]:
+    """The filters that the operator configured, whatever else is wrong in the file."""
     from .filters import installed_functions, read_filter_classes
 
-    if not config.filter_server_ip:
-        config.filter_server_ip = local_address()
-    path = config.filter_classes_file
+    path = {entry.key: entry.value.strip() for entry in entries}.get("filterClassesFile")
     if not path:
         return {}
     return read_filter_classes(process.read_text(path), installed_functions(), path=path)

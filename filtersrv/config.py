@@ -117,6 +117,6 @@ def read_filtersrv_config(
     try:
         split_address(config.connect_which_broker)
     except ValueError as error:
-        problems.add(ConfigError(f"connectWhichBroker: {error}"))
+        problems.add(ConfigError(f"connectWhichBroker: {error}, such as 127.0.0.1:10911"))
     problems.raise_all(warnings)
     return config, warnings

@@ -14,8 +14,7 @@ from ..common import process
 from ..common.command_line import APACHE_FLAGS, Program, parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
-from ..remoting.tls_config import check_metrics_tls
-from ..remoting.tls_files import read_tls_config
+from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from ..store.errors import StoreError
 from .config import NamesrvConfig, read_namesrv_config
 
@@ -57,7 +56,8 @@ def run(options: Namespace) -> int:
         with problems.collected():
             tls_config, tls_warnings = read_tls_config(entries, path=path)
             tls = new_tls(tls_config)
-            check_metrics_tls(config.metrics_tls_enable, tls_config)
+        with problems.collected():
+            check_metrics_entries(entries)
         problems.raise_all()
     except ConfigError as error:
         return process.refuse(PROGRAM.name, error, is_check=options.print_all)

@@ -159,7 +159,10 @@ def _check_accounts(config: NamesrvConfig) -> None:
 def _check_other_environment(config: NamesrvConfig) -> None:
     for address in config.product_namesrv_addresses:
         if not is_address(address):
-            raise ConfigError(f"productNamesrvAddr: {address!r} is not host:port")
+            raise ConfigError(
+                f"productNamesrvAddr: {address!r} is not host:port; several look like "
+                "192.168.0.1:9876;192.168.0.2:9876"
+            )
     if config.cluster_test and not config.product_namesrv_addresses:
         raise ConfigError(
             "clusterTest=true needs productNamesrvAddr, the name servers of the other environment, "

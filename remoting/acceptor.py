@@ -23,6 +23,7 @@ from typing import Final
 import trio
 
 from ..common.supervision import FailureLog
+from .port_in_use import who_has
 
 logger = logging.getLogger(__name__)
 
@@ -74,10 +75,6 @@ def kind_of(error: Exception) -> AcceptError:
     return _KIND_OF.get(number or 0, AcceptError.RESOURCES)
 
 
-PROBE_S: Final = 0.2
-"""How long a listener of this machine may take to accept."""
-
-
 def open_listener(host: str, port: int) -> socket.socket:
     """Open a listening socket.
 
@@ -99,22 +96,9 @@ def open_listener(host: str, port: int) -> socket.socket:
         where = f"{host or '0.0.0.0'}:{port}"
         hint = ""
         if error.errno == errno.EADDRINUSE:
-            hint = f": {_who_has(family, host, port)}"
+            hint = f": {who_has(host, port)}"
         raise OSError(error.errno, f"cannot listen on {where} ({error.strerror}){hint}") from error
     return sock
-
-
-def _who_has(family: socket.AddressFamily, host: str, port: int) -> str:
-    """What has a port that is in use, and what to do, in words."""
-    nearest = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_S)
-        if probe.connect_ex((nearest, port)) == 0:
-            return "another process listens there; choose another port, or stop that process"
-    return (
-        "no process listens there, so it is the local end of a connection; choose another port, or "
-        "try again when that connection has ended"
-    )
 
 
 class Acceptor:

@@ -6,9 +6,10 @@ belongs to one owner at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..common.message_properties import find_property, properties_from_bytes
+from ..common.message_properties import KEY_SEPARATOR, find_property, properties_from_bytes
 from .hosts import host_text
 from .message_id import encode_offset_id
 
@@ -30,7 +31,58 @@ class Message:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+SHOWN_BODY_MAX = 40
+"""Characters of a body that a printed message shows."""
+SHOWN_BYTES_MAX = 16
+"""Bytes of a body that is no UTF-8, each of which takes four characters."""
+
+
+def message_text(
+    place: str, tags: str | None, keys: Iterable[str], body: object, kind: str = "Message"
+) -> str:
+    """A message as it is printed: `<Message orders/3@0 tags=created keys=order-1 'x'>`.
+
+    Args:
+      place: its topic, or, if it is stored, topic/queue id@offset in the queue.
+      tags: its tag, or None.
+      keys: its keys.
+      body: its body; bytes are shown as text if they are UTF-8. What is long is cut.
+      kind: name of its class.
+    """
+    parts = [f"<{kind} {place}"]
+    if tags:
+        parts.append(f"tags={tags}")
+    shown_keys = ",".join(keys)
+    if shown_keys:
+        parts.append(f"keys={shown_keys}")
+    parts.append(_body_text(body))
+    return " ".join(parts) + ">"
+
+
+def _body_text(body: object) -> str:
+    if isinstance(body, bytes | bytearray | memoryview):
+        body = _readable(body)
+    if isinstance(body, str | bytes):
+        end = SHOWN_BODY_MAX if isinstance(body, str) else SHOWN_BYTES_MAX
+        return repr(body) if len(body) <= end else f"{body[:end]!r}…"
+    text = repr(body)
+    return text if len(text) <= SHOWN_BODY_MAX else f"{text[:SHOWN_BODY_MAX]}…"
+
+
+def _readable(body: bytes | bytearray | memoryview) -> str | bytes:
+    """The beginning of a body as text, or, if it is no UTF-8, as bytes."""
+    start = bytes(body[: 4 * SHOWN_BODY_MAX + 4])  # more than is shown
+    # A cut may be within a character, which has at most four bytes.
+    dropped_max = 3 if len(body) > len(start) else 0
+    for end in range(len(start), len(start) - dropped_max - 1, -1):
+        try:
+            return start[:end].decode()
+        except UnicodeDecodeError:
+            continue
+    return start
+
+
+@dataclass(slots=True, repr=False)
 class MessageExt:
     """A stored message; see `message_codec.decode_record`.
 
@@ -65,6 +117,11 @@ class MessageExt:
     magic: int
     body_crc: int
     _properties: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        keys = (self.keys or "").split(KEY_SEPARATOR)
+        place = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
+        return message_text(place, self.tags, keys, self.body, "MessageExt")
 
     @property
     def properties(self) -> dict[str, str]:

@@ -18,6 +18,8 @@ from typing import Final
 
 from ..common.config import ConfigError, Entry, KnownKey, at, configure, setting
 
+MODE_KEY: Final = "tls.server.mode"
+
 CONFIG_FILE_KEY: Final = "tlsConfigFile"
 """The key of a server's own file that names the file of TLS settings."""
 
@@ -85,7 +87,7 @@ class TlsConfig:
       protocols: allowed versions, separated by colons; "": TLSv1.2:TLSv1.3.
     """
 
-    mode: TlsMode = setting(TlsMode.permissive, key="tls.server.mode")  # noqa: RUF009 - a field
+    mode: TlsMode = setting(TlsMode.permissive, key=MODE_KEY)  # noqa: RUF009 - a field
     enable: bool = setting(False, key="tls.enable")
     config_file: str = setting("", key=CONFIG_FILE_KEY)
     test_mode: bool | None = setting(None, key="tls.test.mode.enable")
@@ -296,9 +298,9 @@ def with_changes(config: TlsConfig, **changes: object) -> TlsConfig:
     return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
 
 
-def check_metrics_tls(metrics_tls_enable: bool, tls: TlsConfig) -> None:
+def check_metrics_tls(metrics_tls_enable: bool, mode: TlsMode) -> None:
     """Raises ConfigError if metrics are to be served by TLS, which is switched off."""
-    if metrics_tls_enable and tls.mode is TlsMode.disabled:
+    if metrics_tls_enable and mode is TlsMode.disabled:
         raise ConfigError(
             "metricsTlsEnable=true needs tls.server.mode=permissive or enforcing, not disabled"
         )

@@ -6,13 +6,17 @@ A shell without trio and `ssl`; `tls_config.py` has the rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from ..common.config import Entry
+from ..common.config import ConfigError, Entry
 from ..common.process import read_entries
 from .tls_config import (
     CONFIG_FILE_DEFAULT,
+    MODE_KEY,
     TlsConfig,
+    TlsMode,
+    check_metrics_tls,
     config_file_of,
     merge_tls,
     split_tls,
@@ -42,9 +46,7 @@ def read_tls_config(entries: Sequence[Entry], *, path: str = "") -> tuple[TlsCon
     Raises: ConfigError: a file cannot be read, a key is unknown or a value is wrong.
     """
     own = split_tls(entries)[0]
-    file_path = config_file_of(own) or CONFIG_FILE_DEFAULT
-    if file_path == CONFIG_FILE_DEFAULT and not Path(file_path).is_file():
-        file_path = ""  # named or not: a configuration that -p printed names it
+    file_path = _further_file(own)
     of_file = read_entries(file_path) if file_path else []
     config, warnings = merge_tls(of_file, own, file_path=file_path, own_path=path)
     absolute = {name: getattr(config, name) for name in _PATHS}
@@ -52,6 +54,33 @@ def read_tls_config(entries: Sequence[Entry], *, path: str = "") -> tuple[TlsCon
         config, **{name: str(Path(each).absolute()) for name, each in absolute.items() if each}
     )
     return config, [*warnings, *open_keys(config)]
+
+
+def check_metrics_entries(entries: Sequence[Entry]) -> None:
+    """`check_metrics_tls` of a server's file, whatever else is wrong there.
+
+    Args:
+      entries: all entries of the server's file.
+    Raises: ConfigError: metrics are to be served by TLS, which is switched off.
+    """
+    own = split_tls(entries)[0]
+    file_path = _further_file(own)
+    last = {entry.key: entry.value.strip() for entry in entries}
+    if last.get("metricsTlsEnable", "").lower() != "true":
+        return
+    with suppress(ConfigError):  # `read_tls_config` reports it
+        of_file = read_entries(file_path) if file_path else []
+        last = {entry.key: entry.value.strip() for entry in (*of_file, *own)}
+    if last.get(MODE_KEY) == TlsMode.disabled.value:
+        check_metrics_tls(True, TlsMode.disabled)
+
+
+def _further_file(own: Sequence[Entry]) -> str:
+    """The file of TLS settings that a server's entries name, or the default one; "": none."""
+    path = config_file_of(own) or CONFIG_FILE_DEFAULT
+    if path == CONFIG_FILE_DEFAULT and not Path(path).is_file():
+        return ""  # named or not: a configuration that -p printed names it
+    return path
 
 
 def open_keys(config: TlsConfig) -> list[str]:

@@ -35,7 +35,15 @@ from .checkpoint_writer import CheckpointWriter
 from .clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
 from .config import BrokerRole, MessageStoreConfig
 from .disk.data_folder import hold_lock, make_root, note_open
-from .disk.os_disk import FULL, Disk, OsDisk, errno_of, total_memory_bytes
+from .disk.os_disk import (
+    FULL,
+    NOT_WRITABLE,
+    TO_WRITE,
+    Disk,
+    OsDisk,
+    errno_of,
+    total_memory_bytes,
+)
 from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
 from .format import UNIT, Key
 from .index.index_loading import LogSpan
@@ -229,7 +237,7 @@ class MessageStore:
         make_root(disk, root)
         disk.lock(f"{root}/lock")
         try:
-            self._recover_as_far_as_there_is_room()
+            self._recover_as_far_as_it_can_be_written()
         except StoreError:
             self.queue_store.close()
             self.log.close()
@@ -237,27 +245,28 @@ class MessageStore:
             raise
         self.begin_burst()
 
-    def _recover_as_far_as_there_is_room(self) -> None:
-        """Recover; with a full disk without writing, so that the messages can be read at least."""
+    def _recover_as_far_as_it_can_be_written(self) -> None:
+        """Recover; without writing where the disk is full or read-only: what is stored is read."""
         try:
             self._recover()
         except StoreIOError as error:
-            if errno_of(error) not in FULL:
+            if errno_of(error) not in FULL | NOT_WRITABLE:
                 raise
-            logger.error(
-                "the disk is full, so the store could not be opened for writing: %(error)s. "
-                "Messages can be read, and none are taken; free some space and restart the broker",
-                {"error": error},
-            )
             self.queue_store.close()
             self.log.close()
-            self._recover(full=str(error))
+            self._recover(unwritable=error)
+            logger.error(
+                "the store could not be opened for writing: %(error)s. Messages can be read, and "
+                "none are taken; %(what_to_do)s and restart the broker",
+                {"error": error, "what_to_do": TO_WRITE[errno_of(error)]},
+            )
 
-    def _recover(self, *, full: str = "") -> None:
+    def _recover(self, *, unwritable: StoreIOError | None = None) -> None:
         """Find the log's end, correct the files, and enter the state.
 
         Args:
-          full: why nothing may be written; "": the files may be corrected.
+          unwritable: why nothing can be written; None: the files may be corrected. It is raised if
+            there is nothing to read, either.
         """
         root, disk = self.config.store_path_root_dir, self.disk
         refuse_rocksdb(disk, root)
@@ -272,15 +281,21 @@ class MessageStore:
             clean=clean,
             wall_ms=self.clock.wall_ms(),
             is_topic=topic_check(disk, root, self.deleted_topics.names),
-            is_frozen=bool(full),
+            is_frozen=unwritable is not None,
         )
         found = recovery.scan()
+        if unwritable is not None and not found.refusal and found.end <= self.log.min_offset:
+            raise unwritable
         is_ours = self.checkpoints.current.dispatched_offset >= 0
         self.opened = Opened(found.end, found.newest_ms, is_ours)
         self.writer.reach(StoreTimeMs(found.newest_ms))
         doubt = read_doubt(disk, root, self.log.end_of_files)
-        is_frozen = bool(found.refusal or full)
+        is_frozen = bool(found.refusal) or unwritable is not None
         if not is_frozen:
+            for folder in (root, self.config.commit_log_folder):
+                error = disk.unwritable_below(folder)
+                if error is not None:
+                    raise error
             # Noted before the log is changed: a crash from here on leaves pages in the cache that
             # may not be on the device, and the next start must write them again.
             if not found.as_closed:
@@ -298,8 +313,8 @@ class MessageStore:
             self._sync_recovered(found.start, found.end, doubt)
         if found.refusal:
             self.writer.enter(StoreEvent.HOLE_FOUND, found.refusal)
-        elif full:
-            self.writer.enter(StoreEvent.NO_ROOM_TO_LOAD, full)
+        elif unwritable is not None:
+            self.writer.enter(StoreEvent.CANNOT_WRITE, str(unwritable))
         else:
             self.writer.enter(StoreEvent.LOADED_AS_SLAVE if self.is_slave else StoreEvent.LOADED)
 

@@ -23,7 +23,7 @@ class StoreState(Enum):
     FAILED = "failed"
     LOCK_LOST = "lock lost"
     HOLE = "hole"
-    NO_ROOM = "no room"
+    UNWRITABLE = "unwritable"
 
 
 class StoreEvent(Enum):
@@ -32,7 +32,7 @@ class StoreEvent(Enum):
     LOADED = "loaded"
     LOADED_AS_SLAVE = "loaded as a slave"
     HOLE_FOUND = "load found a hole in the log"
-    NO_ROOM_TO_LOAD = "load found the disk full"
+    CANNOT_WRITE = "load could not write, to a full or read-only disk"
     DISK_FULL = "the disk is full"
     DISK_HAS_ROOM = "the disk has room"
     WRITE_FAILED = "a write or an fsync failed"
@@ -70,7 +70,7 @@ FACTS: Final[Mapping[StoreState, StateFacts]] = MappingProxyType(
         StoreState.FAILED: StateFacts(False, True, True, _UNTIL_RESTART),
         StoreState.LOCK_LOST: StateFacts(False, True, True, _UNTIL_RESTART),
         StoreState.HOLE: StateFacts(False, True, True, "{}"),
-        StoreState.NO_ROOM: StateFacts(False, True, True, _UNTIL_RESTART),
+        StoreState.UNWRITABLE: StateFacts(False, True, True, _UNTIL_RESTART),
     }
 )
 
@@ -87,7 +87,7 @@ TRANSITIONS: Final[Mapping[StoreState, Mapping[StoreEvent, StoreState]]] = Mappi
             _E.LOADED: _S.OPEN,
             _E.LOADED_AS_SLAVE: _S.SLAVE,
             _E.HOLE_FOUND: _S.HOLE,
-            _E.NO_ROOM_TO_LOAD: _S.NO_ROOM,
+            _E.CANNOT_WRITE: _S.UNWRITABLE,
         },
         _S.OPEN: {_E.DISK_FULL: _S.FULL, **_ENDS},
         # Full again: the state is the same, the reason is the newer one.
@@ -98,7 +98,7 @@ TRANSITIONS: Final[Mapping[StoreState, Mapping[StoreEvent, StoreState]]] = Mappi
         _S.FAILED: {_E.CLOSED: _S.CLOSED},
         _S.LOCK_LOST: {_E.CLOSED: _S.CLOSED},
         _S.HOLE: {_E.CLOSED: _S.CLOSED},
-        _S.NO_ROOM: {_E.CLOSED: _S.CLOSED},
+        _S.UNWRITABLE: {_E.CLOSED: _S.CLOSED},
     }
 )
 """State and event -> the next state. An event that a state does not list changes nothing."""

@@ -1,5 +1,5 @@
-"""Sends of several messages at once: SEND_BATCH_MESSAGE 320, and SEND_MESSAGE 10 and
-SEND_MESSAGE_V2 310 whose header says that the body is a batch.
+"""Sends of several messages at once: SEND_BATCH_MESSAGE 320, SEND_MESSAGE 10 and SEND_MESSAGE_V2
+310 whose header says that the body is a batch. The header decides, not the code.
 
 Java counterpart: broker/processor/SendMessageProcessor.java sendBatchMessage of 5.3.3.
 """
@@ -12,7 +12,7 @@ from functools import partial
 from ...common.message_properties import find_property
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...native import extension
-from ...remoting.channel import Channel, Processor
+from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import SendMessageRequestHeader, decode, decode_send_message_v2
@@ -56,9 +56,6 @@ class SendBatchProcessor:
         self._added = added
         self._id_prefix = turn.store_host.hex().upper().encode()
         self._ids_of = batch_ids if extension is None else extension.batch_ids
-        self.processors: dict[RequestCode, Processor] = {
-            RequestCode.SEND_BATCH_MESSAGE: self.send_batch_message,
-        }
 
     def send_batch_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a send of several messages for one topic and queue, whatever its code.

@@ -112,6 +112,7 @@ class SendMessageProcessor:
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.SEND_MESSAGE: self.send_message,
             RequestCode.SEND_MESSAGE_V2: self.send_message_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_message_v2,
         }
 
     def settings_changed(self) -> None:

@@ -58,8 +58,8 @@ class SendNumbers(NamedTuple):
 
 
 def is_batch(fields: Mapping[str, str], names: SendNames) -> bool:
-    """Whether a send says that its body is a batch, as the C++ client's do with the codes of single
-    messages.
+    """Whether a send says that its body is a batch, whatever its code: the C++ client sends batches
+    with the codes of single messages.
 
     Source: SendMessageProcessor.processRequest goes by this field, not by the code; the text is
     read as by Java's Boolean.parseBoolean.

@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from ..client import Client
+from ..misuse import explained, knows_elsewhere
 from ..options import ClientOptions
+from ..other_names import ADMIN
 from ..producer import own_client
 from ..task_host import Openable
 from .accounts import AccountVerbs
@@ -53,6 +55,7 @@ def forwarded(
     return call
 
 
+@knows_elsewhere(ADMIN)
 class Admin(Openable):
     """Administers a cluster: ours, or Apache's from 4.9 on.
 
@@ -70,9 +73,10 @@ class Admin(Openable):
     Raises: ConfigurationError: an argument cannot be right.
     """
 
+    @explained
     def __init__(self, client: str | Client, **options: Unpack[ClientOptions]) -> None:
         self._is_own_client = isinstance(client, str)
-        self._client = own_client(client, options)
+        self._client = own_client(client, options, type(self).__name__)
         self._stack = AsyncExitStack()
         brokers = Brokers(self._client)
         topics = TopicVerbs(brokers)

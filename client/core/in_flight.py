@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from ..errors import ClientError, MessageRefusedError, UndeliveredError
 from ..message import Message, SendResult
+from ..misuse import Presentable
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ FAILED_MAX: Final = 1024
 """Number of failures that are kept for `drain`; if there are more, the oldest is logged."""
 
 
-class DeliveryState(Generic[ErrorT]):
+class DeliveryState(Presentable, Generic[ErrorT]):
     """A message of `send_soon` and its outcome; subclasses add a way to wait for it.
 
     Attributes:

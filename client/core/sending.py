@@ -41,6 +41,7 @@ from ..errors import (
     server_error,
 )
 from ..message import Message, SendResult
+from ..sendable import is_queue, wrong_choice, wrong_queue
 from .fault_strategy import FaultStrategy, RoundRobinIndex
 from .outgoing import STORED, Outgoing
 from .routes import TopicPublishInfo
@@ -228,13 +229,18 @@ class Sending:
         """The one queue that the message has to go to, if there is one."""
         outgoing, queue = self.outgoing, self._wanted
         if queue is not None:
+            if not is_queue(queue):
+                raise wrong_queue(queue, outgoing.message.topic)
             if queue.topic in (outgoing.topic, outgoing.message.topic):
                 return queue
             raise ConfigurationError(
                 f"a queue of {queue.topic} for a message to {outgoing.message.topic}"
             )
         if self._selector is not None:
-            return self._selector(info.queues, outgoing.message)
+            chosen = self._selector(info.queues, outgoing.message)
+            if not is_queue(chosen):
+                raise wrong_choice(chosen)
+            return chosen
         key = outgoing.message.sharding_key
         if key is not None:
             return info.queues[abs(java_hash_code(key)) % len(info.queues)]

@@ -21,6 +21,14 @@ TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 """The kinds of expression. Source: ExpressionType."""
 
+_UNUSUAL: Final = re.compile(r"[|,;&<>=()]|\s+")
+"""What tags do not have: between two of them it was meant to separate them."""
+_SEPARATORS: Final = re.compile(r"(?:\s+or\s+|[|,;&\s])+", re.IGNORECASE)
+_CONDITION: Final = re.compile(
+    r"[<>=()]|\s(?:and|in|is|between|not|like|contains)\s", re.IGNORECASE
+)
+"""What an SQL92 condition has."""
+
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes."""
 
@@ -134,10 +142,9 @@ def check_subscriptions(subscriptions: object) -> None:
     Raises: ValueError: it is not a mapping, or a topic or a selector has a wrong type.
     """
     if not isinstance(subscriptions, Mapping):
-        topic = subscriptions if isinstance(subscriptions, str) else "TopicA"
         raise ValueError(
             f"the subscriptions are {subscriptions!r}: give a dict of topics and selectors, such as"
-            f" {{{topic!r}: '*'}} for all messages of a topic"
+            f" {_all_of(subscriptions)} for all messages of a topic"
         )
     if not subscriptions:
         raise ValueError("there are no subscriptions: give at least one topic")
@@ -147,19 +154,81 @@ def check_subscriptions(subscriptions: object) -> None:
         check_selector(topic, selector)
 
 
+def _all_of(topics: object) -> str:
+    """The subscriptions to write for all messages of some topics."""
+    names = [topics] if isinstance(topics, str) else topics
+    if not isinstance(names, list | tuple | set | frozenset):
+        names = []
+    known = [name for name in names if isinstance(name, str)]
+    return repr(dict.fromkeys(known or ["TopicA"], SUB_ALL))
+
+
 def check_selector(topic: str, selector: object) -> None:
     """Check the type of a selector.
 
     Raises: ValueError: it is no selector.
     """
     if not isinstance(selector, str | Tag | Sql | FilterClass):
+        hint = ""
+        if isinstance(selector, list | tuple | set | frozenset):
+            hint = f"; write {' || '.join(map(str, selector))!r}"
+        elif callable(selector):
+            hint = f"; write {{{topic!r}: '*'}}, and give the handler to run"
+        elif selector is None:
+            hint = f"; write {{{topic!r}: '*'}}"
         raise ValueError(
             f"the subscription of {topic} is {selector!r}: give '*' for all messages, tags such as"
-            " 'A || B', Tag, Sql or FilterClass"
+            f" 'A || B', Tag, Sql or FilterClass{hint}"
         )
     expression = selector.expression if isinstance(selector, Tag | Sql) else ""
     if not isinstance(expression, str):
         raise ValueError(f"the subscription of {topic} is {selector!r}: its expression is a str")
+
+
+def _tags_of(expression: str) -> list[str]:
+    """The tags between the bars, also empty ones."""
+    return [tag.strip(_JAVA_BLANKS) for tag in expression.split("||")]
+
+
+def check_tags_text(topic: str, text: str) -> None:
+    """Check that a text is tags as they are usually written; `Tag` takes what RocketMQ takes.
+
+    Java's client accepts all texts, and then often receives no message.
+
+    Raises: ValueError: a tag has blanks inside or a character that separates or compares, there is
+      nothing on one side of a bar, or `*` is not alone.
+    """
+    tags = _tags_of(text)
+    named = [tag for tag in tags if tag not in ("", SUB_ALL)]
+    what = f"the expression {text!r} for topic {topic}"
+    if text in ("", SUB_ALL):
+        return
+    if SUB_ALL in tags:
+        more = f", or {' || '.join(named)!r} for some" if named else ""
+        raise ValueError(f"{what} has more than *: write '*' for all messages{more}")
+    wrong = next((found for tag in named if (found := _UNUSUAL.search(tag))), None)
+    if wrong is None:
+        if "" in tags and named:
+            raise ValueError(f"{what} has nothing on one side of ||: write {' || '.join(named)!r}")
+        return
+    if _CONDITION.search(text):
+        hint = f"for a condition write Sql({text!r})"
+    else:
+        separated = " || ".join(filter(None, _SEPARATORS.split(text))) or "TagA || TagB"
+        hint = f"for several tags write {separated!r}, for one that is called so Tag({text!r})"
+    raise ValueError(f"{what} has {wrong[0]!r} in a tag: {hint}")
+
+
+def read_subscription(
+    topic: str, selector: MessageSelector | FilterClass, sub_version: int
+) -> SubscriptionData:
+    """`build_subscription` for what a program gives a consumer.
+
+    Raises: ValueError: as `build_subscription` and `check_tags_text`.
+    """
+    if isinstance(selector, str):
+        check_tags_text(topic, selector)
+    return build_subscription(topic, selector, sub_version=sub_version)
 
 
 def build_subscription(
@@ -201,7 +270,7 @@ def build_subscription(
     expression = selector.expression if isinstance(selector, Tag) else selector
     if expression in ("", SUB_ALL):
         return SubscriptionData(topic=topic, sub_string=SUB_ALL, sub_version=sub_version)
-    tags = {tag.strip(_JAVA_BLANKS) for tag in expression.split("||")} - {""}
+    tags = set(_tags_of(expression)) - {""}
     if not tags:
         # Java's client accepts " || ", and never receives a message.
         raise ValueError(

@@ -32,6 +32,7 @@ CLIENT_INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 
 _ILLEGAL: Final = re.compile(r"[^%|a-zA-Z0-9_-]", re.ASCII)
 _ALLOWED_TEXT: Final = "letters a-z and A-Z, digits, and the characters % | _ -"
+_EXAMPLES: Final = {"topic": "'orders'", "group": "'billing'"}
 _SHOWN_CHARS_MAX: Final = 60
 _CHECKED_COUNT_MAX: Final = 1024
 
@@ -144,7 +145,9 @@ def check_properties_size(size: int) -> None:
         )
 
 
-def _check_name(kind: str, name: str, length_max: int) -> None:
+def _check_name(kind: str, name: object, length_max: int) -> None:
+    if not isinstance(name, str):
+        raise ValueError(f"the {kind} is {name!r}: give its name as str, such as {_EXAMPLES[kind]}")
     if not name or name.isspace():
         raise ValueError(f"the {kind}'s name is blank: give it a name of {_ALLOWED_TEXT}")
     shown = repr(name if len(name) <= _SHOWN_CHARS_MAX else name[:_SHOWN_CHARS_MAX] + "…")
@@ -152,7 +155,8 @@ def _check_name(kind: str, name: str, length_max: int) -> None:
     if illegal is not None:
         raise ValueError(
             f"the {kind} {shown} has an illegal character {illegal[0]!r} at position"
-            f" {illegal.start()}: allowed are {_ALLOWED_TEXT}"
+            f" {illegal.start()}: allowed are {_ALLOWED_TEXT}, as in"
+            f" {_ILLEGAL.sub('_', name[:_SHOWN_CHARS_MAX])!r}"
         )
     if len(name) > length_max:
         raise ValueError(

@@ -8,11 +8,12 @@ or `Admin`'s of one of its parts, is shown as the method that it is.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from griffe import Attribute, Class, Docstring, Extension, Function, Module, Object
+from griffe import Attribute, Class, Docstring, Extension, Function, Module, Object, Parameters
 
 SECTION = re.compile(r"(Args|Attributes|Keys|Raises|Returns|Yields): *(.*)")
 MIDDLE = re.compile(r"(\S.*?[.)]) (Raises|Returns): (.*)")
@@ -31,9 +32,23 @@ class PlainDocstrings(Extension):
             verb = _forwarded(pkg, each)
             if verb is not each and isinstance(each.parent, Class):
                 each.parent.set_member(each.name, _method(each.name, verb))
+        _remove_internals(pkg)
         for each in _objects(pkg):
             if each.docstring is not None:
                 each.docstring.value = rewritten(each.docstring.value, _parameters(each))
+
+
+def _remove_internals(pkg: Module) -> None:
+    """Leave out what parts of the package use of one another, and arguments that are refused."""
+    internals = ast.literal_eval(str(pkg["client.internals.INTERNALS"].value))
+    for each in list(_objects(pkg)):
+        if isinstance(each, Class):
+            for name in internals.get(each.name, ()):
+                each.members.pop(name, None)
+        elif isinstance(each, Function):
+            kept = [one for one in each.parameters if str(one.annotation) != "Never"]
+            if len(kept) < len(each.parameters):
+                each.parameters = Parameters(*kept)
 
 
 def _forwarded(pkg: Module, member: Object) -> Object:

@@ -27,20 +27,26 @@ class FolderLock:
     Args:
       path: of the lock file, in the folder that is locked.
       shared: take a shared lock, which excludes exclusive ones; no lock file is created.
+      writes: create a missing lock file. If not, an existing one gets a shared lock, which keeps
+        Apache's broker out: an exclusive one needs the right to write.
 
     Raises:
       StoreLockedError: another process holds it.
       OSError: the file could not be opened, created or locked.
     """
 
-    def __init__(self, path: str, *, shared: bool = False) -> None:
+    def __init__(self, path: str, *, shared: bool = False, writes: bool = True) -> None:
         self._path = path
+        self._writes = writes and not shared
         self._kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         self._folder_fd = self._file_fd = -1
         try:
             self._folder_fd = self._lock_folder()
-            if not shared or Path(path).exists():
-                self._file_fd = self._lock_file(os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+            if self._writes:
+                self._file_fd = self._lock_file(os.O_RDWR | os.O_CREAT)
+            elif Path(path).exists():
+                self._kind = fcntl.LOCK_SH | fcntl.LOCK_NB
+                self._file_fd = self._lock_file(os.O_RDONLY)
         except BaseException:
             self.release()
             raise
@@ -59,6 +65,8 @@ class FolderLock:
           StoreLockedError: another process holds the new file.
           OSError: it could not be created or locked.
         """
+        if not self._writes:
+            return False
         with suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._path), os.fstat(self._file_fd)):  # noqa: PTH116
                 return False

@@ -261,6 +261,10 @@ class MemoryDisk:
         """Release the lock; the file stays."""
         self._locks.discard(path)
 
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """None: what may not be written fails when it is written."""
+        return None
+
     def space(self, path: str) -> Space:
         """`capacity`, less the files' bytes and `taken`."""
         self.check("space", path)

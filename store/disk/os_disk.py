@@ -37,7 +37,8 @@ WHAT_TO_DO = {
     errno.EDQUOT: "the disk quota is used up: free some space or raise it",
     errno.EACCES: "give the broker's user the right to write there, or choose another folder",
     errno.EPERM: "give the broker's user the right to write there, or choose another folder",
-    errno.EROFS: "the file system is mounted read-only; choose another folder",
+    errno.EROFS: "the file system is mounted read-only: mount it for writing, or choose another "
+    "folder; if the kernel made it read-only, check the device first",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENOMEM: "no room in memory to map the file: raise the limit of address space (ulimit -v)",
     errno.ENOTDIR: "a part of the path is a file and must be a folder",
@@ -47,6 +48,18 @@ WHAT_TO_DO = {
 
 FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 """The errors that end when there is room again."""
+
+NOT_WRITABLE: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
+"""The errors of files that can be read at most."""
+
+TO_WRITE: Final = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EROFS: "mount the file system for writing",
+    errno.EACCES: "give the broker's user the right to write there",
+    errno.EPERM: "give the broker's user the right to write there",
+}
+"""What lets a store be written that could only be read, by the errors of the two kinds."""
 
 
 class Space(NamedTuple):
@@ -110,6 +123,9 @@ class Disk(Protocol):
     def open(self, path: str, *, create: bool = False, private: bool = False) -> DiskFile:
         """Open for reading and writing.
 
+        A file that may not be written is opened for reading: `unwritable_below` names it, and a
+        write to it fails as opening it for writing did.
+
         Args:
           create: create an empty file when there is none.
           private: only the process's user may read a file that is created (mode 0600).
@@ -149,7 +165,11 @@ class Disk(Protocol):
         """
 
     def lock(self, path: str) -> None:
-        """Create the lock file, with the text `lock` as in Apache, and lock it for this process."""
+        """Create the lock file, with the text `lock` as in Apache, and lock it for this process.
+
+        Where it cannot be written, folder and file are locked as they are: `unwritable_below` says
+        why.
+        """
 
     def hold_lock(self, path: str) -> bool:
         """Create and lock the lock file again if it was removed or replaced.
@@ -162,6 +182,9 @@ class Disk(Protocol):
 
     def unlock(self, path: str) -> None:
         """Release the lock; the file stays."""
+
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """Why a file below a folder was opened, or locked, for reading only; None: none was."""
 
     def space(self, path: str) -> Space:
         """Room on the partition of an existing file or folder."""
@@ -187,15 +210,22 @@ def errno_of(error: StoreIOError) -> int:
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translated(path: str, refusal: OSError | None = None) -> Iterator[None]:
+    """Translate errors; `refusal`: why the file is open for reading only, which is the cause."""
     try:
         yield
     except OSError as error:
-        raise StoreIOError(path, explain(error)) from error
+        # No variable for the cause: its traceback has this frame, and a cycle would keep the maps
+        # alive that the callers' frames have.
+        raise StoreIOError(path, explain(refusal or error)) from (refusal or error)
 
 
 class OsFile:
-    """A file of the operating system; see `DiskFile` for the contract."""
+    """A file of the operating system; see `DiskFile` for the contract.
+
+    Attributes:
+      refusal: why it could be opened for reading only; None: it can be written, or need not be.
+    """
 
     def __init__(
         self, path: str, *, create: bool, read_only: bool = False, private: bool = False
@@ -204,10 +234,24 @@ class OsFile:
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
         self._written: list[tuple[int, int]] | None = None
+        self.refusal: OSError | None = None
         flags = os.O_RDONLY if read_only else os.O_RDWR
         flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _translated(path):
-            self._fd = os.open(path, flags, 0o600 if private else 0o644)
+            try:
+                self._fd = os.open(path, flags, 0o600 if private else 0o644)
+            except OSError as error:
+                if read_only or error.errno not in NOT_WRITABLE:
+                    raise
+                self._fd = self._open_for_reading(path, error)
+                self.refusal = error.with_traceback(None)
+
+    @staticmethod
+    def _open_for_reading(path: str, refusal: OSError) -> int:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # it was to be created
+            raise refusal from None
 
     def size(self) -> int:
         """Bytes from its start to its end."""
@@ -222,7 +266,9 @@ class OsFile:
             while written < len(data):
                 written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
         except OSError as error:
-            raise StoreIOError(self.path, explain(error)) from error
+            raise StoreIOError(self.path, explain(self.refusal or error)) from (
+                self.refusal or error
+            )
 
     def pread(self, size: int, position: Position) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -233,7 +279,7 @@ class OsFile:
 
     def allocate(self, size: int) -> None:
         """Make the file `size` bytes long with all of them allocated."""
-        with _translated(self.path):
+        with _translated(self.path, self.refusal):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._fd, 0, size)
             else:  # macOS: no such call; on a full disk pwrite fails, which is handled as well
@@ -241,7 +287,7 @@ class OsFile:
 
     def resize(self, size: int) -> None:
         """Make the file `size` bytes long; new bytes are a hole."""
-        with _translated(self.path):
+        with _translated(self.path, self.refusal):
             os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
@@ -330,10 +376,23 @@ class OsDisk:
 
     def __init__(self) -> None:
         self._locks: dict[str, FolderLock] = {}
+        self._unwritable: dict[str, OSError] = {}
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
-        """Open for reading and writing."""
-        return OsFile(path, create=create, private=private)
+        """Open for reading and writing; for reading where it may not be written."""
+        file = OsFile(path, create=create, private=private)
+        if file.refusal is not None:
+            self._unwritable[path] = file.refusal
+        return file
+
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """Why a file below a folder was opened, or locked, for reading only; None: none was."""
+        for path, error in self._unwritable.items():
+            if path.startswith(f"{folder}/"):
+                found = StoreIOError(path, explain(error))
+                found.__cause__ = error
+                return found
+        return None
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -433,7 +492,13 @@ class OsDisk:
         if path in self._locks:
             raise StoreLockedError(path)
         with _translated(path):
-            self._locks[path] = FolderLock(path)
+            try:
+                self._locks[path] = FolderLock(path)
+            except OSError as error:
+                if error.errno not in NOT_WRITABLE | FULL:
+                    raise
+                self._locks[path] = FolderLock(path, writes=False)
+                self._unwritable[path] = error.with_traceback(None)
 
     def hold_lock(self, path: str) -> bool:
         """Create and lock the lock file again if it was removed or replaced."""

@@ -257,6 +257,10 @@ class OverlayDisk:
     def unlock(self, path: str) -> None:
         """The disk below is unlocked, not this one."""
 
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """None: the disk below is only read."""
+        return None
+
     def space(self, path: str) -> Space:
         """Room on the partition below."""
         return self.below.space(path)

@@ -111,10 +111,17 @@ def delete_hours(text: str) -> frozenset[int]:
     Raises:
       ValueError: a part is no hour from 0 to 23.
     """
-    hours = frozenset(int(part) for part in text.split(";"))
-    if not hours <= frozenset(range(24)):
-        raise ValueError(f"{text!r} names an hour that is not 0 to 23")
-    return hours
+    return frozenset(_hour(part) for part in text.split(";"))
+
+
+def _hour(text: str) -> int:
+    try:
+        hour = int(text)
+    except ValueError:
+        hour = -1
+    if not 0 <= hour < 24:
+        raise ValueError(f"{text!r} is no hour from 0 to 23")
+    return hour
 
 
 class ClockGuard:

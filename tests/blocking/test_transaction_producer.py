@@ -62,7 +62,7 @@ def test_the_error_of_local_reaches_the_sender_and_the_broker_hears_unknown(
     with TransactionProducer(broker.url, group=group, check=commit) as producer:
         with pytest.raises(ZeroDivisionError):
             producer.send_in_transaction(Message(topic, "one"), local)
-        with pytest.raises(ConfigurationError, match="return a TransactionState"):
+        with pytest.raises(ConfigurationError, match="return 'commit', 'rollback' or 'unknown'"):
             producer.send_in_transaction(Message(topic, "two"), lambda message: True)  # type: ignore[arg-type,return-value]
         with pytest.raises(KeyboardInterrupt):
             producer.send_in_transaction(Message(topic, "three"), _interrupted)

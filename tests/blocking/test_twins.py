@@ -28,43 +28,12 @@ TWINS = [
 
 ids = [pytest.param(*pair, id=pair[0].__name__) for pair in TWINS]
 
-IN_THE_LOOP = "for producers and consumers in the loop, not for programs"
-
-MISSING = {
-    "Client.add_member": IN_THE_LOOP,
-    "Client.remove_member": IN_THE_LOOP,
-    "Client.members": IN_THE_LOOP,
-    "Client.connection": IN_THE_LOOP,
-    "Client.open_connection": IN_THE_LOOP,
-    "Client.start_soon": IN_THE_LOOP,
-    "Client.check_loop": IN_THE_LOOP,
-    "Client.known_publish_info": IN_THE_LOOP,
-    "Client.publish_info": IN_THE_LOOP,
-    "Client.master_address": IN_THE_LOOP,
-    "Client.master_of": IN_THE_LOOP,
-    "Client.owner": IN_THE_LOOP,
-    "Client.reading_address": IN_THE_LOOP,
-    "Client.forget_route": IN_THE_LOOP,
-    "Client.next_unique_id": IN_THE_LOOP,
-    "Producer.send_again": "what a push consumer does with a message that no broker took back",
-    "TransactionProducer.send_again": "as Producer",
-    "Producer.sender": IN_THE_LOOP,
-    "TransactionProducer.sender": IN_THE_LOOP,
-    "Producer.accumulator": IN_THE_LOOP,
-    "TransactionProducer.accumulator": IN_THE_LOOP,
-    "PushConsumer.delivery_queue": IN_THE_LOOP,
-    "PushConsumer.handling": "what brokers ask for",
-    "PushConsumer.next_message": "`receive` without a check, for `run` and the blocking consumer",
-    "PushConsumer.receive_nowait": "the buffer of its messages has `timeout_s=0` for this",
-    "PushedMessage.again": "the consumer's own, for another round",
-    "Delivery.wait": "it is `result`, as futures of threads have it",
-}
-"""What the async class has and the blocking one has not, and why."""
+MISSING = {"Delivery.wait": "it is `result`, as futures of threads have it"}
+"""What the async class has and the blocking one has not, and why. `dir` leaves out internals."""
 
 ADDED = {
     "open": "for programs that cannot use `with`",
     "close": "for programs that cannot use `with`",
-    "PushedMessage.inner": IN_THE_LOOP,
     "Delivery.result": "in place of `await delivery`",
 }
 """What only the blocking class has."""
@@ -73,7 +42,6 @@ DIFFERENT = {
     "PushConsumer.receive": "a thread cannot be cancelled from outside: it has `timeout_s`",
     "PushConsumer.run": "the handler is a plain function",
     "PushConsumer.handler": "it is a plain function",
-    "Delivery.settle": "a serializer's error, too, as send_soon does not raise it",
 }
 """What both have, but not alike."""
 

@@ -280,7 +280,7 @@ DIFFERENT_DEFAULTS = {
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("deleteWhen=25", "hours are 0 to 23"),
+        ("deleteWhen=25", "no hour from 0 to 23"),
         ("deleteWhen=04,16", "several look like 04;16"),
         ("fileReservedTime=-1", "fileReservedTime"),
         ("storeBytesMax=1000", "three commit log files"),

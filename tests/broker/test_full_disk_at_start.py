@@ -1,22 +1,31 @@
-"""A broker that was killed and starts on a full disk serves reads."""
+"""A broker that was killed and starts on a full or read-only disk serves reads."""
 
 from __future__ import annotations
 
 import errno
 
+import pytest
 import trio
 
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.disk.memory_disk import MemoryDisk
 
-from ..store.test_full_disk_at_start import full_after
+from ..store.test_full_disk_at_start import full_after, unwritable
 from .embedded import embedded_broker, pull_fields, send_fields
 
 SEND, PULL, COMMIT, QUERY_OFFSET = 310, 11, 15, 14
 
 
+FAULTS = {
+    "full": lambda disk: full_after(disk, 0, errno.ENOSPC),
+    "read-only": lambda disk: unwritable(disk, errno.EROFS),
+    "of another user": lambda disk: unwritable(disk, errno.EACCES),
+}
+
+
+@pytest.mark.parametrize("fail", FAULTS.values(), ids=FAULTS)
 async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_started_with_room(
-    autojump_clock,
+    fail, autojump_clock
 ):
     disk = MemoryDisk()
     async with embedded_broker(disk) as broker:
@@ -27,7 +36,7 @@ async def test_a_killed_broker_on_a_full_disk_serves_reads_and_sends_when_starte
         await trio.sleep(6)
         killed = disk.copy()
     killed.process_death()
-    full_after(killed, 0, errno.ENOSPC)
+    fail(killed)
     async with embedded_broker(killed) as broker:
         client = await broker.connect()
         found = await client.ask(PULL, pull_fields(sysFlag=4))

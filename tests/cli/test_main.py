@@ -244,6 +244,39 @@ def test_p_says_all_that_a_start_would_say_and_ends_as_it_would(
     assert capsys.readouterr().err == checked.err
 
 
+@pytest.mark.parametrize(
+    "other_faults",
+    ["listenPort=x\n", "tls.server.need.client.auth=maybe\n", "listenPort=x\ntls.enable=x\n", ""],
+    ids=["of the server", "of TLS", "of both", "none"],
+)
+@pytest.mark.parametrize("module", [broker, namesrv], ids=["broker", "namesrv"])
+def test_p_reports_metrics_by_tls_without_tls_among_all_other_errors(
+    module: Callable[[list[str]], int],
+    other_faults: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text(f"metricsTlsEnable=true\ntls.server.mode=disabled\n{other_faults}")
+    assert module(["-c", str(conf), "-p"]) == 1
+    errors = capsys.readouterr().err
+    assert "line 1: metricsTlsEnable=true needs tls.server.mode=permissive" in errors
+    assert errors.count("server.conf, line") == 1 + other_faults.count("\n")
+
+
+def test_p_of_a_filter_server_reports_its_filters_among_all_other_errors(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from trocket.filtersrv.__main__ import main as filtersrv
+
+    classes, conf = tmp_path / "missing", tmp_path / "filtersrv.conf"
+    conf.write_text(f"listenPort=x\nfilterClassesFile={classes}\n")
+    assert filtersrv(["-c", str(conf), "-p"]) == 1
+    errors = capsys.readouterr().err
+    assert "line 1: listenPort" in errors
+    assert f"{classes}: cannot be read" in errors
+
+
 @pytest.mark.parametrize("module", [broker, namesrv], ids=["broker", "namesrv"])
 def test_p_prints_warnings_beside_the_configuration(
     module: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -53,7 +53,7 @@ def test_positions_are_the_programs(play: Play, broker: Broker, topic: str, grou
             await consumer.commit()
             assert await consumer.committed(queue) == 10
             await consumer.seek_to_begin(queue)
-            assert len(await consumer.poll(count_max=4)) == 4
+            assert len(await consumer.poll(4)) == 4
             await consumer.seek_to_committed(queue)
             assert await consumer.poll(timeout_s=0.05) == []
             await consumer.seek_to_time(queue, 0)
@@ -91,7 +91,7 @@ def test_leaving_commits_what_was_polled(
         await send(broker.url, topic, 5)
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
             consumer.assign(await consumer.queues(topic))
-            assert len(await consumer.poll(count_max=2)) == 2
+            assert len(await consumer.poll(2)) == 2
         assert broker.lag(group, topic) == 3
         async with PullConsumer(broker.url, group=group, **FIRST) as consumer:
             consumer.assign(await consumer.queues(topic))

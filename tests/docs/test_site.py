@@ -71,7 +71,7 @@ def test_no_docstring_is_shown_raw(site: Path) -> None:
 def test_a_forwarded_verb_is_shown_as_the_method_that_it_is(site: Path) -> None:
     page = (site / "reference/blocking/index.html").read_text(encoding="utf-8")
     poll = page[page.index('id="trocket.blocking.PullConsumer.poll"') :][:9000]
-    assert "count_max" in poll
+    assert "largest number of messages" in poll
     assert "seconds to wait for the first" in poll
     assert "forwarded" not in page
     page = (site / "reference/admin/index.html").read_text(encoding="utf-8")
@@ -86,3 +86,13 @@ def test_no_page_shows_an_escape(site: Path) -> None:
     for page in sorted(site.rglob("index.html")):
         shown = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
         assert "\\|" not in shown, page
+
+
+def test_the_pages_of_the_api_have_what_programs_use_and_no_internals(site: Path) -> None:
+    page = (site / "reference/client/index.html").read_text(encoding="utf-8")
+    assert 'id="trocket.client.Producer.send"' in page
+    assert 'id="trocket.client.PullConsumer.subscribe"' in page
+    for internal in ("Producer.sender", "PushConsumer.next_message", "Client.start_soon"):
+        assert f'id="trocket.client.{internal}"' not in page
+    send = page[page.index('id="trocket.client.Producer.send"') :][:4000]
+    assert "Never" not in send  # the type of arguments that are refused

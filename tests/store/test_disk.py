@@ -176,3 +176,38 @@ def test_a_file_with_secrets_stays_private_whatever_it_replaces(tmp_path):
     path.chmod(0o644)
     save_secret_json(OsDisk(), str(path), b"{}")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_file_that_may_not_be_written_is_opened_for_reading_and_refuses_writes(
+    number, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_bytes(b"kept")
+    real_open = os.open
+
+    def only_reading(path, flags, *args, **kwargs):
+        if flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(number, os.strerror(number))
+        return real_open(path, flags, *args, **kwargs)
+
+    disk = OsDisk()
+    monkeypatch.setattr(os, "open", only_reading)
+    file = disk.open(str(tmp_path / "file"))
+    assert file.pread(10, 0) == b"kept"
+    for change in (lambda: file.pwrite(b"x", 0), lambda: file.allocate(9), lambda: file.resize(1)):
+        with pytest.raises(StoreIOError, match=os.strerror(number)):
+            change()
+    assert str(tmp_path / "file") in str(disk.unwritable_below(str(tmp_path)))
+    assert disk.unwritable_below(f"{tmp_path}/fil") is None
+    with pytest.raises(StoreIOError, match=os.strerror(number)):
+        disk.open(str(tmp_path / "new"), create=True)
+    lock = str(tmp_path / "lock")
+    for _ in range(2):  # without a lock file, and with one
+        disk.lock(lock)
+        with pytest.raises(StoreLockedError):
+            OsDisk().lock(lock)
+        assert not disk.hold_lock(lock)
+        disk.unlock(lock)
+        (tmp_path / "lock").write_bytes(b"lock")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"kept"

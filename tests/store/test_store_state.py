@@ -21,7 +21,7 @@ from .support import open_store, put, send
 
 S, E = StoreState, StoreEvent
 
-READ_ONLY = {S.FAILED, S.LOCK_LOST, S.HOLE, S.NO_ROOM}
+READ_ONLY = {S.FAILED, S.LOCK_LOST, S.HOLE, S.UNWRITABLE}
 OPEN = set(S) - {S.CLOSED}
 
 EXPECTED = {
@@ -29,7 +29,7 @@ EXPECTED = {
     (S.CLOSED, E.LOADED): S.OPEN,
     (S.CLOSED, E.LOADED_AS_SLAVE): S.SLAVE,
     (S.CLOSED, E.HOLE_FOUND): S.HOLE,
-    (S.CLOSED, E.NO_ROOM_TO_LOAD): S.NO_ROOM,
+    (S.CLOSED, E.CANNOT_WRITE): S.UNWRITABLE,
     (S.OPEN, E.DISK_FULL): S.FULL,
     (S.FULL, E.DISK_HAS_ROOM): S.OPEN,
     (S.SLAVE, E.DISK_FULL): S.SLAVE_FULL,
@@ -52,7 +52,7 @@ def mode_in(state):
         S.FAILED: [E.LOADED, E.WRITE_FAILED],
         S.LOCK_LOST: [E.LOADED, E.LOCK_TAKEN],
         S.HOLE: [E.HOLE_FOUND],
-        S.NO_ROOM: [E.NO_ROOM_TO_LOAD],
+        S.UNWRITABLE: [E.CANNOT_WRITE],
     }
     mode = StoreMode()
     for event in ways[state]:

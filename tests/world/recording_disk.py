@@ -247,6 +247,10 @@ class RecordingDisk:
         """Give the lock back; the file stays."""
         self._locks.discard(path)
 
+    def unwritable_below(self, folder: str) -> StoreIOError | None:
+        """None: each file can be opened for writing."""
+        return None
+
     def space(self, path: str) -> Space:
         """Room without end."""
         self.check("space", path)

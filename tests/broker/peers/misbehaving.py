@@ -36,7 +36,7 @@ class Peers(Group):
         self._changed = trio.Event()
         self._relays: list[tuple[Peer, list[trio.abc.Stream]]] = []
         self._random = Random(1)
-        self._pids = 0
+        self._children: list[FilterServer] = []
 
     def misbehave(self, peer: Peer, behaviour: Behaviour) -> None:
         """Let a peer misbehave from now on; a master does so on its HA link, too."""
@@ -47,11 +47,16 @@ class Peers(Group):
             if kind in kinds and behaviour is Behaviour.REFUSE:
                 for end in ends:
                     self.nursery.start_soon(trio.aclose_forcefully, end)
+        if peer is Peer.FILTER_SERVER:
+            for child in self._children:
+                child.is_stubborn = behaviour is Behaviour.HANG
         self._wake()
 
     def behave(self) -> None:
         """Let all peers behave well; what was held passes."""
         self.behaviours.clear()
+        for child in self._children:
+            child.is_stubborn = False
         self._wake()
 
     def _wake(self) -> None:
@@ -124,8 +129,8 @@ class Peers(Group):
         behaviour = self.behaviours.get(Peer.FILTER_SERVER)
         if behaviour is Behaviour.REFUSE:
             raise OSError("no memory for another process")
-        self._pids += 1
-        child = FilterServer(self._pids, is_stubborn=behaviour is Behaviour.HANG)
+        child = FilterServer(len(self._children) + 1, is_stubborn=behaviour is Behaviour.HANG)
+        self._children.append(child)
         self.nursery.start_soon(self._play, child, behaviour)
         return child
 
@@ -133,19 +138,31 @@ class Peers(Group):
         if behaviour in (Behaviour.HANG, Behaviour.SILENT):
             return
         await child.input.receive_some(1 << 16)  # its keys; the end of the input would stop it
-        if behaviour is Behaviour.LATE:
-            await trio.sleep(LATE_S)
         try:
-            if behaviour is Behaviour.GARBAGE:
-                await child.output.send_all(self._random.randbytes(1 << 16))
             client = Client(await self.open_stream(HOST, self.subject_port))
-            address = "\0garbage" if behaviour is Behaviour.GARBAGE else f"h:{child.pid}"
             while child.returncode is None:
-                await client.ask(REGISTER_FILTER_SERVER, {"filterServerAddr": address})
-                await trio.sleep(REGISTER_PERIOD_S)
+                await self._register(child, client)
+                with trio.move_on_after(REGISTER_PERIOD_S):
+                    await self._changed.wait()
             await client.stream.aclose()
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+        except (OSError, trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             child.kill()
+
+    async def _register(self, child: FilterServer, client: Client) -> None:
+        """Register as it behaves now; one that hangs does nothing."""
+        behaviour = self.behaviours.get(Peer.FILTER_SERVER)
+        if behaviour in (Behaviour.HANG, Behaviour.SILENT):
+            return
+        if behaviour is Behaviour.REFUSE:
+            raise ConnectionResetError("its connections end")
+        if behaviour is Behaviour.LATE:
+            with trio.move_on_after(LATE_S):
+                await self._until_good(Peer.FILTER_SERVER)
+        address = f"h:{child.pid}"
+        if behaviour is Behaviour.GARBAGE:
+            await child.output.send_all(self._random.randbytes(1 << 16))
+            address = "\0garbage"
+        await client.ask(REGISTER_FILTER_SERVER, {"filterServerAddr": address})
 
 
 class FilterServer:
@@ -165,7 +182,7 @@ class FilterServer:
         self.stdin, self.input = make()
         self.output, self.stderr = trio.testing.memory_stream_one_way_pair()
         self.returncode: int | None = None
-        self._is_stubborn = is_stubborn
+        self.is_stubborn = is_stubborn
         self._ended = trio.Event()
 
     async def wait(self) -> int:
@@ -174,7 +191,7 @@ class FilterServer:
         return self.returncode
 
     def terminate(self) -> None:
-        if not self._is_stubborn:
+        if not self.is_stubborn:
             self._end(-signal.SIGTERM)
 
     def kill(self) -> None:

@@ -79,8 +79,8 @@ CLIENT_TIMEOUT_S: Final = 3.0
 REGISTER_S: Final = 24.01
 """registerBrokerTimeoutMills, which a start waits for the first answer of a name server."""
 GOODBYE_S: Final = 5.01
-SYNC_FLUSH_S: Final = 5.01
-"""syncFlushTimeout, after which a SYNC_MASTER answers FLUSH_SLAVE_TIMEOUT."""
+SLAVE_TIMEOUT_S: Final = 3.01
+"""slaveTimeout, after which a SYNC_MASTER answers FLUSH_SLAVE_TIMEOUT."""
 SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 11, 12
 
 NAME_SERVER: Final = Promise(
@@ -94,9 +94,9 @@ FOLLOWS: Final = Promise(
     "what the slave has is served, and offsets are kept; later the log is followed again"
 )
 FOLLOWED: Final = Promise(
-    "a send is answered within syncFlushTimeout and is stored; all else does not wait",
-    answers_s=SYNC_FLUSH_S,
-    makes_s=SYNC_FLUSH_S,
+    "a send is answered within slaveTimeout and is stored; all else does not wait",
+    answers_s=SLAVE_TIMEOUT_S,
+    makes_s=SLAVE_TIMEOUT_S,
     send_codes=frozenset({0, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT}),
 )
 FILTERS_BACK_S: Final = 130.0
@@ -119,6 +119,10 @@ EXCEPTIONS: Final[dict[tuple[Peer, Behaviour, Phase], Promise]] = {
         FILTERS, says="nothing waits; a stop kills it after the grace period", stops_s=10.01
     )
     for phase in Phase
+} | {
+    (Peer.FILTER_SERVER, Behaviour.GARBAGE, Phase.STOP): replace(
+        FILTERS, says="nothing waits; a stop reads the log that is left for a second", stops_s=1.01
+    )
 }
 """Cells that promise another thing than their peer's row."""
 

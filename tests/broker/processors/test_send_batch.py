@@ -54,7 +54,8 @@ async def test_a_send_that_says_it_is_a_batch_is_stored_as_its_messages(
 
 @pytest.mark.parametrize("native", [extension, None], ids=["as built", "pure"])
 @pytest.mark.parametrize("text", ["false", "", "yes", "1", None])
-async def test_any_other_word_is_a_single_message(text, native):
+@pytest.mark.parametrize("code", [SEND_V2, SEND_BATCH])
+async def test_any_other_word_is_a_single_message(code, text, native):
     fields = send_fields()
     if text is None:
         del fields["m"]
@@ -64,7 +65,7 @@ async def test_any_other_word_is_a_single_message(text, native):
     async with embedded_broker(native=native) as broker:
         client = await broker.connect()
         for _ in range(2):
-            assert (await client.ask(SEND_V2, fields, body)).code == 0
+            assert (await client.ask(code, fields, body)).code == 0
         pulled = await client.ask(PULL, pull_fields(sysFlag=4))
     assert [message.body for message in decode_messages(pulled.body)] == [body] * 2
 

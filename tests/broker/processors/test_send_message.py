@@ -148,7 +148,7 @@ async def test_a_oneway_send_is_stored_and_not_answered() -> None:
         fields = {name: str(value) for name, value in send_fields().items()}
         await client.send(RemotingCommand(SEND_V2, fields, b"quiet", flag=2))
         body = encode_batch([Message("T", b"and these")])
-        await client.send(RemotingCommand(SEND_BATCH, fields, body, flag=2))
+        await client.send(RemotingCommand(SEND_BATCH, fields | {"m": "true"}, body, flag=2))
         answer = await client.ask(SEND_V2, send_fields(), b"loud")
         messages = await stored(client)
     assert answer.ext_fields["queueOffset"] == "2"
@@ -258,7 +258,7 @@ async def test_what_would_be_delivered_too_early_is_refused_in_a_batch(
     body = encode_batch([Message("T", b"1"), Message("T", b"2", properties=properties)])
     async with embedded_broker() as broker:
         client = await broker.connect()
-        answer = await client.ask(SEND_BATCH, send_fields(), body)
+        answer = await client.ask(SEND_BATCH, send_fields(m="true"), body)
         assert (answer.code, "in a batch" in (answer.remark or "")) == (3, True)
         assert await stored(client) == []
 

@@ -59,5 +59,5 @@ async def test_readers_are_served_by_tls_only(
 
 def test_tls_that_is_switched_off_contradicts_it() -> None:
     with pytest.raises(ConfigError, match=r"metricsTlsEnable=true needs tls.server.mode="):
-        check_metrics_tls(True, TlsConfig(mode=TlsMode.disabled))
-    check_metrics_tls(True, TlsConfig())
+        check_metrics_tls(True, TlsMode.disabled)
+    check_metrics_tls(True, TlsMode.permissive)

@@ -1,0 +1,71 @@
+"""Options of the pull consumer and their defaults, and the result of one pull.
+
+Java counterpart: the fields of DefaultLitePullConsumer; PullResult.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from .consumer_options import ConsumerConfig, ConsumerOptions
+from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from .core.queue_requests import PullStatus
+from .fetching import SUSPEND_S
+from .message import ReceivedMessage
+from .push_options import REBALANCE_S, RebalanceListener
+
+POLL_TIMEOUT_S: Final = 5.0
+"""RocketMQ: pollTimeoutMillis 5,000."""
+AUTO_COMMIT_S: Final = 5.0
+"""RocketMQ: autoCommitIntervalMillis 5,000."""
+
+
+class PullConsumerOptions(ConsumerOptions, total=False):
+    """Keyword arguments of a pull consumer, in addition to ConsumerOptions and ClientOptions.
+
+    Keys:
+      auto_commit: commit the messages of a `poll` when a later one has begun, periodically, and
+        when the consumer is closed; default True. False: only `commit` commits.
+      auto_commit_s: seconds between automatic commits; default 5.
+      strategy: assigns queues to the members of the group, with `subscribe`; all members must use
+        the same. Default AllocateMessageQueueAveragely.
+      rebalance_s: seconds between periodic rebalances, with `subscribe`; default 20.
+      listener: with `subscribe`, see RebalanceListener; default: none.
+    """
+
+    auto_commit: bool
+    auto_commit_s: float
+    strategy: AllocateMessageQueueStrategy
+    rebalance_s: float
+    listener: RebalanceListener | None
+
+
+class PullConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
+    """The values of PullConsumerOptions without those of ClientOptions."""
+
+    auto_commit: bool = True
+    auto_commit_s: float = AUTO_COMMIT_S
+    strategy: Any = AllocateMessageQueueAveragely()
+    rebalance_s: float = REBALANCE_S
+    listener: RebalanceListener | None = None
+    suspend_s: float = SUSPEND_S
+
+
+class Pulled(msgspec.Struct, frozen=True):
+    """The result of one `pull`.
+
+    Attributes:
+      status: FOUND, or the reason why there are no messages.
+      messages: the messages that match the selector.
+      next_offset: offset of the next pull.
+      min_offset: offset of the first message in the queue.
+      max_offset: offset of the next message to be stored in the queue.
+    """
+
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
