@@ -11,6 +11,9 @@
 #   make bench   the rate of sends to the broker over loopback
 #   make pipeline  the demo of a Spark job: broker, data and stream (Java 17)
 #   make docs    the documentation, in site/
+#   make wheel   a wheel for every Python and platform, without the C extension, in dist/
+#   make wheel-native  one with the C extension, for this Python and platform (C compiler)
+#   make wheel-client  one of trocket-client, the client alone, for every Python and platform
 #   make lock    deploy/requirements.txt anew: the newest packages that servers and clients may use
 #   make audit   those packages in the lists of known vulnerabilities
 #   make sbom    the bill of materials of what deploy/requirements.txt installs, in dist/
@@ -22,9 +25,10 @@
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
-# Stamps of the installed packages: for `run`, for the other targets, and for Spark.
+# Stamps of the installed packages: for `run`, for most other targets, for the site and for Spark.
 RUN := .venv/.ready-to-run
 TEST := .venv/.ready-to-test
+DOCS := .venv/.ready-for-docs
 SPARK := .venv/.ready-for-spark
 # Tools for releases have packages of their own, which must not mix with those of the tests.
 TOOLS := .venv/release
@@ -48,7 +52,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 PURE := native common remoting store namesrv broker client filtersrv testing attacks world
 
 .PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim bench pipeline docs clean
-.PHONY: lock audit sbom release
+.PHONY: wheel wheel-native wheel-client lock audit sbom release
 
 run: $(RUN)
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/trocket up $(ARGS)
@@ -95,8 +99,34 @@ bench: $(TEST)
 pipeline: $(SPARK)
 	@exec $(BIN)/trocket pipeline trades_ohlc --demo $(ARGS)
 
-docs: $(TEST)
+docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+# In an own folder first: a wheel of an earlier `make` would hide that none was made.
+WHEEL := $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+define TO_DIST
+@mkdir -p dist
+@for wheel in build/wheel/*.whl; do mv "$$wheel" dist/ && echo "dist/$${wheel##*/}"; done
+endef
+
+wheel: $(RUN)
+	@rm -rf build/wheel
+	@TROCKET_PURE=1 TROCKET_CLIENT= $(WHEEL)
+	$(TO_DIST)
+
+wheel-native: $(RUN)
+	@rm -rf build/wheel
+	@TROCKET_PURE= TROCKET_CLIENT= $(WHEEL)
+	@test ! -e build/wheel/*-py3-none-any.whl || { \
+		echo "the C extension could not be built: it needs a C compiler and Python's headers;" \
+			"on Debian and Ubuntu: apt-get install gcc python3-dev." \
+			"'make wheel' makes a wheel without it" >&2; exit 1; }
+	$(TO_DIST)
+
+wheel-client: $(RUN)
+	@rm -rf build/wheel
+	@TROCKET_PURE=1 TROCKET_CLIENT=1 $(WHEEL)
+	$(TO_DIST)
 
 lock: $(RELEASE)
 	$(TOOLS)/bin/uv pip compile pyproject.toml $(addprefix --extra ,$(LOCKED)) --universal \
@@ -129,7 +159,7 @@ clean:
 
 # A stamp is newer than pyproject.toml and the C sources once packages are installed and the C
 # extension is built; without a C compiler pip leaves the extension out, and all is pure Python.
-$(RUN): pyproject.toml setup.py native/sources.py $(wildcard native/*.c native/*.h)
+$(RUN): pyproject.toml setup.py deploy/wheel_parts.py native/sources.py $(wildcard native/*.c native/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "trocket needs Python 3.11 or newer, and $(PYTHON) is" \
 			"$$($(PYTHON) --version 2>/dev/null || echo missing)." \
@@ -145,6 +175,11 @@ $(RUN): pyproject.toml setup.py native/sources.py $(wildcard native/*.c native/*
 $(TEST): $(RUN)
 	@echo "adding what the tests need (once)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(DOCS): $(RUN)
+	@echo "adding what the site needs (once)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,docs]'
 	@touch $@
 
 $(RELEASE): $(RUN) Makefile

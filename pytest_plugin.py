@@ -3,6 +3,7 @@
 ::
 
     rocketmq_broker    a trocket.testing.Broker, one for the whole session
+    rocketmq_config    the keys of a broker.conf for it; a conftest.py may have its own
     rocketmq_cluster   that broker, or with --rocketmq=URL a running cluster
     rocketmq_topic     the name of a new topic, which is deleted after the test
     rocketmq_group     the name of a consumer group that no other test uses
@@ -13,21 +14,28 @@ need is therefore imported inside them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .testing.broker import Broker
     from .testing.remote_cluster import RemoteCluster
 
 OPTION = "--rocketmq"
+INI = "rocketmq_config"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--rocketmq=URL`."""
+    """Add `--rocketmq=URL`, and `rocketmq_config` for pytest.ini and pyproject.toml."""
+    parser.addini(
+        INI,
+        "keys of a broker.conf for the broker of rocketmq_broker: key=value, one a line",
+        type="linelist",
+        default=[],
+    )
     parser.getgroup("rocketmq").addoption(
         OPTION,
         metavar="URL",
@@ -38,16 +46,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def rocketmq_broker() -> Iterator[Broker]:
+def rocketmq_config(pytestconfig: pytest.Config) -> Mapping[str, Any]:
+    """The keys of a broker.conf for `rocketmq_broker`: those of the ini option of this name.
+
+    For keys that a program computes, a conftest.py defines a fixture of this name.
+
+    Raises: pytest.UsageError: a line of the ini option is not key=value.
+    """
+    found: dict[str, Any] = {}
+    for line in pytestconfig.getini(INI):
+        key, separator, value = line.partition("=")
+        if not separator or not key.strip():
+            raise pytest.UsageError(
+                f"{INI}: {line!r} is not key=value, such as defaultTopicQueueNums=1"
+            )
+        found[key.strip()] = value.strip()
+    return found
+
+
+@pytest.fixture(scope="session")
+def rocketmq_broker(rocketmq_config: Mapping[str, Any]) -> Iterator[Broker]:
     """A name server and a broker in this process, shared by all tests of the session.
 
-    See `trocket.testing.Broker`.
+    Its settings are those of `rocketmq_config`. See `trocket.testing.Broker`.
     """
     try:
+        from .common.config import ConfigError
         from .testing.broker import Broker
     except ModuleNotFoundError as error:
         pytest.fail(f"rocketmq_broker needs {error.name}: pip install 'trocket[broker]'")
-    with Broker() as broker:
+    try:
+        made = Broker(config=rocketmq_config)
+    except ConfigError as error:
+        raise pytest.UsageError(f"{INI}: {error}") from error
+    with made as broker:
         yield broker
 
 

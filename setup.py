@@ -1,7 +1,8 @@
-"""The C extension of the package; everything else about it is in pyproject.toml.
+"""The C extension of the package, and the switches; everything else is in pyproject.toml.
 
 `optional`: where it cannot be built, for want of a C compiler, trocket runs in pure Python. With
-TROCKET_PURE in the environment it is left out, and the wheel is for all platforms.
+TROCKET_PURE in the environment it is left out, and the wheel is for all platforms; with
+TROCKET_CLIENT the distribution is `trocket-client` (deploy/wheel_parts.py).
 """
 
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path(__file__).parent / "native"
+parts = runpy.run_path(str(FOLDER.parent / "deploy" / "wheel_parts.py"))
 sources = runpy.run_path(str(FOLDER / "sources.py"))
 extension = Extension(
     "trocket.native._native",
@@ -22,4 +24,5 @@ extension = Extension(
 setup(
     script_name="setup.py",  # which is not a module of the package in the same folder
     ext_modules=[] if sources["is_pure"](os.environ) else [extension],
+    **parts["classes"](os.environ, sources["is_on"]),
 )

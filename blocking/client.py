@@ -17,8 +17,8 @@ from .forwarded import forwarded
 from .loop_object import LoopObject
 
 if TYPE_CHECKING:
-    from ..client.core.url import ClientUrl
     from ..client.interceptor import Interceptor
+    from ..remoting.cluster_url import ClientUrl
     from ..remoting.signature import Credentials
 
 

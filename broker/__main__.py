@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import BROKER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Flag, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
+from ..common.outputs import run_guarded
 from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
+from .command_line import PROGRAM
 from .config import BrokerConfig, from_environment, known_keys, with_machine
 from .config_checks import read_broker_config
 
@@ -34,21 +37,6 @@ if TYPE_CHECKING:
     from ..common.config import Entry
     from ..remoting.tls_config import TlsConfig
     from ..remoting.tls_settings import Tls
-
-PROGRAM = Program(
-    "trocket broker",
-    "Run a broker; takes the flags of RocketMQ's mqbroker.",
-    (
-        *APACHE_FLAGS,
-        Flag(
-            ("-m", "--printImportantConfig"),
-            "print_important",
-            "Print the keys that RocketMQ marks as important, and exit",
-        ),
-        CONFIG_FROM_STDIN,
-    ),
-    "Example: trocket broker -c broker.conf -n 127.0.0.1:9876",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,6 +71,7 @@ def run(options: Namespace) -> int:
         lambda stop: _run(broker, store, tls, stop, options, path),
         program=PROGRAM.name,
         expected=(StoreError,),
+        with_parent=options.exit_with_parent,
     )
 
 
@@ -168,4 +157,4 @@ async def _run(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

@@ -1,120 +1,203 @@
 """The typer commands of `trocket`, and its help.
 
-Only the module of the command that runs is imported; all of them for the help and for shell
-completion.
+Only the module of the command that runs is imported: the help and the completion of commands' names
+need none, and importing all takes longer than a shell should wait.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from .. import __version__
-from ..common.config import KnownKey
+from ..common.terminal import say
 from . import servers
+from .completion import profile_names
+from .error_lines import say_error
+from .help_text import EXIT_USAGE, Command, Family, UsageError, settings, usage_line
 from .servers import SERVERS
 from .tls_flags import with_tls_flags
 
 
-class _Command(NamedTuple):
+class Entry(NamedTuple):
     """A command, or a family of commands, in the module of its name.
 
     Attributes:
-      attribute: of the module: a function, or a Typer.
+      panel: its section in the help.
+      summary: its line there.
+      attribute: of the module: a function, or a Typer; "": it is one of `SERVERS`.
       epilog: printed below its help; a family's Typer has its own.
     """
 
-    attribute: str
+    panel: str
+    summary: str
+    attribute: str = ""
     epilog: str = ""
 
 
-COMMANDS: Final[dict[str, _Command]] = {
-    "send": _Command("send", "Example: trocket send Orders 'hello' --tag new --key 42"),
-    "consume": _Command("consume", "Example: trocket consume Orders --from 2h --json | jq .body"),
-    "message": _Command("message", "Example: trocket message --topic Orders --key 42"),
-    "trace": _Command("trace", "Example: trocket trace 7F0000010A3C18B4AAC21B7D5C5D0000"),
-    "dlq": _Command("app"),
-    "topic": _Command("app"),
-    "group": _Command("app"),
-    "producers": _Command("producers", "Example: trocket producers checkout"),
-    "lag": _Command("lag", "Example: trocket lag billing --watch"),
-    "offset": _Command("app"),
-    "pop": _Command("app"),
-    "top": _Command("top", "Example: trocket top --interval 5 --filter Orders"),
-    "filter": _Command("app"),
-    "auth": _Command("app"),
-    "cluster": _Command("app"),
-    "doctor": _Command("doctor", "Example: trocket doctor rocketmq://127.0.0.1:9876"),
-    "profile": _Command("app"),
-    "tls": _Command("app"),
-    "bench": _Command("bench", "Example: trocket bench --count 50000 --size 1024"),
-    "store": _Command("app"),
-    "interop": _Command("app"),
-    "pipeline": _Command("app"),
-}
-"""Commands by name, which is also the module's name; in the order of the help."""
+_SERVERS: Final = "Servers"
+_MESSAGES: Final = "Messages"
+_TOPICS: Final = "Topics and groups"
+_CLUSTER: Final = "The cluster"
+_FILES: Final = "Settings and files"
+_TESTS: Final = "Measurements and tests"
 
-ALL: Final = (*SERVERS, *COMMANDS)
-"""The names of all commands except `keys`."""
+COMMANDS: Final[dict[str, Entry]] = {
+    "up": Entry(_SERVERS, "Run a name server and a broker, or several brokers"),
+    "namesrv": Entry(_SERVERS, "Run a name server; its key-value table and settings"),
+    "broker": Entry(_SERVERS, "Run a broker; its facts, settings and counters"),
+    "filtersrv": Entry(_SERVERS, "Run a filter server beside a broker"),
+    "send": Entry(
+        _MESSAGES, "Send messages", "send",
+        "Example: trocket send Orders 'hello' --tag new --key 42",
+    ),
+    "consume": Entry(
+        _MESSAGES, "Print the messages of a topic, or consume them as a group", "consume",
+        "Example: trocket consume Orders --from 2h --json | jq .body",
+    ),
+    "message": Entry(
+        _MESSAGES, "Find messages by id, key or time", "message",
+        "Example: trocket message --topic Orders --key 42",
+    ),
+    "trace": Entry(
+        _MESSAGES, "Show who sent and who consumed a message", "trace",
+        "Example: trocket trace 7F0000010A3C18B4AAC21B7D5C5D0000",
+    ),
+    "dlq": Entry(_MESSAGES, "List dead letters, and send them again", "app"),
+    "topic": Entry(_TOPICS, "List, show, create, change and delete topics", "app"),
+    "group": Entry(_TOPICS, "List, show, create and delete consumer groups", "app"),
+    "lag": Entry(
+        _TOPICS, "Show how far groups are behind, once or live", "lag",
+        "Example: trocket lag billing --watch",
+    ),
+    "offset": Entry(_TOPICS, "Show, reset and copy offsets", "app"),
+    "producers": Entry(
+        _TOPICS, "List the connected producers", "producers",
+        "Example: trocket producers checkout",
+    ),
+    "pop": Entry(_TOPICS, "Show popped messages, and set how groups get messages", "app"),
+    "filter": Entry(_TOPICS, "List, put and remove classes of class filters", "app"),
+    "doctor": Entry(
+        _CLUSTER, "Say what is wrong with a cluster, and what to do", "doctor",
+        "Example: trocket doctor rocketmq://127.0.0.1:9876",
+    ),
+    "top": Entry(
+        _CLUSTER, "Show brokers, topics and groups live", "top",
+        "Example: trocket top --interval 5 --filter Orders",
+    ),
+    "cluster": Entry(_CLUSTER, "List the brokers of all clusters", "app"),
+    "auth": Entry(_CLUSTER, "Create users, and say what they may do", "app"),
+    "profile": Entry(_FILES, "Name clusters, and choose the one that commands use", "app"),
+    "keys": Entry(
+        _FILES, "List the keys of broker.conf and namesrv.conf", "keys",
+        "Example: trocket keys flush",
+    ),
+    "tls": Entry(_FILES, "Make and show certificates", "app"),
+    "store": Entry(_FILES, "Check, list, export and repair the store of a stopped broker", "app"),
+    "bench": Entry(
+        _TESTS, "Measure sending and reading", "bench",
+        "Example: trocket bench --count 50000 --size 1024",
+    ),
+    "pipeline": Entry(_TESTS, "Run a Spark job over topics or a store's files", "app"),
+    "interop": Entry(_TESTS, "Compare brokers with Apache's", "app"),
+}  # fmt: skip
+"""Commands by name, which is also the module's name; in the order of the help: what a new user
+types first comes first."""
+
+ALL: Final = tuple(COMMANDS)
+"""The names of all commands."""
+
+
+class _Root(Family):
+    """The commands of `trocket`; those that were not loaded are known by name and summary."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._loaded = set(self.commands)
+        loaded = dict(self.commands)
+        self.commands.clear()
+        for name, entry in COMMANDS.items():
+            self.commands[name] = loaded.get(name) or Command(
+                name, help=entry.summary, rich_help_panel=entry.panel, rich_markup_mode=None
+            )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of a command line, loaded."""
+        name = args[0]
+        if name in COMMANDS and name not in self._loaded:
+            found: Any = typer.main.get_command(make_app((name,)))
+            self.commands[name] = found.commands[name]
+            self._loaded.add(name)
+        return super().resolve_command(ctx, args)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status: 2 for wrong usage."""
-    app = make_app(_needed(arguments[0] if arguments else ""))
     try:
-        app(list(arguments), prog_name="trocket")
+        status = make_app(())(list(arguments), prog_name="trocket", standalone_mode=False)
+    except UsageError as error:
+        say_error(usage_line(error), as_json="--json" in arguments)
+        return EXIT_USAGE
+    except typer.Abort:
+        say("trocket: not confirmed")
+        return 1
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    return 0
-
-
-def _needed(first: str) -> Collection[str]:
-    """The names in ALL that a command line with this first word needs."""
-    if first in ALL:
-        return (first,)
-    return () if first in ("keys", "--version") else ALL
+    return status if isinstance(status, int) else 0
 
 
 def make_app(names: Collection[str] = ALL) -> typer.Typer:
     """Build the command line.
 
     Args:
-      names: the names in ALL to include.
+      names: the commands to load now; others are loaded when they are called.
     """
     app = typer.Typer(
+        cls=_Root,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings=settings(),
         help="RocketMQ in Python: servers, messages, and the administration of any cluster.",
         epilog="Name servers: --url, ROCKETMQ_URL or the profile in use, else 127.0.0.1:9876.",
     )
     app.callback(invoke_without_command=True)(_main)
-    for name in SERVERS:
-        if name in names:
-            family = servers.add(app, name)
-            if family is not None:
-                complete_family(family)
-    app.command("keys")(_keys)
-    for name, command in COMMANDS.items():
-        if name not in names:
-            continue
-        found = getattr(import_module(f".{name}", __package__), command.attribute)
-        if isinstance(found, typer.Typer):
-            complete_family(found)
-            app.add_typer(found, name=name)
-        else:
-            text = _unwrapped(found)
-            app.command(name, help=text, epilog=command.epilog)(with_tls_flags(found))
+    for name in names:
+        _add(app, name, COMMANDS[name])
     return app
+
+
+def _add(app: typer.Typer, name: str, entry: Entry) -> None:
+    if name in SERVERS:
+        family = servers.add(app, name, panel=entry.panel)
+        if family is not None:
+            complete_family(family)
+        return
+    found = getattr(import_module(f".{name}", __package__), entry.attribute)
+    if isinstance(found, typer.Typer):
+        complete_family(found)
+        app.add_typer(
+            found, name=name, cls=Family, short_help=entry.summary, rich_help_panel=entry.panel
+        )
+        return
+    app.command(
+        name,
+        cls=Command,
+        help=_unwrapped(found),
+        short_help=entry.summary,
+        epilog=entry.epilog,
+        rich_help_panel=entry.panel,
+    )(with_tls_flags(found))
 
 
 def complete_family(family: typer.Typer) -> None:
     """Add the flags of TLS to a family's commands, and wrap their help to the terminal's width."""
     for info in family.registered_commands:
+        info.cls = Command
         info.help = info.help or _unwrapped(info.callback)
         if info.callback is not None:
             info.callback = with_tls_flags(info.callback)
@@ -124,89 +207,39 @@ def complete_family(family: typer.Typer) -> None:
         alone.callback = with_tls_flags(alone.callback)
     for group in family.registered_groups:
         if group.typer_instance is not None:
+            group.cls = Family
             complete_family(group.typer_instance)
 
 
 def _unwrapped(function: object) -> str:
-    """A docstring's paragraphs as one line each: rich wraps them to the terminal's width."""
+    """A docstring's paragraphs as one line each: the help wraps them to the terminal's width."""
     text = inspect.getdoc(function) or ""
     return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
 
 
 def _main(
+    context: typer.Context,
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url",
+            "-n",
+            metavar="URL",
+            help="Use these name servers, or the profile of this name.",
+            autocompletion=profile_names,
+        ),
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="S", help="Give up a request after S seconds."),
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
+    """Flags that all commands share stand before or behind a command's name (`Family`)."""
     if version:
         typer.echo(f"trocket {__version__}")
         raise typer.Exit
-
-
-def _keys(
-    name: Annotated[str, typer.Argument(help="List only keys whose name contains this.")] = "",
-) -> None:
-    """List the keys of broker.conf and namesrv.conf: type, default, and what they do here.
-
-    Without a terminal, print one line per key, separated by tabs.
-    """
-    rows = [
-        (file, key, fact.kind, fact.default, supported.get(key, fact.effect))
-        for file, known, supported in _key_tables()
-        for key, fact in sorted(known.items())
-        if name.lower() in key.lower()
-    ]
-    if not rows:
-        typer.echo(f"trocket keys: {_no_key(name)}", err=True)
-        raise typer.Exit(1)
-    if not sys.stdout.isatty():
-        typer.echo("\n".join("\t".join(row) for row in rows))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("File", "Key", "Type", "RocketMQ's default", "Here")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def _no_key(name: str) -> str:
-    """That no key has a text in its name, with the file that has it, or with keys that are near."""
-    from difflib import get_close_matches
-
-    from ..common.config import other_file_of
-
-    other = other_file_of(name)
-    if other is not None:
-        return f"{name} is a key of {other}: it has no effect here"
-    known = sorted({key for _, keys, _ in _key_tables() for key in keys})
-    near = get_close_matches(name, known, n=3)
-    hint = f"; near it are {', '.join(near)}" if near else ""
-    return f"no key of broker.conf or namesrv.conf has {name!r} in its name{hint}"
-
-
-def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]:
-    """By file: its name, RocketMQ's keys, and the text of each one that is supported."""
-    from dataclasses import fields
-
-    from ..broker import config as broker
-    from ..common.config import key_of
-    from ..namesrv import config as namesrv
-    from ..store.config import MessageStoreConfig
-
-    def supported(*configs: Any) -> dict[str, str]:
-        return {
-            key_of(field): "supported, also while it runs"
-            if "live" in field.metadata
-            else "supported"
-            for config in configs
-            for field in fields(config)
-        }
-
-    return [
-        (
-            "broker.conf",
-            broker.known_keys(),
-            supported(broker.BrokerConfig, MessageStoreConfig),
-        ),
-        ("namesrv.conf", namesrv.known_keys(), supported(namesrv.NamesrvConfig)),
-    ]
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(EXIT_USAGE)

@@ -69,7 +69,7 @@ def acl_set(
     source_ips: Annotated[
         list[str] | None,
         typer.Option(
-            "--from",
+            "--source",
             metavar="ADDRESS",
             help="Only for this address or network, 10.0.0.7 or 10.0.0.0/8 (repeatable).",
         ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from .completion import broker_names, cluster_names
 from .session import emit, usage
 
 if TYPE_CHECKING:
@@ -23,13 +24,19 @@ PASSWORD_VARIABLE: Final = "TROCKET_USER_PASSWORD"
 OnBroker = Annotated[
     str,
     typer.Option(
-        "--broker", metavar="BROKER", help="Use only this broker: name (the master) or host:port."
+        "--broker",
+        metavar="BROKER",
+        help="Use only this broker: name (the master) or host:port.",
+        autocompletion=broker_names,
     ),
 ]
 OnCluster = Annotated[
     str,
     typer.Option(
-        "--cluster", metavar="NAME", help="Use only the masters and slaves of this cluster."
+        "--cluster",
+        metavar="NAME",
+        help="Use only the masters and slaves of this cluster.",
+        autocompletion=cluster_names,
     ),
 ]
 OnNameServers = Annotated[

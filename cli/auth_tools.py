@@ -103,7 +103,7 @@ def auth_test(
     source: Annotated[
         str,
         typer.Option(
-            "--from",
+            "--source",
             metavar="ADDRESS",
             help="The client's address. Without it, entries for addresses do not count.",
         ),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..common.terminal import show
+from .completion import topic_names
+from .missing import note_topic
 from .session import DEFAULT_URL, AsJson, TimeoutS, Url, emit, fail, new_client, run
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ def bench(
     topic: Annotated[
         str,
         typer.Option(
-            "--topic", help="Use this topic and keep it. Default: create one, then delete it."
+            "--topic",
+            help="Use this topic and keep it. Default: create one, then delete it.",
+            autocompletion=topic_names,
+            callback=note_topic,
         ),
     ] = "",
     count: Annotated[
@@ -103,7 +108,7 @@ async def _measure(
     client: Client, topic: str, mode: Mode, count: int, size: int, under_way: int
 ) -> list[dict[str, Any]]:
     from ..client import PullConsumer
-    from ..client.admin.asking import TOOLS_GROUP
+    from ..common.topic_names import TOOLS_GROUP
 
     results = []
     async with PullConsumer(client, group=TOOLS_GROUP, auto_commit=False) as consumer:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import plain, show, time_text
-from .cluster import cluster_config
+from .cluster import cluster_config, cluster_info
+from .completion import broker_names
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -35,7 +36,9 @@ app = typer.Typer()
 AnyBroker = Annotated[
     str,
     typer.Argument(
-        metavar="[BROKER]", help="The broker: its name, or host:port. Default: all masters."
+        metavar="[BROKER]",
+        help="The broker: its name, or host:port. Default: all masters.",
+        autocompletion=broker_names,
     ),
 ]
 
@@ -45,7 +48,9 @@ def broker_stats(
     broker: Annotated[
         str,
         typer.Argument(
-            metavar="[BROKER]", help="The broker: its name, or host:port. Default: all brokers."
+            metavar="[BROKER]",
+            help="The broker: its name, or host:port. Default: all brokers.",
+            autocompletion=broker_names,
         ),
     ] = "",
     cluster: OnlyCluster = "",
@@ -119,6 +124,7 @@ def _percent(ratio: float | None) -> str:
     return plain(None) if ratio is None else f"{ratio:.0%}"
 
 
+app.command("info", epilog="Example: trocket broker info broker-a")(cluster_info)
 app.command("config", epilog="Example: trocket broker config broker-a --set transactionCheckMax=5")(
     cluster_config
 )

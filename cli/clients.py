@@ -19,9 +19,9 @@ def new_client(url: str, timeout_s: float) -> Client:
     Raises: ConfigurationError: the URL or the environment is not valid.
     """
     from ..client import Client, ConfigurationError
-    from ..client.core.tls_options import TlsSettings, settings_of, tls_settings_of
-    from ..client.core.url import parse_url
+    from ..remoting.cluster_url import parse_url
     from ..remoting.signature import credentials_of
+    from ..remoting.tls_options import TlsSettings, settings_of, tls_settings_of
     from .tls_flags import tls_flags
 
     more: ClientOptions = {"timeout_s": timeout_s}

@@ -21,14 +21,9 @@ from .session import (
     emit,
     end_with,
     read_pairs,
-    usage,
 )
 
-app = typer.Typer(
-    help="List the brokers; show a broker's runtime information (info) and settings (config), "
-    "and those of the name servers (namesrv-config).",
-    epilog="Example: trocket cluster --json",
-)
+app = typer.Typer(help="List the brokers of all clusters.", epilog="Example: trocket cluster list")
 
 
 @app.callback(invoke_without_command=True)
@@ -39,14 +34,15 @@ def cluster(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """List the brokers of all clusters: names, ids and addresses."""
-    if context.invoked_subcommand is not None:
-        for name in ("url", "as_json", "timeout_s"):
-            source = context.get_parameter_source(name)
-            if source is not None and source.name == "COMMANDLINE":
-                usage(
-                    f"put flags after the command: trocket cluster {context.invoked_subcommand} …"
-                )
-        return
+    if context.invoked_subcommand is None:
+        cluster_list(url, as_json, timeout_s)
+
+
+@app.command("list", epilog="Example: trocket cluster list --json")
+def cluster_list(
+    url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
+) -> None:
+    """List the brokers of all clusters: names, ids and addresses."""
     view = administer(url, timeout_s, lambda admin: admin.cluster())
     if view.warning:
         say(f"trocket: warning: {one_line(view.warning)}")
@@ -63,7 +59,7 @@ def cluster(
     )
 
 
-@app.command("info", epilog="Example: trocket cluster info broker-a")
+@app.command("info", hidden=True, epilog="Example: trocket broker info broker-a")
 def cluster_info(
     broker: BrokerName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
 ) -> None:
@@ -82,7 +78,9 @@ Set = Annotated[
 
 
 @app.command(
-    "config", epilog="Example: trocket cluster config broker-a --set transactionCheckMax=5"
+    "config",
+    hidden=True,
+    epilog="Example: trocket broker config broker-a --set transactionCheckMax=5",
 )
 def cluster_config(
     broker: BrokerName,
@@ -120,7 +118,9 @@ def show_changes(where: str, settings: Mapping[str, str]) -> None:
 
 
 @app.command(
-    "namesrv-config", epilog="Example: trocket cluster namesrv-config --set logLevel=WARNING"
+    "namesrv-config",
+    hidden=True,
+    epilog="Example: trocket namesrv config --set logLevel=WARNING",
 )
 def cluster_namesrv_config(
     setting: Set = None,

@@ -1,21 +1,17 @@
-"""Completion of names in the shell: topics and groups of the cluster, and profiles.
+"""Completion of names in the shell: what a cluster has, and profiles.
 
 A shell waits for it, so a cluster has a second to answer; an error completes nothing.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import typer
 
 from . import profiles
-
-if TYPE_CHECKING:
-    from ..client import Admin
 
 TIMEOUT_S: Final = 1.0
 """How long a completion may take."""
@@ -23,15 +19,34 @@ TIMEOUT_S: Final = 1.0
 DEFAULT_URL: Final = "127.0.0.1:9876"
 """Default address of the name server."""
 
+Completion = Callable[[typer.Context, str], list[str]]
+"""Gives the names that begin with what is typed."""
+
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
     """The topics that begin with what is typed."""
-    return _beginning(incomplete, _ask(context, lambda admin: admin.topics()))
+    return _beginning(incomplete, _ask(context, "topics"))
 
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
     """The groups that begin with what is typed."""
-    return _beginning(incomplete, _ask(context, lambda admin: admin.groups()))
+    return _beginning(incomplete, _ask(context, "groups"))
+
+
+def broker_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The brokers that begin with what is typed."""
+    return _beginning(incomplete, _ask(context, "brokers"))
+
+
+def cluster_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The clusters that begin with what is typed."""
+    return _beginning(incomplete, _ask(context, "clusters"))
+
+
+def member_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """The client ids of the members of the group that the command line names."""
+    group = context.params.get("group")
+    return _beginning(incomplete, _ask(context, "members", group)) if group else []
 
 
 def profile_names(incomplete: str) -> list[str]:
@@ -46,27 +61,18 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def _ask(
-    context: typer.Context, verb: Callable[[Admin], Awaitable[Iterable[str]]]
-) -> Iterable[str]:
-    """The answer of the cluster that the command line names; nothing if it fails."""
-    import anyio
+def _ask(context: typer.Context, what: str, *words: str) -> Iterable[str]:
+    """The names of `what` in the cluster that the command line names; nothing if that fails."""
+    from ..remoting.tls_options import TlsSettings
+    from .names import Cluster, NamesError
+    from .tls_flags import settings_of_flags
 
-    from ..client import Admin, ClientError
-    from .clients import new_client
-
-    given: str | None = context.params.get("url")
-    logging.getLogger("trocket").addHandler(logging.NullHandler())
-    names: list[str] = []
-
-    async def ask(url: str) -> None:
-        with anyio.move_on_after(TIMEOUT_S):
-            async with new_client(url, TIMEOUT_S) as client, Admin(client) as admin:
-                names.extend(await verb(admin))
-
+    given: str | None = context.params.get("url") or os.environ.get("ROCKETMQ_URL")
+    flags = TlsSettings(**settings_of_flags(context.params))
     try:
-        url = given or profiles.chosen_url(os.environ.get("ROCKETMQ_URL"), os.environ)
-        anyio.run(ask, url or DEFAULT_URL, backend="trio")
-    except (ClientError, profiles.ProfileError, OSError, ExceptionGroup):
+        url = profiles.chosen_url(given, os.environ) or DEFAULT_URL
+        cluster = Cluster.of(url, os.environ, TIMEOUT_S, flags)
+        found: list[str] = getattr(cluster, what)(*words)
+    except (NamesError, profiles.ProfileError):
         return []
-    return names
+    return found

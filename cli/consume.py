@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
+from .completion import group_names
 from .message_lines import as_json as json_of
 from .message_lines import as_text
 from .session import (
@@ -38,6 +39,7 @@ Group = Annotated[
     str,
     typer.Option(
         "--group",
+        autocompletion=group_names,
         help="Read as a member of this group: share its queues and commit its offsets. "
         "Without it, nothing on the brokers changes.",
     ),
@@ -95,8 +97,11 @@ def consume(
     queue: Annotated[
         str, typer.Option("--queue", metavar="[BROKER:]ID", help="Read only this queue.")
     ] = "",
-    count: Annotated[
-        int, typer.Option("--count", min=0, help="Stop after this number of messages; 0: no limit.")
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", min=0, metavar="N", help="Stop after N messages. Default: no limit."
+        ),
     ] = 0,
     idle: Annotated[
         float,
@@ -127,7 +132,7 @@ def consume(
         usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
     if pop or no_ack:
         _check_pops(group, start, invisible, is_popped=pop)
-    out = _Output(key, count, raw=raw, as_json=as_json)
+    out = _Output(key, limit, raw=raw, as_json=as_json)
 
     async def main() -> None:
         async with new_client(url, timeout_s) as client:
@@ -225,7 +230,7 @@ async def _as_reader(
     follow: bool,
 ) -> None:
     from ..client import PullConsumer
-    from ..client.admin.asking import TOOLS_GROUP
+    from ..common.topic_names import TOOLS_GROUP
 
     place = _place(start, client.wall_ms())
     async with PullConsumer(client, group=TOOLS_GROUP, auto_commit=False) as consumer:

@@ -11,13 +11,17 @@ from .session import (
     DEFAULT_URL,
     AsJson,
     GroupName,
+    Limit,
+    Since,
     TimeoutS,
+    Until,
     Url,
     Yes,
     administer,
     confirm,
     emit,
     end_with,
+    expect_names,
     fail,
     read_range,
     whole_or_part,
@@ -28,16 +32,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List dead letters, and send them again.")
 
-Since = Annotated[
-    str, typer.Option("--time", metavar="TIME", help="Only those stored at TIME or later.")
-]
-Until = Annotated[
-    str, typer.Option("--until", metavar="TIME", help="Only those stored at TIME or before.")
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most this number.")]
 
-
-@app.command("list", epilog="Example: trocket dlq list billing --time 2h")
+@app.command("list", epilog="Example: trocket dlq list billing --since 2h")
 def dlq_list(
     group: GroupName,
     since: Since = "",
@@ -62,7 +58,7 @@ def dlq_list(
     )
 
 
-@app.command("resend", epilog="Example: trocket dlq resend billing --time 2h --yes")
+@app.command("resend", epilog="Example: trocket dlq resend billing --since 2h --yes")
 def dlq_resend(
     group: GroupName,
     *,
@@ -95,6 +91,7 @@ def dlq_resend(
     if wanted:
         found = [each for each in found if {each.message_id, each.offset_message_id} & wanted]
     if not found:
+        expect_names()
         fail("no such message")
     confirm(f"This sends {len(found)} dead letters of group {group} again.", yes=yes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,10 +25,15 @@ from .session import (
 )
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from .doctor_checks import Result
     from .doctor_collect import Progress
 
 COLUMNS = ("Check", "Result", "What", "What to do")
+
+TABLE_WIDTH_MIN = 80
+"""Columns of a terminal below which a table would break names."""
 
 _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "problem": "bold red"}
 
@@ -91,11 +96,15 @@ def _rows(results: list[Result]) -> list[list[str]]:
 
 
 def _print(results: list[Result]) -> None:
-    """Print a table on a terminal, with a line after each check."""
+    """Print a table on a terminal, with a line after each check; on a narrow one, a list."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    if console.width < TABLE_WIDTH_MIN:
+        console.print(*map(_paragraph, _rows(results)), sep="\n", soft_wrap=True)
+        return
     table = Table(*COLUMNS[:2], show_lines=False)
     table.add_column("What", overflow="fold")
     for result in results:
@@ -106,11 +115,23 @@ def _print(results: list[Result]) -> None:
             name = result.check if number == 0 else ""
             word = finding.severity.text
             table.add_row(name, Text(word, style=_STYLES[word]), text)
-    Console().print(table)
+    console.print(table)
+
+
+def _paragraph(row: Sequence[str]) -> Text:
+    """A finding without a table, which the terminal wraps."""
+    from rich.text import Text
+
+    check, word, *texts = row
+    made = Text(f"{check}: ")
+    made.append(word, style=_STYLES[word])
+    for text in filter(None, texts):
+        made.append(f"\n  {plain(text)}")
+    return made
 
 
 def _tree(url: str, results: list[Result], worst: str) -> dict[str, object]:
-    from ..client.core.url import parse_url
+    from ..remoting.cluster_url import parse_url
 
     return {
         "nameServers": list(parse_url(url).name_servers),

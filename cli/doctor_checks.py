@@ -44,8 +44,29 @@ class Result(NamedTuple):
 
 
 def judge(facts: Facts) -> list[Result]:
-    """Run all checks, in the order of the table."""
-    return [_result(check, facts) for check in CHECKS]
+    """Run all checks, in the order of the table.
+
+    Where nothing answers, that is all there is to say: the other checks are left out.
+    """
+    if not _has_name_server(facts):
+        only = CHECKS[0]
+        return [Result(only.name, Severity.PROBLEM, (_nothing_answers(facts),))]
+    results = [_result(check, facts) for check in CHECKS]
+    if facts.answering:
+        return results
+    return [each for each in results if each.severity is not Severity.SKIPPED]
+
+
+def _nothing_answers(facts: Facts) -> Finding:
+    """One finding for all name servers, each with its reason."""
+    found = list(of_servers.name_servers(facts))
+    if len(found) == 1:
+        return found[0]
+    reasons = "; ".join(
+        each.error if each.error.startswith(each.address) else f"{each.address}: {each.error}"
+        for each in facts.name_servers
+    )
+    return Finding(Severity.PROBLEM, f"no name server answers: {reasons}", found[0].advice)
 
 
 def _result(check: Check, facts: Facts) -> Result:

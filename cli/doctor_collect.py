@@ -16,10 +16,9 @@ import anyio
 import anyio.to_thread
 
 from ..client.admin.asking import ask_all
-from ..client.admin.groups import SYSTEM_GROUPS
 from ..client.errors import ClientError, ServerError, is_not_supported, reading_answer
 from ..common.terminal import one_line
-from ..common.topic_names import BENCHMARK_TOPIC, RETRY_TOPIC_PREFIX, is_system_group
+from ..common.topic_names import BENCHMARK_TOPIC, RETRY_TOPIC_PREFIX, is_own_group
 from ..remoting import fastjson
 from ..remoting.bodies import (
     PERM_WRITE,
@@ -376,7 +375,7 @@ async def _groups(
     on: dict[str, list[str]] = {}
     for master in masters:
         for name in master.groups or ():
-            if name not in SYSTEM_GROUPS and not is_system_group(name):
+            if not is_own_group(name):
                 on.setdefault(name, []).append(master.address)
 
     def call(name: str, addresses: list[str]) -> Callable[[], Awaitable[GroupFacts]]:

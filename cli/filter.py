@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..common.terminal import show
+from .completion import group_names, topic_names
+from .missing import note_topic
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -35,14 +37,31 @@ _LANGUAGES: Final[dict[str, FilterLanguage]] = {
 
 app = typer.Typer(no_args_is_help=True, help="List, put and remove the classes of class filters.")
 
-Group = Annotated[str, typer.Option("--group", "-g", help="Choose the group whose class it is.")]
-Topic = Annotated[str, typer.Option("--topic", "-t", help="Choose the topic that it filters.")]
+Group = Annotated[
+    str,
+    typer.Option("--group", help="Choose the group whose class it is.", autocompletion=group_names),
+]
+Topic = Annotated[
+    str,
+    typer.Option(
+        "--topic",
+        help="Choose the topic that it filters.",
+        autocompletion=topic_names,
+        callback=note_topic,
+    ),
+]
 
 
 @app.command("list", epilog="Example: trocket filter list -t Orders")
 def filter_list(
     topic: Annotated[
-        str, typer.Option("--topic", "-t", help="List only classes of this topic.")
+        str,
+        typer.Option(
+            "--topic",
+            help="List only classes of this topic.",
+            autocompletion=topic_names,
+            callback=note_topic,
+        ),
     ] = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,

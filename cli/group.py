@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..common.terminal import show
-from .group_progress import group_consume, group_progress, group_status, group_topics
+from .group_members import group_consume, group_status, group_topics
+from .lag import lag
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -21,6 +22,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    expect_names,
     read_pairs,
     usage,
     whole_or_part,
@@ -111,6 +113,8 @@ def group_clients(
         return found.clients, error
 
     clients, error = administer(url, timeout_s, ask)
+    if not clients and not producers:
+        expect_names()
     if as_json:
         emit(clients)
     else:
@@ -196,7 +200,7 @@ def group_delete(
         emit({"deleted": name})
 
 
-app.command("progress", epilog="Example: trocket group progress billing --owners")(group_progress)
+app.command("progress", hidden=True, epilog="Example: trocket lag billing --owners")(lag)
 app.command("topics", epilog="Example: trocket group topics billing")(group_topics)
 app.command("status", epilog="Example: trocket group status billing --stacks")(group_status)
 app.command(

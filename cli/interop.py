@@ -39,7 +39,7 @@ Texts = list[str] | None
 Select = Annotated[
     Texts,
     typer.Option(
-        "--select", "-s", metavar="TEXT", help="Run only cells with TEXT in the name (repeatable)."
+        "--select", metavar="TEXT", help="Run only cells with TEXT in the name (repeatable)."
     ),
 ]
 Kinds = Annotated[
@@ -72,7 +72,7 @@ Junit = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")
 ]
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the results, for `report`.")
+    Path | None, typer.Option("--results", metavar="FILE", help="Write the results, for `report`.")
 ]
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report (pytest-html).")

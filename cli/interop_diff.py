@@ -25,9 +25,7 @@ def diff(
     ] = "apache-5.5.0",
     select: Annotated[
         list[str] | None,
-        typer.Option(
-            "--select", "-s", metavar="TEXT", help="Send only requests with TEXT in the name."
-        ),
+        typer.Option("--select", metavar="TEXT", help="Send only requests with TEXT in the name."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

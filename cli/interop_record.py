@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from ..common.terminal import say
-from .session import EXIT_FAILED, fail, usage
+from .session import fail, usage
 
 if TYPE_CHECKING:
     from ..interop.frame_stream import SeenFrame
@@ -49,11 +48,11 @@ def record(
     ] = "127.0.0.1",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", dir_okay=False, help="Write to FILE, too."),
+        typer.Option("--output", metavar="FILE", dir_okay=False, help="Write to FILE, too."),
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print a JSON object a line; with --out, in FILE only."),
+        typer.Option("--json", help="Print a JSON object a line; with --output, in FILE only."),
     ] = False,
 ) -> None:
     """Record the traffic between clients and a cluster, until Ctrl-C.
@@ -134,10 +133,5 @@ def _write_all(waiting: Waiting, file: IO[str] | None, as_json: bool) -> int:
 
 
 def _echo(line: str) -> None:
-    try:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the pipe has gone. Python would report that again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(EXIT_FAILED) from None
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

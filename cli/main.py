@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ..common.outputs import EXIT_FAILED, run_guarded
+
 _PACKAGES = ("trio", "lark", "lz4", "zstandard", "typer", "rich")
 """What the extra `cli` installs."""
 _INTEROP_PACKAGES = ("pytest", "xdist", "pytest_html", "pytest_metadata", "psutil")
@@ -30,26 +32,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: without the program's name; None: those of this process.
     """
+    from .error_lines import errors_as_json, say_error
+    from .missing import forget
+
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(words)
+        return run_guarded(lambda: _run(words), say_error)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in _PACKAGES:
-            text = "The trocket command needs more packages: pip install 'trocket[cli]'"
+            text = "the command needs more packages: pip install 'trocket[cli]'"
         elif missing in _INTEROP_PACKAGES:
-            text = "trocket interop needs more packages: pip install 'trocket[cli,interop]'"
+            text = "interop needs more packages: pip install 'trocket[cli,interop]'"
         elif missing in _TLS_PACKAGES:
-            text = "trocket tls needs one more package: pip install 'trocket[cli,tls]'"
+            text = "tls needs one more package: pip install 'trocket[cli,tls]'"
         elif missing in _POSIX_MODULES:
-            text = "The trocket command needs Linux or macOS; here only trocket's client runs"
+            text = "the command needs Linux or macOS; here only trocket's client runs"
         else:
             raise
-        print(text, file=sys.stderr, flush=True)
-        return 1
+        say_error(text)
+        return EXIT_FAILED
+    finally:
+        errors_as_json.set(False)
+        forget()
 
 
 def _run(words: list[str]) -> int:
+    if words == ["--version"]:
+        from .. import __version__
+
+        print(f"trocket {__version__}")
+        return 0
     from .servers import run_usual
 
     status = run_usual(words)

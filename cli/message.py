@@ -10,14 +10,19 @@ from ..common.terminal import printable, show, time_text
 from .completion import group_names, topic_names
 from .message_lines import as_json as json_of
 from .message_lines import as_text
+from .missing import note_group, note_topic
 from .session import (
     DEFAULT_URL,
     AsJson,
+    Limit,
+    Since,
     TimeoutS,
+    Until,
     Url,
     administer,
     emit,
     end_with,
+    expect_names,
     fail,
     read_range,
     usage,
@@ -38,28 +43,27 @@ def message(
             "--topic",
             help="Search this topic. With ID, default: all topics.",
             autocompletion=topic_names,
+            callback=note_topic,
         ),
     ] = "",
     key: Annotated[str, typer.Option("--key", help="Find messages with this key.")] = "",
-    since: Annotated[
-        str, typer.Option("--time", metavar="TIME", help="Find messages stored at TIME or later.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Find messages stored at TIME or before.")
-    ] = "",
+    since: Since = "",
+    until: Until = "",
     dlq: Annotated[
         str,
         typer.Option(
             "--dlq",
+            hidden=True,  # `trocket dlq list` has the same
             metavar="GROUP",
             help="Find the dead letters of this group.",
             autocompletion=group_names,
+            callback=note_group,
         ),
     ] = "",
     track: Annotated[
         bool, typer.Option("--track", help="With ID, also list what each group did with it.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this number.")] = 64,
+    limit: Limit = 64,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
@@ -69,12 +73,12 @@ def message(
     A time is ISO 8601, `2h` (ago), or ms since 1970.
     """
     if message_id and (since or until):
-        usage("--time and --until do not work with an ID; use them with --topic or --dlq")
+        usage("--since and --until do not work with an ID; use them with --topic")
     if track and not message_id:
         usage("--track needs an ID")
     ways = [bool(message_id), bool(key), bool(dlq), bool(since and not key and not dlq)]
     if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
-        usage("give an ID, or --topic with --key or --time, or --dlq")
+        usage("give an ID, or --topic with --key or --since")
     if message_id:
         _show_one(url, timeout_s, message_id, topic, as_json=as_json, has_track=track)
         return
@@ -97,6 +101,7 @@ def message(
             typer.echo(as_text(each))
     end_with(error)
     if not found:
+        expect_names()
         fail("no such message")
 
 

@@ -21,6 +21,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    expect_names,
     read_queue,
     read_time,
     usage,
@@ -142,6 +143,7 @@ def offset_times(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Show a group's progress in a topic as times: stored first, stored last, consumed last."""
+    expect_names()
     spans, error = ask_brokers(url, timeout_s, lambda admin: admin.consume_spans(group, topic))
     if as_json:
         emit(spans)
@@ -172,6 +174,7 @@ def offset_correction(
     timeout_s: TimeoutS = 3.0,
 ) -> None:
     """Show the smallest offset of all groups in each queue where a group is not the last."""
+    expect_names()
     found, error = ask_brokers(url, timeout_s, lambda admin: admin.correction_offsets(group, topic))
     if as_json:
         emit(found)

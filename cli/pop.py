@@ -8,6 +8,7 @@ import typer
 
 from ..common.terminal import say, show, time_text
 from .completion import topic_names
+from .missing import note_topic
 from .session import (
     DEFAULT_URL,
     AnyGroup,
@@ -20,6 +21,7 @@ from .session import (
     ask_brokers,
     emit,
     end_with,
+    expect_names,
     read_time,
     usage,
     whole_or_part,
@@ -33,7 +35,7 @@ MESSAGES_SHOWN = 100
 app = typer.Typer(no_args_is_help=True, help="Show popped messages, and set how groups get them.")
 
 
-@app.command("show", epilog="Example: trocket pop show billing Orders --time 2h")
+@app.command("show", epilog="Example: trocket pop show billing Orders --since 2h")
 def pop_show(
     group: GroupName,
     topic: Annotated[
@@ -42,15 +44,16 @@ def pop_show(
             metavar="[TOPIC]",
             help="The topic, with its retry topics. Default: all of the group.",
             autocompletion=topic_names,
+            callback=note_topic,
         ),
     ] = "",
     *,
     message_id: Annotated[
-        str, typer.Option("--message", metavar="ID", help="Show only the message with this id.")
+        str, typer.Option("--id", metavar="ID", help="Show only the message with this id.")
     ] = "",
     since: Annotated[
         str,
-        typer.Option("--time", metavar="TIME", help="Read pops from TIME on. Default: 1h (ago)."),
+        typer.Option("--since", metavar="TIME", help="Read pops from TIME on. Default: 1h (ago)."),
     ] = "",
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="Show at most this number of messages.")
@@ -66,13 +69,14 @@ def pop_show(
     """
 
     async def ask(admin: Admin) -> tuple[GroupPops, str]:
-        since_ms = read_time(since, "--time", admin.client.wall_ms()) if since else None
+        since_ms = read_time(since, "--since", admin.client.wall_ms()) if since else None
         pops, error = await whole_or_part(admin.popped(group, topic or None, since_ms=since_ms))
         if message_id:
             found = await admin.message(message_id, topic or None)
             pops = await _only(admin, pops, found)
         return pops, error
 
+    expect_names()
     pops, error = administer(url, timeout_s, ask)
     if as_json:
         emit(pops)
@@ -81,7 +85,7 @@ def pop_show(
     for name in pops.without_memory:
         say(f"trocket: broker {name} does not tell pops that are in its memory only")
     if pops.left_out:
-        say(f"trocket: {pops.left_out} records of pops were not read: give a later --time")
+        say(f"trocket: {pops.left_out} records of pops were not read: give a later --since")
     end_with(error)
 
 
@@ -148,7 +152,10 @@ def pop_mode(
     topic: Annotated[
         str,
         typer.Argument(
-            metavar="[TOPIC]", help="The topic. Default: all.", autocompletion=topic_names
+            metavar="[TOPIC]",
+            help="The topic. Default: all.",
+            autocompletion=topic_names,
+            callback=note_topic,
         ),
     ] = "",
     mode: Annotated[
@@ -188,6 +195,8 @@ def pop_mode(
         usage("--share and --cluster need GROUP, TOPIC and a mode")
     found, error = ask_brokers(url, timeout_s, lambda admin: admin.request_modes())
     chosen = [each for each in found if group in ("", each.group) and topic in ("", each.topic)]
+    if not chosen:
+        expect_names()
     if as_json:
         emit(chosen)
     else:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..common.terminal import show, time_text
+from .completion import broker_names
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -26,7 +27,12 @@ def producers(
     ] = "",
     broker: Annotated[
         str,
-        typer.Option("--broker", metavar="BROKER", help="Ask only this broker: name or host:port."),
+        typer.Option(
+            "--broker",
+            metavar="BROKER",
+            help="Ask only this broker: name or host:port.",
+            autocompletion=broker_names,
+        ),
     ] = "",
     cluster: OnlyCluster = "",
     url: Url = DEFAULT_URL,

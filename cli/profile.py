@@ -47,7 +47,7 @@ def profile_add(
     use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
 ) -> None:
     """Add a profile, or give it another URL."""
-    from ..client.core.url import parse_url
+    from ..remoting.cluster_url import parse_url
 
     try:
         parse_url(url)

@@ -32,9 +32,9 @@ class Server(NamedTuple):
 
 SERVERS: Final[dict[str, Server]] = {
     "up": Server(".cli.up_flags", ".cli.up"),
-    "broker": Server(".broker.__main__", ".broker.__main__", ".cli.broker"),
-    "namesrv": Server(".namesrv.__main__", ".namesrv.__main__", ".cli.namesrv"),
-    "filtersrv": Server(".filtersrv.__main__", ".filtersrv.__main__"),
+    "broker": Server(".broker.command_line", ".broker.__main__", ".cli.broker"),
+    "namesrv": Server(".namesrv.command_line", ".namesrv.__main__", ".cli.namesrv"),
+    "filtersrv": Server(".filtersrv.command_line", ".filtersrv.__main__"),
 }
 """Servers by the name of the command, in the order of the help."""
 
@@ -65,12 +65,14 @@ def run_of(server: Server) -> Callable[[Namespace], int]:
     return run
 
 
-def add(app: typer.Typer, name: str) -> typer.Typer | None:
+def add(app: typer.Typer, name: str, *, panel: str) -> typer.Typer | None:
     """Add a server's command to the command line.
 
     Returns: the commands that administer such servers; None: there are none.
     """
     import typer
+
+    from .help_text import Command, Family
 
     server = SERVERS[name]
     program = program_of(server)
@@ -94,11 +96,24 @@ def add(app: typer.Typer, name: str) -> typer.Typer | None:
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     if not server.administration:
-        app.command(name, help=program.summary, epilog=program.epilog)(command)
+        app.command(
+            name,
+            cls=Command,
+            help=program.summary,
+            epilog=program.epilog,
+            rich_help_panel=panel,
+        )(command)
         return None
     family: typer.Typer = import_module(server.administration, _ROOT).app
     family.callback(invoke_without_command=True)(command)
-    app.add_typer(family, name=name, help=program.summary, epilog=program.epilog)
+    app.add_typer(
+        family,
+        name=name,
+        cls=Family,
+        help=program.summary,
+        epilog=program.epilog,
+        rich_help_panel=panel,
+    )
     return family
 
 

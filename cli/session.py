@@ -12,17 +12,21 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from ..common.outputs import OutputError, leaves
 from ..common.terminal import EXIT_INTERRUPTED, one_line, say
 from . import profiles
 from .clients import new_client as new_client
 from .completion import DEFAULT_URL as DEFAULT_URL
-from .completion import group_names, profile_names, topic_names
+from .completion import broker_names, cluster_names, group_names, profile_names, topic_names
+from .error_lines import errors_as_json
+from .error_lines import say_error as say_error
+from .missing import absent, is_about_names, note_group, note_topic, note_url
+from .missing import plain as plain_error
 
 if TYPE_CHECKING:
     from ..client import Admin
@@ -38,7 +42,9 @@ def _with_profile(context: typer.Context, url: str) -> str:
     """The URL of --url, which may be a profile's name; else that of the profile in use."""
     source = context.get_parameter_source("url")
     given = None if source is not None and source.name == "DEFAULT" else url
-    return chosen_url(given) or url
+    chosen = chosen_url(given) or url
+    note_url(chosen)
+    return chosen
 
 
 def chosen_url(given: str | None) -> str | None:
@@ -67,25 +73,37 @@ Url = Annotated[
 ]
 TopicName = Annotated[
     str,
-    typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names),
+    typer.Argument(
+        metavar="TOPIC", help="The topic.", autocompletion=topic_names, callback=note_topic
+    ),
 ]
 GroupName = Annotated[
     str,
-    typer.Argument(metavar="GROUP", help="The group.", autocompletion=group_names),
+    typer.Argument(
+        metavar="GROUP", help="The group.", autocompletion=group_names, callback=note_group
+    ),
 ]
 AnyGroup = Annotated[
     str,
-    typer.Argument(metavar="[GROUP]", help="The group. Default: all.", autocompletion=group_names),
+    typer.Argument(
+        metavar="[GROUP]",
+        help="The group. Default: all.",
+        autocompletion=group_names,
+        callback=note_group,
+    ),
 ]
 BrokerName = Annotated[
     str,
-    typer.Argument(metavar="BROKER", help="The broker: its name (the master), or host:port."),
+    typer.Argument(
+        metavar="BROKER",
+        help="The broker: its name (the master), or host:port.",
+        autocompletion=broker_names,
+    ),
 ]
-_errors_as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 
 
 def _note_json(value: bool) -> bool:
-    _errors_as_json.set(value)
+    errors_as_json.set(value)
     return value
 
 
@@ -100,14 +118,30 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation pr
 Cluster = Annotated[
     str,
     typer.Option(
-        "--cluster", metavar="NAME", help="Use this cluster; required if there are several."
+        "--cluster",
+        metavar="NAME",
+        help="Use this cluster; required if there are several.",
+        autocompletion=cluster_names,
     ),
 ]
 
 OnlyCluster = Annotated[
     str,
-    typer.Option("--cluster", metavar="NAME", help="Use only this cluster. Default: all."),
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="Use only this cluster. Default: all.",
+        autocompletion=cluster_names,
+    ),
 ]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="Only those stored at TIME or later.")
+]
+Until = Annotated[
+    str, typer.Option("--until", metavar="TIME", help="Only those stored at TIME or before.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print at most N.")]
+"""TIME is as `read_time` has it."""
 
 T = TypeVar("T")
 
@@ -119,20 +153,6 @@ def usage(message: str) -> NoReturn:
     """Report wrong usage in one line, and end with status 2."""
     say_error(message)
     raise typer.Exit(EXIT_USAGE)
-
-
-def say_error(line: str) -> None:
-    """Print an error on standard error: as an object with the member `error`, if --json is given.
-
-    Args:
-      line: the error, in one line.
-    """
-    if _errors_as_json.get():
-        import msgspec
-
-        say(msgspec.json.encode({"error": line}).decode())
-    else:
-        say(f"trocket: {line}")
 
 
 def fail(message: object) -> NoReturn:
@@ -154,28 +174,39 @@ def run(main: Callable[..., Awaitable[T]], *args: Any) -> T:
         with _warnings_as_lines() as handler:
             done = anyio.run(_interruptible, main, args, handler, backend="trio")
     except BaseException as error:
-        leaves = list(_leaves(error))
-        for leaf in leaves:
+        found = list(leaves(error))
+        for leaf in found:
             if isinstance(leaf, KeyboardInterrupt):
                 raise typer.Exit(EXIT_INTERRUPTED) from None
-        for leaf in leaves:
+        for leaf in found:
             if isinstance(leaf, typer.Exit):
                 raise typer.Exit(leaf.exit_code) from None
-        if all(isinstance(leaf, BrokenPipeError) for leaf in leaves):
-            # The reader of the pipe has gone. Python would report that again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(EXIT_FAILED) from None
-        if not all(isinstance(leaf, ClientError) for leaf in leaves):
-            if len(leaves) > 1:
+        for leaf in found:
+            if isinstance(leaf, OutputError):
+                raise leaf from None
+        if not all(isinstance(leaf, ClientError) for leaf in found):
+            if len(found) > 1:
                 raise
-            raise leaves[0] from leaves[0].__cause__
-        for line in dict.fromkeys(one_line(leaf) for leaf in leaves):
+            raise found[0] from found[0].__cause__
+        for line in _lines(found):
             say_error(line)
-        is_usage = all(isinstance(leaf, ConfigurationError) for leaf in leaves)
+        is_usage = all(isinstance(leaf, ConfigurationError) for leaf in found)
         raise typer.Exit(EXIT_USAGE if is_usage else EXIT_FAILED) from None
     if not done:
         raise typer.Exit(EXIT_INTERRUPTED)
     return done[0]
+
+
+def _lines(errors: Sequence[BaseException]) -> Iterable[str]:
+    """What errors of the client say to a person: first, which of the names is not there."""
+    found = [error for error in errors if isinstance(error, Exception)]
+    missing = absent() if any(map(is_about_names, found)) else ""
+    return [missing] if missing else dict.fromkeys(one_line(plain_error(each)) for each in found)
+
+
+def expect_names() -> None:
+    """End with status 1 if the cluster does not have a topic or a group of the command line."""
+    end_with(absent())
 
 
 async def _interruptible(
@@ -290,11 +321,11 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
 
 
 def read_range(since: str, until: str, now_ms: int) -> tuple[int, int]:
-    """Parse the flags --time and --until; without one, that side has no bound.
+    """Parse the flags --since and --until; without one, that side has no bound.
 
     Returns: first and last ms since 1970.
     """
-    begin_ms = read_time(since, "--time", now_ms) if since else 0
+    begin_ms = read_time(since, "--since", now_ms) if since else 0
     end_ms = read_time(until, "--until", now_ms) if until else (1 << 63) - 1
     return begin_ms, end_ms
 
@@ -325,14 +356,6 @@ def read_queue(text: str, flag: str) -> tuple[str, int]:
     if not separator or not broker or not is_number:
         usage(f"{flag}: {text!r} is not BROKER:ID")
     return broker, int(number)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 class _LineHandler(logging.Handler):

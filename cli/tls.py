@@ -166,7 +166,7 @@ def tls_show(
     ],
     ca: Annotated[
         Path | None,
-        typer.Option("--ca", metavar="FILE", help="Check that this authority signed it."),
+        typer.Option("--tls-ca", metavar="FILE", help="Check that this authority signed it."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

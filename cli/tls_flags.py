@@ -78,7 +78,7 @@ def with_tls_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(*args: Any, **values: Any) -> Any:
         flags = {name: values.pop(name) for name in _FLAGS}
-        token = _given.set(_settings(flags))
+        token = _given.set(settings_of_flags(flags))
         try:
             return command(*args, **values)
         finally:
@@ -102,12 +102,13 @@ def with_tls_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _settings(flags: Mapping[str, Any]) -> Mapping[str, Any]:
+def settings_of_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of TlsSettings of flags by their parameters, those that are given."""
     found = {
-        "enabled": flags["tls"] or None,
-        "ca_file": flags["tls_ca"] or None,
-        "cert_file": flags["tls_cert"] or None,
-        "key_file": flags["tls_key"] or None,
-        "verify": False if flags["tls_no_verify"] else None,
+        "enabled": flags.get("tls") or None,
+        "ca_file": flags.get("tls_ca") or None,
+        "cert_file": flags.get("tls_cert") or None,
+        "key_file": flags.get("tls_key") or None,
+        "verify": False if flags.get("tls_no_verify") else None,
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import plain, show, table, time_text
+from .live_lines import begin_sample
 from .session import DEFAULT_URL, AsJson, TimeoutS, Url, emit, end_with, new_client, run
 from .statistics_view import rate
 
@@ -81,18 +82,21 @@ def top(
             if sys.stdout.isatty() and not (once or as_json):
                 await _live(sampler, select, interval)
             await sampler.sample()
+            is_first = True
             while True:
                 await anyio.sleep(interval)
                 sample = select(await sampler.sample())
                 if as_json:
                     emit(sample)
                 else:
+                    begin_sample(sample.timestamp_ms, is_first=is_first)
                     _print(sample)
                 sys.stdout.flush()
                 if once:
                     return "; ".join(
                         f"{each.broker}: {each.error}" for each in sample.brokers if each.error
                     )
+                is_first = False
 
     end_with(run(main))
 
@@ -136,38 +140,41 @@ async def _live(sampler: Sampler, select: Callable[[Sample], Sample], interval_s
         while True:
             try:
                 sample = select(await sampler.sample())
-                live.update(screen_of(sample, live.console.height), refresh=True)
+                live.update(
+                    screen_of(sample, live.console.height, live.console.width), refresh=True
+                )
             except ClientError as failure:
                 live.update(Text(" ".join(str(failure).split())), refresh=True)
             await anyio.sleep(interval_s)
 
 
-def screen_of(sample: Sample, height: int) -> RenderableType:
+def screen_of(sample: Sample, height: int, width: int) -> RenderableType:
     """A screen of tables; rows that do not fit are counted in their title.
 
     Args:
       height: of the screen, in lines.
+      width: of the screen, in characters.
     """
     from rich.console import Group
     from rich.text import Text
 
     # Most of the time no broker has an error, and the width is needed.
-    width = len(BROKER_COLUMNS) if any(row.error for row in sample.brokers) else -1
-    brokers = [broker_cells(row)[:width] for row in sample.brokers]
+    shown = len(BROKER_COLUMNS) if any(row.error for row in sample.brokers) else -1
+    brokers = [broker_cells(row)[:shown] for row in sample.brokers]
     topics = [topic_cells(row) for row in sample.topics]
     groups = [group_cells(row) for row in sample.groups]
     # The line with the time, three tables, and a line in each for its title.
     room = max(height - 1 - 3 * (FRAME_LINES + 1), 3 * ROWS_MIN)
     shares = _shares(room, [len(brokers), len(topics), len(groups)])
     parts = (
-        ("Brokers", BROKER_COLUMNS[:width], brokers),
+        ("Brokers", BROKER_COLUMNS[:shown], brokers),
         ("Topics", TOPIC_COLUMNS, topics),
         ("Groups", GROUP_COLUMNS, groups),
     )
     return Group(
         Text(f"{time_text(sample.timestamp_ms)}  Ctrl-C ends"),
         *(
-            table(columns, rows[:share], title=_title(title, len(rows), share))
+            table(columns, rows[:share], title=_title(title, len(rows), share), width=width)
             for (title, columns, rows), share in zip(parts, shares, strict=True)
         ),
     )

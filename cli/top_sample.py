@@ -15,9 +15,9 @@ import anyio
 import msgspec
 
 from ..client import BrokersError, ClientError, QueueSpan, ServerError
-from ..client.admin.groups import is_own_group
 from ..client.admin.topics import is_own_topic
 from ..client.core.topics import is_dlq_topic, is_retry_topic
+from ..common.topic_names import is_own_group
 
 if TYPE_CHECKING:
     from ..client import Admin, BrokerConsumeStats, BrokerInfo, BrokerStats

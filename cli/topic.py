@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import show, time_text
+from .completion import broker_names
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -45,7 +46,12 @@ app.add_typer(static, name="static")
 
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("--broker", "-b", metavar="NAME", help="Use this broker (repeatable)."),
+    typer.Option(
+        "--broker",
+        metavar="NAME",
+        help="Use this broker (repeatable).",
+        autocompletion=broker_names,
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")]
 
@@ -134,7 +140,7 @@ def topic_create(
     attribute: Annotated[
         list[str] | None,
         typer.Option(
-            "--attribute", "-a", metavar="NAME=VALUE", help="Set an attribute of 5.x (repeatable)."
+            "--attribute", metavar="NAME=VALUE", help="Set an attribute of 5.x (repeatable)."
         ),
     ] = None,
     cluster: Cluster = "",

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..common.terminal import show, time_text
+from .completion import broker_names
 from .session import (
     DEFAULT_URL,
     AsJson,
+    Limit,
     TimeoutS,
     TopicName,
     Url,
@@ -19,6 +21,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    expect_names,
     fail,
     read_pairs,
     read_perm,
@@ -94,7 +97,7 @@ def topic_units(
     start: Annotated[
         int, typer.Option("--from", min=-1, help="Begin at this offset; -1: at the queue's first.")
     ] = -1,
-    count: Annotated[int, typer.Option("--count", min=1, help="Show at most this number.")] = 16,
+    limit: Limit = 16,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
@@ -105,7 +108,7 @@ def topic_units(
     units = administer(
         url,
         timeout_s,
-        lambda admin: admin.queue_units(name, broker, queue_id, offset, count=count),
+        lambda admin: admin.queue_units(name, broker, queue_id, offset, count=limit),
     )
     if as_json:
         emit(units)
@@ -120,7 +123,13 @@ def topic_perm(
     name: TopicName,
     perm: Annotated[str, typer.Argument(metavar="PERM", help="Allow RW, R or W.")],
     broker: Annotated[
-        str, typer.Option("--broker", metavar="NAME", help="Change it on this broker only.")
+        str,
+        typer.Option(
+            "--broker",
+            metavar="NAME",
+            help="Change it on this broker only.",
+            autocompletion=broker_names,
+        ),
     ] = "",
     yes: Yes = False,
     url: Url = DEFAULT_URL,
@@ -177,6 +186,7 @@ def topic_order_conf(
 
     found = administer(url, timeout_s, put_and_get)
     if found is None:
+        expect_names()
         fail(f"the name server keeps no queues of an ordered topic {name}")
     if as_json:
         emit(found)

@@ -64,7 +64,12 @@ def run(options: argparse.Namespace) -> int:
         as_json=options.json, home=options.home, in_memory=options.memory,
         config_path=str(Path(options.config_file).absolute()) if is_saved else "",
     )  # fmt: skip
-    return process.serve(up.run, program=PROGRAM.name, expected=(StoreError, SelfCheckError))
+    return process.serve(
+        up.run,
+        program=PROGRAM.name,
+        expected=(StoreError, SelfCheckError),
+        with_parent=options.exit_with_parent,
+    )
 
 
 def _print(configured: Configured) -> None:
@@ -96,7 +101,12 @@ def _serve_cluster(options: argparse.Namespace, configured: Configured, shape: S
         )
         await cluster.run(stop)
 
-    return process.serve(run, program=PROGRAM.name, expected=(StoreError, ClusterError))
+    return process.serve(
+        run,
+        program=PROGRAM.name,
+        expected=(StoreError, ClusterError),
+        with_parent=options.exit_with_parent,
+    )
 
 
 def _metrics_listener(config: BrokerConfig) -> socket.socket | None:

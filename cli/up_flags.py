@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..common.command_line import LOG_FORMAT, PRINT_ALL, Flag, Program, log_level
+from ..common.command_line import (
+    EXIT_WITH_PARENT,
+    LOG_FORMAT,
+    PRINT_ALL,
+    Flag,
+    Program,
+    log_level,
+)
 
 _SEVERAL: Final = "Several brokers, each in a process"
 
@@ -65,6 +72,7 @@ PROGRAM: Final = Program(
         ),
         PRINT_ALL,
         Flag(("--json",), "json", "Print one line of JSON when ready"),
+        EXIT_WITH_PARENT,
         log_level("warning"),
         LOG_FORMAT,
         Flag(

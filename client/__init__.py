@@ -16,6 +16,7 @@ from ..remoting.bodies import (
 )
 from ..remoting.compression import CompressionType
 from ..remoting.signature import Credentials
+from ..remoting.tls_options import TlsOptions
 from .admin import (
     Admin,
     BrokerConsumeStats,
@@ -74,7 +75,6 @@ from .core.allocation import (
 )
 from .core.queue_requests import PullStatus
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
-from .core.tls_options import TlsOptions
 from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (

@@ -21,6 +21,7 @@ import anyio.abc
 import msgspec
 
 from ..remoting.bodies import MessageQueue, TopicRouteData
+from ..remoting.cluster_url import ClientUrl, parse_url
 from ..remoting.codec import ONEWAY_FLAG, RemotingCommand, SerializeType, encode
 from ..remoting.headers.base import Header, encode_header
 from ..remoting.hosts import host_bytes
@@ -34,7 +35,6 @@ from .connection_log import ConnectionLog
 from .core.client_id import build_client_id, default_instance_name
 from .core.namespaces import with_namespace, without_namespace
 from .core.routes import TopicPublishInfo
-from .core.url import ClientUrl, parse_url
 from .errors import (
     ClosedError,
     ConfigurationError,

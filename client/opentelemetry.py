@@ -13,12 +13,14 @@ from contextlib import contextmanager
 
 import msgspec
 
+from ..common.distribution import to_install
+
 try:
     from opentelemetry import propagate, trace
     from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
 except ModuleNotFoundError as _error:
     raise ModuleNotFoundError(
-        f"trocket.client.opentelemetry needs {_error.name}: pip install 'trocket[opentelemetry]'",
+        f"trocket.client.opentelemetry needs {_error.name}: {to_install('opentelemetry')}",
         name=_error.name,
     ) from _error
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from ..remoting.bodies import ConsumeFromWhere, MessageModel
 from ..remoting.compression import CompressionType
 from ..remoting.signature import Credentials
-from .core.tls_options import TlsOptions
+from ..remoting.tls_options import TlsOptions
 from .errors import ConfigurationError
 from .message_check import SECONDS_SINCE_1970
 from .other_names import option_elsewhere

@@ -13,8 +13,8 @@ import anyio.abc
 import msgspec
 
 from ..remoting.signature import Credentials
+from ..remoting.tls_options import TlsOptions
 from .connection_log import OnConnection
-from .core.tls_options import TlsOptions
 from .option_check import read_options
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 import anyio
 
-from .core.tls_options import TlsOptions
+from ..remoting.tls_options import TlsOptions
 from .errors import ConfigurationError
 
 logger = logging.getLogger(__name__)

@@ -87,6 +87,13 @@ LOG_FORMAT: Final = Flag(
 )
 
 
+EXIT_WITH_PARENT: Final = Flag(
+    ("--exit-with-parent",),
+    "exit_with_parent",
+    "Stop when the process that started this one has ended, however it ended: for tests",
+)
+
+
 PRINT_ALL: Final = Flag(
     ("-p", "--printConfigItem"),
     "print_all",
@@ -108,10 +115,11 @@ APACHE_FLAGS: Final = (
         metavar="ADDRESSES",
     ),
     PRINT_ALL,
+    EXIT_WITH_PARENT,
     log_level(),
     LOG_FORMAT,
 )
-"""The flags that RocketMQ's `mqbroker` and `mqnamesrv` have both.
+"""The flags that RocketMQ's `mqbroker` and `mqnamesrv` have both, and those of all servers here.
 
 Source: RocketMQ 5.5.0 srvutil/ServerUtil.java buildCommandlineOptions."""
 

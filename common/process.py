@@ -17,11 +17,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import parent
 from .allocator import fix_thresholds
 from .config import (
     TEXT_SIZE_MAX,
@@ -33,6 +33,7 @@ from .config import (
     to_properties,
 )
 from .log_limit import LimitedHandler, TextFormatter
+from .outputs import leaves
 
 if TYPE_CHECKING:
     import trio
@@ -119,27 +120,15 @@ def print_configuration(configs: Iterable[Any], only: frozenset[str] | None = No
 
     A secret value is left out: a comment stands for it.
     """
-    with pipe_may_close():
-        for config in configs:
-            secret = {
-                key_of(field)
-                for field in dataclasses.fields(config)
-                if "secret" in field.metadata and getattr(config, field.name)
-            }
-            for key, value in to_properties(config):
-                if only is None or key in only:
-                    print(f"# {key} is set, and secret" if key in secret else f"{key}={value}")
-
-
-@contextmanager
-def pipe_may_close() -> Iterator[None]:
-    """Let the reader of standard output leave early, as `head` does; the rest is dropped."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would flush again at exit, and report the failure.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for config in configs:
+        secret = {
+            key_of(field)
+            for field in dataclasses.fields(config)
+            if "secret" in field.metadata and getattr(config, field.name)
+        }
+        for key, value in to_properties(config):
+            if only is None or key in only:
+                print(f"# {key} is set, and secret" if key in secret else f"{key}={value}")
 
 
 def log_to_stderr(level: str, form: str, warnings: Iterable[str]) -> None:
@@ -210,6 +199,7 @@ def serve(
     *,
     program: str,
     expected: tuple[type[BaseException], ...] = (),
+    with_parent: bool = False,
 ) -> int:
     """Run `main` until SIGTERM or SIGINT; returns the exit status.
 
@@ -219,6 +209,7 @@ def serve(
       program: the prefix of error lines.
       expected: errors that are printed as one line on standard error, besides OSError and
         ConfigError. Any other is a bug and prints its traceback.
+      with_parent: stop also when the process that started this one has ended.
     """
     gc.disable()  # until `settle`
     raise_open_files_limit()
@@ -230,6 +221,8 @@ def serve(
             stop = trio.CancelScope()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_on_signal, signals, stop)
+                if with_parent:
+                    nursery.start_soon(_cancel_with_parent, stop)
                 await main(stop)
                 nursery.cancel_scope.cancel()
             with trio.move_on_after(0.001):  # a second Ctrl-C while stopping changes nothing
@@ -239,13 +232,13 @@ def serve(
     try:
         trio.run(watched)
     except BaseException as error:
-        failures = list(_leaves(error))
+        failures = list(leaves(error))
         if all(isinstance(leaf, KeyboardInterrupt) for leaf in failures):
             return EXIT_INTERRUPTED
         if not all(isinstance(leaf, (OSError, ConfigError, *expected)) for leaf in failures):
             raise
         for line in dict.fromkeys(_line(leaf) for leaf in failures):
-            print(f"{program}: {line}", file=sys.stderr, flush=True)
+            print_error(program, line)
         return EXIT_FAILED
     finally:
         gc.enable()
@@ -260,8 +253,13 @@ def refuse(program: str, error: ConfigError, *, is_check: bool = False) -> int:
     """
     print_warnings(program, error.warnings)
     for line in str(error).split("\n"):
-        print(f"{program}: {line}", file=sys.stderr, flush=True)
+        print_error(program, line)
     return EXIT_FAILED if is_check else EXIT_USAGE
+
+
+def print_error(program: str, line: str) -> None:
+    """Print an error in one line."""
+    print(f"{program}: {line}", file=sys.stderr, flush=True)
 
 
 def print_warnings(program: str, warnings: Iterable[str]) -> None:
@@ -276,12 +274,10 @@ async def _cancel_on_signal(signals: Any, stop: trio.CancelScope) -> None:
         stop.cancel()
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+async def _cancel_with_parent(stop: trio.CancelScope) -> None:
+    await parent.wait_for_its_end()
+    logger.info("the process that started this one has ended: stopping")
+    stop.cancel()
 
 
 def _line(error: BaseException) -> str:

@@ -85,22 +85,91 @@ def show(
         return
     from rich.console import Console
 
-    Console(file=out).print(table(columns, texts, title=title))
+    console = Console(file=out)
+    console.print(table(columns, texts, title=title, width=console.width))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
-    """A table of rich, without a heading where no column has a name; numbers stand at the right."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    width: int | None = None,
+) -> Table:
+    """A table of rich, without a heading where no column has a name; numbers stand at the right.
+
+    A name is never broken. Where the width does not suffice, sentences are wrapped; then columns at
+    the right are left out, and named below; then the last one is cut.
+
+    Args:
+      width: of the terminal, in characters; None: of standard output's.
+    """
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     rows = list(rows)
-    made = Table(title=title or None, title_justify="left", show_header=any(columns))
-    for index, column in enumerate(columns):
+    widths = _fitting(columns, rows, Console().width if width is None else width)
+    left_out = ", ".join(name for name in columns[len(widths) :] if name)
+    made = Table(
+        title=title or None,
+        title_justify="left",
+        show_header=any(columns),
+        caption=f"not shown here: {left_out}" if left_out else None,
+        caption_justify="left",
+    )
+    for index, wide in enumerate(widths):
         is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
-        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
+        is_wrapped = wide < _natural(columns, rows, index) and wide >= _word(columns, rows, index)
+        made.add_column(
+            columns[index],
+            justify="right" if is_number else "left",
+            width=wide,
+            no_wrap=not is_wrapped,
+            overflow="fold" if is_wrapped else "ellipsis",
+        )
     for row in rows:
-        made.add_row(*map(Text, row))
+        made.add_row(*map(Text, row[: len(widths)]))
     return made
+
+
+_FRAME: Final = 3
+"""Characters of a column besides its text; the table has one more."""
+_SENTENCE_MIN: Final = 24
+"""Characters below which a wrapped sentence is hard to read."""
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The widths of the columns that are shown, from the left."""
+    widths = [_natural(columns, rows, index) for index in range(len(columns))]
+    while True:
+        room = width - 1 - _FRAME * len(widths)
+        over = sum(widths) - room
+        if over <= 0:
+            return widths
+        for index in sorted(range(len(widths)), key=lambda index: -widths[index]):
+            least = max(_word(columns, rows, index), _SENTENCE_MIN)
+            if least < widths[index] and over > 0:
+                cut = min(over, widths[index] - least)
+                widths[index] -= cut
+                over -= cut
+        if over <= 0:
+            return widths
+        if len(widths) <= 2:
+            widths[-1] = max(widths[-1] - over, 1)
+            return widths
+        widths = [_natural(columns, rows, index) for index in range(len(widths) - 1)]
+
+
+def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) -> int:
+    """The width in which nothing of a column is wrapped."""
+    return max(map(len, (columns[index], *(row[index] for row in rows))))
+
+
+def _word(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) -> int:
+    """The length of a column's longest word."""
+    texts = (columns[index], *(row[index] for row in rows))
+    return max((len(word) for text in texts for word in text.split()), default=1)
 
 
 def has_rich() -> bool:

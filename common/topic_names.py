@@ -20,6 +20,25 @@ REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 """The group that consumes them. Source: common/PopAckConstants.java."""
 
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""The group that reads for administrators; brokers have it from the start.
+
+Source: MixAll.TOOLS_CONSUMER_GROUP.
+"""
+SYSTEM_GROUPS: Final = frozenset(
+    {
+        TOOLS_GROUP,
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_DefaultHeartBeatSyncerTopic",
+    }
+)
+"""Groups that brokers have from the start. Source: SubscriptionGroupManager.init, MixAll."""
+
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The topic whose settings a send's new topic gets."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -68,6 +87,11 @@ def is_system_topic(topic: str, more: Iterable[str] = ()) -> bool:
 def is_system_group(group: str) -> bool:
     """Whether a consumer group is a system group. Source: MixAll.isSysConsumerGroup."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_own_group(group: str) -> bool:
+    """Whether a consumer group is one of RocketMQ's own, of a broker or a tool."""
+    return group in SYSTEM_GROUPS or is_system_group(group)
 
 
 def retry_topic(group: str) -> str:

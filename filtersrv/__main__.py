@@ -9,14 +9,17 @@ Java counterpart: filtersrv/FiltersrvStartup.java of 4.2.0.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import FILTER_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, CONFIG_FROM_STDIN, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
+from ..common.outputs import run_guarded
 from ..remoting.tls_files import read_tls_config
+from .command_line import PROGRAM
 from .config import FiltersrvConfig, read_filtersrv_config
 
 if TYPE_CHECKING:
@@ -28,13 +31,6 @@ if TYPE_CHECKING:
     from ..common.config import Entry
     from ..remoting.tls_settings import Tls
     from .filters import Filter
-
-PROGRAM = Program(
-    "trocket filtersrv",
-    "Run a filter server beside a broker; takes the flags of RocketMQ's mqfiltersrv.",
-    (*APACHE_FLAGS, CONFIG_FROM_STDIN),
-    "Example: trocket filtersrv -c filtersrv.conf -n 127.0.0.1:9876",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +70,7 @@ def run(options: Namespace) -> int:
         process.print_configuration([config, tls_config])
         return process.EXIT_OK
     process.log_to_stderr(options.log_level, options.log_format, warnings)
-    return _serve(config, configured, tls, from_stdin=options.from_stdin)
+    return _serve(config, configured, tls, options)
 
 
 def _configured(entries: Sequence[Entry]) -> Mapping[str, Filter]:
@@ -88,7 +84,7 @@ def _configured(entries: Sequence[Entry]) -> Mapping[str, Filter]:
 
 
 def _serve(
-    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, *, from_stdin: bool
+    config: FiltersrvConfig, configured: Mapping[str, Filter], tls: Tls, options: Namespace
 ) -> int:
     from .controller import FiltersrvController, UnknownToBrokerError
 
@@ -102,11 +98,16 @@ def _serve(
                 process.settle()
                 # The text of RocketMQ's mqfiltersrv.
                 process.say(f"The Filter Server boot success, {controller.address}")
-                if from_stdin:
+                if options.from_stdin:
                     nursery.start_soon(process.stop_at_end_of_stdin, stop)
 
-    return process.serve(run, program=PROGRAM.name, expected=(UnknownToBrokerError,))
+    return process.serve(
+        run,
+        program=PROGRAM.name,
+        expected=(UnknownToBrokerError,),
+        with_parent=options.exit_with_parent,
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

@@ -6,16 +6,19 @@ Java counterpart: namesrv/NamesrvStartup.java.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..auth.dangerous import NAME_SERVER
 from ..auth.open_ports import open_warnings
 from ..common import process
-from ..common.command_line import APACHE_FLAGS, Program, parse
+from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
+from ..common.outputs import run_guarded
 from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from ..store.errors import StoreError
+from .command_line import PROGRAM
 from .config import NamesrvConfig, read_namesrv_config
 
 if TYPE_CHECKING:
@@ -25,13 +28,6 @@ if TYPE_CHECKING:
     import trio
 
     from ..remoting.tls_settings import Tls
-
-PROGRAM = Program(
-    "trocket namesrv",
-    "Run a name server; takes the flags of RocketMQ's mqnamesrv.",
-    APACHE_FLAGS,
-    "Example: trocket namesrv -c namesrv.conf",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +65,10 @@ def run(options: Namespace) -> int:
     process.log_to_stderr(options.log_level, options.log_format, warnings)
     apply_levels(config.log_level, parse_levels(config.log_levels))
     return process.serve(
-        lambda stop: _run(config, tls, stop), program=PROGRAM.name, expected=(StoreError,)
+        lambda stop: _run(config, tls, stop),
+        program=PROGRAM.name,
+        expected=(StoreError,),
+        with_parent=options.exit_with_parent,
     )
 
 
@@ -93,4 +92,4 @@ async def _run(config: NamesrvConfig, tls: Tls, stop: trio.CancelScope) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_guarded(main, partial(process.print_error, PROGRAM.name)))

@@ -20,7 +20,12 @@ _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 def is_pure(environment: Mapping[str, str]) -> bool:
     """Whether `PURE_SWITCH` is set."""
-    return environment.get(PURE_SWITCH, "").strip().lower() not in _OFF
+    return is_on(environment.get(PURE_SWITCH, ""))
+
+
+def is_on(text: str) -> bool:
+    """Whether the text of a switch means yes."""
+    return text.strip().lower() not in _OFF
 
 
 def sources_of(folder: Path) -> list[Path]:

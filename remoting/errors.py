@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..common.distribution import to_install
+
 
 class RemotingError(Exception):
     """Base of all errors of the remoting protocol."""
@@ -85,7 +87,7 @@ class MissingPackageError(RemotingError):
     """
 
     def __init__(self, purpose: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs another package: pip install 'trocket[{extra}]'")
+        super().__init__(f"{purpose} needs another package: {to_install(extra)}")
 
 
 class RequestRefused(Exception):

@@ -22,9 +22,6 @@ HOST_SIZE_V4 = 8
 HOST_SIZE_V6 = 20
 assert (_V4.size, _V6.size) == (HOST_SIZE_V4, HOST_SIZE_V6)
 
-URL_SCHEME: Final = "rocketmq://"
-"""The scheme of trocket's cluster URLs, which `client.core.url` parses; not in RocketMQ."""
-
 HOST_CACHE_COUNT_MAX = 4096
 """Cached addresses; some 200 bytes each."""
 

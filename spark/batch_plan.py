@@ -8,7 +8,7 @@ from typing import Protocol
 
 from .errors import DataLossError, OptionError
 from .pushdown import ANYTHING, Bounds
-from .queue_offsets import EARLIEST, GROUP, LATEST, OffsetSpec, Queue, QueueRange
+from .queue_offsets import EARLIEST, GROUP, LATEST, OffsetSpec, Queue, QueueRange, TimeSpec
 from .source_options import SourceOptions
 
 logger = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ def starts(
       OptionError: a queue has no offset, or no message is as new as startingTimestamp.
       DataLossError: an offset is before the first message or after the last.
     """
-    spec = options.start(default)
+    spec, times = options.start(default), options.start_times
     found = {}
     for queue in queues:
-        if options.starting_timestamp is not None:
-            found[queue] = _at_time(ends, options, queue)
+        if times is not None:
+            found[queue] = _at_time(ends, options, queue, times)
         else:
             offset = _resolved(ends, options, queue, spec, "startingOffsets", default)
             found[queue] = checked_start(ends, options, queue, offset)
@@ -60,10 +60,12 @@ def stops(ends: QueueEnds, options: SourceOptions, queues: Iterable[Queue]) -> d
       OptionError: a queue has no offset.
       DataLossError: an offset is after the last message.
     """
+    times = options.end_times
     found = {}
     for queue in queues:
-        if options.ending_timestamp is not None:
-            found[queue] = ends.offset_at(queue, options.ending_timestamp + 1)
+        if times is not None:
+            time_ms = _named(times.of(queue), queue, "endingOffsetsByTimestamp")
+            found[queue] = ends.offset_at(queue, time_ms + 1)
             continue
         offset = _resolved(ends, options, queue, options.end, "endingOffsets", "latest")
         newest = ends.max_offset(queue)
@@ -84,6 +86,12 @@ def ranges(
     Args:
       filters: bounds from Spark's filters, by column.
     """
+    queues = list(queues)
+    check_start_names(options, queues)
+    if options.end_times is None:
+        _check_names(options, options.end, queues, "endingOffsets")
+    else:
+        _check_names(options, options.end_times, queues, "endingOffsetsByTimestamp")
     wanted = [
         queue
         for queue in queues
@@ -109,6 +117,29 @@ def ranges(
             end = min(end, ends.offset_at(queue, times.high + 1))
         found.append(QueueRange(queue, start, max(start, end)))
     return found
+
+
+def check_start_names(options: SourceOptions, queues: Iterable[Queue]) -> None:
+    """Check that each queue that the options name for its start is there.
+
+    Raises:
+      DataLossError: one is not, and failOnDataLoss is set.
+    """
+    if options.start_times is not None:
+        _check_names(options, options.start_times, queues, "startingOffsetsByTimestamp")
+    elif options.starting_offsets:
+        _check_names(options, options.start(""), queues, "startingOffsets")
+
+
+def _check_names(
+    options: SourceOptions, spec: OffsetSpec | TimeSpec, queues: Iterable[Queue], name: str
+) -> None:
+    for queue in sorted(set(spec.queues).difference(queues)):
+        lost(
+            options,
+            f"{name} names {queue}, which is not among the queues to read: it was deleted, its"
+            " broker is away, or the options do not select it",
+        )
 
 
 def checked_start(ends: QueueEnds, options: SourceOptions, queue: Queue, offset: int) -> int:
@@ -147,16 +178,24 @@ def lost(options: SourceOptions, text: str) -> None:
     logger.warning("data loss: %s", text)
 
 
-def _at_time(ends: QueueEnds, options: SourceOptions, queue: Queue) -> int:
-    assert options.starting_timestamp is not None
-    offset = ends.offset_at(queue, options.starting_timestamp)
+def _at_time(ends: QueueEnds, options: SourceOptions, queue: Queue, times: TimeSpec) -> int:
+    time_ms = _named(times.of(queue), queue, "startingOffsetsByTimestamp")
+    offset = ends.offset_at(queue, time_ms)
     newest = ends.max_offset(queue)
     if offset >= newest and options.starting_offsets_by_timestamp_strategy == "error":
+        is_everywhere = times.everywhere is not None
+        name = "startingTimestamp" if is_everywhere else "startingOffsetsByTimestamp"
         raise OptionError(
-            f"{queue}: no message is as new as startingTimestamp {options.starting_timestamp};"
+            f"{queue}: no message is as new as {name} {time_ms};"
             " startingOffsetsByTimestampStrategy=latest starts at the end of the queue"
         )
     return min(offset, newest)
+
+
+def _named(value: int | None, queue: Queue, name: str) -> int:
+    if value is None:
+        raise OptionError(f"{name} does not name {queue}: name every queue, or use assign")
+    return value
 
 
 def _resolved(

@@ -9,12 +9,12 @@ Spark reuses its worker processes for many tasks, so each process keeps its conn
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import re
 import threading
 import time
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -23,7 +23,6 @@ from ..client.core import queue_requests as requests
 from ..client.core.queue_requests import PullAnswer, QueueRequest
 from ..client.core.routes import subscribe_queues
 from ..client.core.subscription import build_subscription
-from ..client.core.tls_options import TlsSettings
 from ..client.errors import (
     ConfigurationError,
     ConnectError,
@@ -31,10 +30,12 @@ from ..client.errors import (
     reading_answer,
 )
 from ..common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
-from ..remoting.bodies import MessageQueue, SubscriptionData
+from ..remoting.bodies import MessageQueue, SubscriptionData, TopicRouteData
 from ..remoting.response_codes import ResponseCode
 from ..remoting.signature import Credentials
-from .errors import OptionError, SparkConnectorError
+from ..remoting.tls_options import TlsSettings
+from .errors import OptionError, QueueGoneError, SparkConnectorError
+from .missing_queues import Missing, why_missing
 from .queue_offsets import Queue
 from .record_columns import RecordColumns, walk
 from .secrets import read_secrets
@@ -81,15 +82,36 @@ class Cluster:
 
     # Queues
 
-    def queues(self, options: SourceOptions) -> list[Queue]:
+    def queues(self, options: SourceOptions, *, is_strict: bool = True) -> list[Queue]:
         """The queues that a source reads, sorted.
 
+        Args:
+          is_strict: a named topic or queue must exist; else it is left out.
+
         Raises:
-          OptionError: a named topic or queue does not exist.
+          OptionError: a named topic or queue does not exist, or cannot be read.
           ClientError: no name server answers.
         """
-        topics = options.topic_names or self._matching(options.topic_pattern)
-        found = sorted(queue for topic in topics for queue in self._queues_of(topic))
+        is_strict = is_strict and bool(options.topic_names)
+        found: list[Queue] = []
+        for topic in options.topic_names or self._matching(options.topic_pattern):
+            try:
+                mine = self._readable(topic, self._route(topic))
+            except RouteNotFoundError as error:
+                # A topic that a pattern matches may be deleted after the topics were listed.
+                if not is_strict:
+                    continue
+                raise OptionError(
+                    f"no name server of {self._options.name_server} knows the topic {topic}:"
+                    f" {error}"
+                ) from error
+            if is_strict and not mine:
+                raise OptionError(
+                    f"topic {topic} has no queue to read: its perm forbids it on all brokers; 6"
+                    " allows reading and writing"
+                )
+            found += mine
+        found.sort()
         if not options.assign:
             return found
         wanted = [
@@ -99,9 +121,26 @@ class Cluster:
             for queue_id in ids
         ]
         missing = [queue for queue in wanted if queue not in found]
-        if missing:
+        if missing and is_strict:
             raise OptionError(f"assign names a queue that does not exist: {missing[0]}")
-        return sorted(set(wanted))
+        return sorted(set(wanted) & set(found))
+
+    def missing(self, queue: Queue) -> Missing | None:
+        """Why a queue is not among those of `queues`; None: it is there again.
+
+        Raises: ClientError: no name server answers.
+        """
+        readable: list[Queue] = []
+        holders: set[str] = set()
+        with contextlib.suppress(RouteNotFoundError):
+            route = self._route(queue.topic)
+            readable = self._readable(queue.topic, route)
+            # A static topic's queues have names of brokers that do not exist.
+            holders = {data.broker_name for data in route.queue_datas}
+            holders |= {each.broker_name for each in readable}
+        with Admin(self._client) as admin:
+            brokers = again(self._options, admin.cluster).brokers
+        return why_missing(queue, readable, holders, {broker.name for broker in brokers})
 
     def topics(self) -> list[str]:
         """All topics of a name server, system topics included.
@@ -122,16 +161,17 @@ class Cluster:
             and (not is_system_topic(name) or name == pattern)
         ]
 
-    def _queues_of(self, topic: str) -> Iterable[Queue]:
+    def _route(self, topic: str) -> TopicRouteData:
+        """A topic's route. Raises: RouteNotFoundError: no name server knows it; ClientError."""
         full = self._client.with_namespace(topic)
-        try:
-            route = again(self._options, partial(self._client.route, full, is_fresh=True))
-        except RouteNotFoundError as error:
-            raise OptionError(
-                f"no name server of {self._options.name_server} knows the topic {topic}: {error}"
-            ) from error
-        for queue in subscribe_queues(full, route):
-            yield Queue(topic, queue.broker_name, queue.queue_id)
+        return again(self._options, partial(self._client.route, full, is_fresh=True))
+
+    def _readable(self, topic: str, route: TopicRouteData) -> list[Queue]:
+        full = self._client.with_namespace(topic)
+        return [
+            Queue(topic, queue.broker_name, queue.queue_id)
+            for queue in subscribe_queues(full, route)
+        ]
 
     # Offsets
 
@@ -269,7 +309,7 @@ class Cluster:
             except RouteNotFoundError as error:  # the broker itself has no such topic
                 offset = getattr(request.header, "queue_offset", None)
                 where = queue if offset is None else f"{queue}, offset {offset}"
-                raise SparkConnectorError(
+                raise QueueGoneError(
                     f"{where}: the topic was deleted, or its broker no longer has it: {error}"
                 ) from error
             except PASSING:

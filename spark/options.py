@@ -26,6 +26,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)i?b?", re.ASCII | re.IGNORECASE)
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+NO_OTHER_NAMES: Final[Mapping[str, str]] = types.MappingProxyType({})
 _SHOWN_MAX: Final = 64
 """Characters of a refused value in an error text."""
 
@@ -67,7 +68,12 @@ def key_of(field_name: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-def read_options(kind: type[T], given: Mapping[str, str], what: str) -> T:
+def read_options(
+    kind: type[T],
+    given: Mapping[str, str],
+    what: str,
+    other_names: Mapping[str, str] = NO_OTHER_NAMES,
+) -> T:
     """Parse the options of a format.
 
     Args:
@@ -75,6 +81,7 @@ def read_options(kind: type[T], given: Mapping[str, str], what: str) -> T:
         Its `__post_init__` may check combinations of options.
       given: the user's options, keys in any case.
       what: the format, for error texts.
+      other_names: names, in lower case, that other sources have for an option: for hints.
 
     Raises:
       OptionError: an unknown key, a missing one, or an invalid value.
@@ -88,7 +95,9 @@ def read_options(kind: type[T], given: Mapping[str, str], what: str) -> T:
         field = fields.get(key.lower())
         if field is None:
             names = [key_of(field.name) for field in fields.values()]
-            raise OptionError(f"{what} has no option {key[:_SHOWN_MAX]!r}{nearest(key, names)}")
+            other = other_names.get(key.lower())
+            hint = f"; here it is {other}" if other else nearest(key, names)
+            raise OptionError(f"{what} has no option {key[:_SHOWN_MAX]!r}{hint}")
         values[field.name] = _value(field, hints[field.name], str(given[key]), what)
     for field in fields.values():
         is_required = (

@@ -7,7 +7,6 @@ cost more than it gained (72,000 against 116,000 messages per second of CPU).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -20,14 +19,13 @@ from ..client.errors import ClientError
 from ..remoting.bodies import SubscriptionData
 from ..remoting.response_codes import ResponseCode
 from .arrow import schema_of
-from .errors import DataLossError, SparkConnectorError
+from .batch_plan import lost
+from .errors import QueueGoneError, SparkConnectorError
 from .log_read import wanted
 from .queue_offsets import Queue, QueueRange
 from .record_columns import RecordColumns, column_of, constant, walk
 from .source_options import SourceOptions
 from .store_options import LogRequest
-
-logger = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of answers in one batch."""
@@ -101,6 +99,9 @@ def _answers(
                 group=options.consumer_group,
                 subscription=subscription,
             )
+        except QueueGoneError as error:
+            lost(options, str(error))
+            return
         except ClientError as error:
             raise SparkConnectorError(
                 f"{part.queue}: pulling the messages [{offset}, {part.end}) failed"
@@ -135,9 +136,7 @@ def _next_offset(options: SourceOptions, part: QueueRange, offset: int, answer: 
         f"{part.queue}: the messages [{offset}, {end}) are gone: the queue has"
         f" [{answer.min_offset}, {answer.max_offset}) now"
     )
-    if options.fail_on_data_loss:
-        raise DataLossError(f"{text}; set failOnDataLoss=false to read the others")
-    logger.warning("data loss: %s", text)
+    lost(options, text)
     return end
 
 

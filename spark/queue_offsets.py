@@ -57,6 +57,23 @@ class OffsetSpec:
         return self.everywhere if self.everywhere is not None else self.queues.get(queue)
 
 
+@dataclass(frozen=True)
+class TimeSpec:
+    """The times, in ms since 1970, at which queues begin or end.
+
+    Attributes:
+      everywhere: of all queues; None: use `queues`.
+      queues: of each queue.
+    """
+
+    everywhere: int | None = None
+    queues: Offsets = field(default_factory=dict)
+
+    def of(self, queue: Queue) -> int | None:
+        """The time of a queue; None: the spec does not name it."""
+        return self.everywhere if self.everywhere is not None else self.queues.get(queue)
+
+
 class QueueRange(NamedTuple):
     """Messages [start, end) of a queue."""
 
@@ -82,18 +99,37 @@ def read_offset_spec(text: str, name: str) -> OffsetSpec:
     word = _WORDS.get(text.strip().lower())
     if word is not None:
         return OffsetSpec(word)
-    try:
-        tree = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, int]]])
-        queues = dict(_flat(tree))
-    except (msgspec.DecodeError, ValueError) as error:
-        raise OptionError(
-            f"{name} must be earliest, latest, group, or JSON such as"
-            f' {{"T":{{"broker-a":{{"0":23,"1":-2}}}}}}: {error}'
-        ) from None
+    queues = _read_tree(text, f"{name} must be earliest, latest, group, or JSON", 23)
     for queue, offset in queues.items():
         if offset < GROUP:
             raise OptionError(f"{name}: {offset} is not an offset ({queue})")
     return OffsetSpec(None, queues)
+
+
+def read_time_spec(text: str, name: str) -> TimeSpec:
+    """Parse `{"T":{"broker-a":{"0":1763800000000}}}`, times in ms since 1970.
+
+    Args:
+      name: the option's name, for error texts.
+
+    Raises:
+      OptionError: the text has another form, or a time is before 1970.
+    """
+    queues = _read_tree(text, f"{name} must be JSON", 1_763_800_000_000)
+    for queue, time_ms in queues.items():
+        if time_ms < 0:
+            raise OptionError(f"{name}: {time_ms} is not a time in ms since 1970 ({queue})")
+    return TimeSpec(None, queues)
+
+
+def _read_tree(text: str, what: str, example: int) -> dict[Queue, int]:
+    try:
+        tree = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, int]]])
+        return dict(_flat(tree))
+    except (msgspec.DecodeError, ValueError) as error:
+        raise OptionError(
+            f'{what} such as {{"T":{{"broker-a":{{"0":{example},"1":{example}}}}}}}: {error}'
+        ) from None
 
 
 def _flat(tree: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterable[tuple[Queue, int]]:
@@ -205,11 +241,22 @@ def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
     """The number of messages in each queue that a query has not read yet.
 
     Args:
-      progress: one source of `query.lastProgress["sources"]`.
+      progress: one source of `query.lastProgress["sources"]`, as PySpark gives it (its offsets
+        are texts of JSON) or parsed from its JSON.
+
+    Returns: empty if the progress has no latest offset, as before the first batch.
+    Raises: SparkConnectorError: these are not offsets of a `rocketmq` stream.
     """
     latest, end = (_offsets(progress.get(key)) for key in ("latestOffset", "endOffset"))
     return {queue: max(latest[queue] - end.get(queue, latest[queue]), 0) for queue in latest}
 
 
 def _offsets(tree: Any) -> Mapping[Queue, int]:
-    return StreamOffset.from_json(tree).offsets if isinstance(tree, Mapping) else {}
+    if isinstance(tree, str):
+        try:
+            tree = json.loads(tree)
+        except ValueError as error:
+            raise SparkConnectorError(
+                f"not an offset of a rocketmq stream: {tree[:200]}"
+            ) from error
+    return {} if tree is None else StreamOffset.from_json(tree).offsets

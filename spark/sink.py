@@ -59,7 +59,7 @@ def write_rows(
             retry_times=options.retries,
             message_size_max=options.max_message_size,
         ) as producer:
-            writer = SinkWriter(producer, client, options, layout, row_id)
+            writer = SinkWriter(producer, options, layout, row_id)
             return SinkCommit(writer.write(batches))
     except ClientError as error:
         raise SparkConnectorError(str(error)) from error

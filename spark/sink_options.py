@@ -9,7 +9,7 @@ from typing import Final
 from .columns import PROPERTIES_MAP
 from .errors import OptionError, nearest
 from .options import SizeBytes, read_options
-from .source_options import FORMAT, ConnectionOptions
+from .source_options import FORMAT, OF_KAFKA, ConnectionOptions
 
 ROW_ID: Final = "SPARK_ROW_ID"
 """The property with a row's id, which is the same when Spark writes the row again."""
@@ -75,7 +75,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
       OptionError: an option is invalid.
     """
     mine = {key: value for key, value in given.items() if key.lower() not in _OF_SPARK}
-    return read_options(SinkOptions, mine, f"{FORMAT} as a sink")
+    return read_options(SinkOptions, mine, f"{FORMAT} as a sink", OF_KAFKA)
 
 
 def row_layout(columns: Iterable[tuple[str, str]], options: SinkOptions) -> RowLayout:

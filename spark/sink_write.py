@@ -14,33 +14,31 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from ..client.core.routes import publish_info
-from ..client.errors import ClientError, MessageRefusedError
+from ..client.errors import ClientError
 from ..client.message import Message, MessageQueue, SendResult, SendStatus
 from ..common.java_hash import java_hash_code
 from ..common.topic_names import RETRY_TOPIC_PREFIX
-from ..remoting.bodies import TopicRouteData
 from .errors import RowRefusedError, SparkConnectorError
-from .sink_options import BAD_ROW, BAD_ROW_TOPIC, FAIL, ROW_ID, RowLayout, SinkOptions
+from .sink_options import FAIL, ROW_ID, RowLayout, SinkOptions
+from .sink_rows import RowMessages, is_about_rows, raw_body, refused, rows_of, size_of
 from .tries import again
 
 logger = logging.getLogger(__name__)
 
-MESSAGE_EXTRA_SIZE: Final = 200
-"""Upper estimate of a message's bytes in a batch, besides its body and its own properties."""
-
 
 class Sender(Protocol):
     """Sends messages: a blocking producer, or a fake in tests."""
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The writable queues of a topic; of a new one, those that a send would create."""
 
     def send(self, message: Message, *, queue: MessageQueue | None, timeout_s: float) -> SendResult:
         """Send one message."""
@@ -49,16 +47,6 @@ class Sender(Protocol):
         self, messages: list[Message], *, queue: MessageQueue | None, timeout_s: float
     ) -> SendResult:
         """Send several in one request."""
-
-
-class Routes(Protocol):
-    """Looks up routes: a blocking client, or a fake in tests."""
-
-    def route(self, topic: str) -> TopicRouteData:
-        """The route of a topic."""
-
-    def with_namespace(self, resource: str) -> str:
-        """A topic's full name."""
 
 
 class Written(NamedTuple):
@@ -81,7 +69,7 @@ class SinkWriter:
     """Sends the rows of one task.
 
     Args:
-      sender, routes: the producer and its client.
+      sender: the producer.
       options: the user's.
       layout: the rows' columns.
       row_id: prefix of the ids of this task's rows; None: rows get no ids.
@@ -90,17 +78,16 @@ class SinkWriter:
     def __init__(
         self,
         sender: Sender,
-        routes: Routes,
         options: SinkOptions,
         layout: RowLayout,
         row_id: str | None,
     ) -> None:
         self._sender = sender
-        self._routes = routes
         self._options = options
-        self._layout = layout
-        self._row_id = row_id
-        self._queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self._messages = RowMessages(options, layout, row_id)
+        # The most bytes of a request: the producer refuses larger ones.
+        self._size_max = min(options.batch_bytes, options.max_message_size)
+        self._queues: dict[str, list[MessageQueue]] = {}
         self._pending: dict[tuple[str, MessageQueue | None], _Pending] = {}
         self._under_way: deque[Future[None]] = deque()
         self._of_queue: dict[MessageQueue | None, Future[None]] = {}
@@ -117,7 +104,7 @@ class SinkWriter:
         row = 0
         with ThreadPoolExecutor(self._options.max_in_flight) as self._pool:
             for batch in batches:
-                for values in _rows(batch):
+                for values in rows_of(batch):
                     self._add(values, row)
                     row += 1
             for key in list(self._pending):
@@ -135,22 +122,20 @@ class SinkWriter:
     def _add(self, values: dict[str, Any], row: int) -> None:
         queue: MessageQueue | None = None
         try:
-            message = self._message(values, row)
+            message = self._messages.message(values, row)
             queue = self._queue(values, message, row)
         except RowRefusedError as error:
-            topic = self._options.topic or values.get("topic") or ""
-            row_id = self._id_of(values, row)
-            message = self._bad_row(_raw(values["body"]), topic, row_id, error)
+            topic, row_id = self._messages.topic(values), self._messages.id_of(values, row)
+            message = self._bad_row(raw_body(values["body"]), topic, row_id, error)
         key = message.topic, queue
         is_alone = (
             message.delay_level
             or message.deliver_at_ms is not None
             or message.topic.startswith(RETRY_TOPIC_PREFIX)
         )
-        size = len(message.body) + MESSAGE_EXTRA_SIZE
-        size += sum(len(name) + len(value) for name, value in message.properties.items())
+        size = size_of(message)
         pending = self._pending.setdefault(key, _Pending(first_row=row))
-        if pending.messages and (is_alone or pending.size + size > self._options.batch_bytes):
+        if pending.messages and (is_alone or pending.size + size > self._size_max):
             self._flush(key)
             pending = self._pending.setdefault(key, _Pending(first_row=row))
         pending.messages.append(message)
@@ -158,87 +143,49 @@ class SinkWriter:
         if is_alone or len(pending.messages) >= self._options.batch_size:
             self._flush(key)
 
-    def _message(self, values: dict[str, Any], row: int) -> Message:
-        body = values["body"]
-        topic = self._options.topic or values.get("topic")
-        if body is None or not topic:
-            what = "no body" if body is None else "no topic"
-            raise RowRefusedError(f"row {row} of this task has {what}: {_shown(values)}")
-        raw = _raw(body)
-        if len(raw) > self._options.max_message_size:
-            raise RowRefusedError(
-                f"row {row} of this task has a body of {len(raw)} bytes, and maxMessageSize is"
-                f" {self._options.max_message_size}: {_shown(values)}"
-            )
-        # RocketMQ has no properties with null or empty values.
-        properties = {name: value for name, value in values.get("properties") or () if value}
-        row_id = self._id_of(values, row)
-        if row_id is not None:
-            properties[ROW_ID] = row_id
-        deliver_at: datetime | None = values.get("deliverAt")
-        return Message(
-            topic=topic,
-            body=raw,
-            tags=values.get("tags"),
-            keys=values.get("keys") or (),
-            properties=properties,
-            delay_level=values.get("delayLevel") or 0,
-            deliver_at_ms=None if deliver_at is None else round(deliver_at.timestamp() * 1000),
-            sharding_key=values.get("shardingKey"),
-            flag=values.get("flag") or 0,
-        )
-
     def _bad_row(
         self, body: bytes, topic: str, row_id: str | None, error: RowRefusedError
     ) -> Message:
-        """The message for the topic of onBadRow in place of a row.
+        """The message for the topic of onBadRow; counted.
 
         Raises: RowRefusedError: onBadRow is `fail`.
         """
-        if self._options.on_bad_row == FAIL:
-            raise error
+        message = self._messages.bad(body, topic, row_id, error)
         self._bad.append(str(error))
-        properties = {BAD_ROW: str(error), BAD_ROW_TOPIC: topic, ROW_ID: row_id or ""}
-        return Message(
-            topic=self._options.on_bad_row,
-            # Brokers refuse messages without a body.
-            body=body[: self._options.max_message_size] or b"-",
-            properties={name: value for name, value in properties.items() if value},
-        )
-
-    def _id_of(self, values: dict[str, Any], row: int) -> str | None:
-        if self._layout.id_column is not None:
-            given: str | None = values[self._layout.id_column]
-            return given
-        return None if self._row_id is None else f"{self._row_id}:{row}"
+        return message
 
     def _queue(self, values: dict[str, Any], message: Message, row: int) -> MessageQueue | None:
-        queue_id = values.get("queueId")
-        if queue_id is not None:
-            return MessageQueue(
-                topic=self._routes.with_namespace(message.topic),
-                broker_name=values["brokerName"] or "",
-                queue_id=queue_id,
-            )
+        broker_name, queue_id = values.get("brokerName"), values.get("queueId")
+        if (broker_name is None) != (queue_id is None):
+            raise refused(values, row, "has one of brokerName and queueId: give both, or neither")
+        if broker_name is not None and queue_id is not None:
+            queues = self._queues_of(message.topic)
+            own = [queue for queue in queues if queue.broker_name == broker_name]
+            for queue in own:
+                if queue.queue_id == queue_id:
+                    return queue
+            # A broker that has no queue now may be away: the send waits for it.
+            if not own and queue_id >= 0:
+                return MessageQueue(queues[0].topic, broker_name, queue_id)
+            what = f"names the queue {queue_id} of {broker_name}, which has {len(own)} to write to"
+            raise refused(values, row, what)
         if message.sharding_key is not None:
             queues = self._queues_of(message.topic)
             # As the client chooses: abs(hash) modulo the number of queues.
             return queues[abs(java_hash_code(message.sharding_key)) % len(queues)]
         if self._options.ordered:
-            raise RowRefusedError(
-                f"row {row} of this task has neither shardingKey nor queueId, but ordered=true"
-                f" needs one: {_shown(values)}"
-            )
+            what = "has neither shardingKey nor queueId, but ordered=true needs one"
+            raise refused(values, row, what)
         return None
 
-    def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
+    def _queues_of(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, as the producer sees them; the same for the whole task.
+
+        Raises: RouteNotFoundError: there are none, and no broker creates the topic. ClientError.
+        """
         found = self._queues.get(topic)
         if found is None:
-            full = self._routes.with_namespace(topic)
-            route = again(self._options, partial(self._routes.route, full))
-            found = tuple(publish_info(full, route).queues)
-            if not found:
-                raise SparkConnectorError(f"topic {topic} has no writable queue: check its perm")
+            found = again(self._options, partial(self._sender.queues, topic))
             self._queues[topic] = found
         return found
 
@@ -266,10 +213,10 @@ class SinkWriter:
 
         try:
             result = again(self._options, once)
-        except MessageRefusedError as error:
-            self._send_refused(pending, queue, error)
-            return
         except ClientError as error:
+            if is_about_rows(error):
+                self._send_refused(pending, queue, error)
+                return
             raise SparkConnectorError(
                 f"{len(messages)} rows for {queue or messages[0].topic} were not stored: {error};"
                 " raise numRetries or retryIntervalMs if brokers are away for longer"
@@ -281,41 +228,25 @@ class SinkWriter:
             )
 
     def _send_refused(
-        self, pending: _Pending, queue: MessageQueue | None, error: MessageRefusedError
+        self, pending: _Pending, queue: MessageQueue | None, error: ClientError
     ) -> None:
         """Send the messages of a refused request one by one, invalid ones to onBadRow's topic.
 
         Raises: RowRefusedError: onBadRow is `fail`, or its topic refuses the message, too.
         """
-        refused = RowRefusedError(
+        reason = RowRefusedError(
             f"one of the rows from {pending.first_row} on of this task for the topic"
             f" {pending.messages[0].topic} cannot become a message: {error}"
         )
-        refused.__cause__ = error
+        reason.__cause__ = error
         for message in pending.messages:
             if len(pending.messages) == 1:
                 if message.topic == self._options.on_bad_row:
-                    raise refused
+                    raise reason
                 row_id = message.properties.get(ROW_ID)
-                bad = self._bad_row(message.body, message.topic, row_id, refused)
+                bad = self._bad_row(message.body, message.topic, row_id, reason)
                 self._send(_Pending([bad], first_row=pending.first_row), None)
             elif self._options.on_bad_row == FAIL:
-                raise refused
+                raise reason
             else:
                 self._send(_Pending([message], first_row=pending.first_row), queue)
-
-
-def _raw(body: str | bytes | None) -> bytes:
-    return body.encode() if isinstance(body, str) else body or b""
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    names = batch.schema.names
-    columns = [column.to_pylist() for column in batch.columns]
-    for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=True))
-
-
-def _shown(values: dict[str, Any]) -> str:
-    shown = {name: value for name, value in values.items() if name != "body" and value is not None}
-    return str(shown)[:200]

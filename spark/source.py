@@ -13,11 +13,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from .batch_plan import ranges
 from .cluster import Cluster
 from .columns import MESSAGE, PropertiesAs, ddl, of_messages
-from .errors import OptionError
+from .errors import OptionError, SparkConnectorError
 from .options import exact_tags
 from .partitions import QueuePartition, partitions_of
 from .pull_read import read_range
 from .pushdown import Bounds, bounds
+from .refused_stream import RefusedStream
 from .session import fields_of, picked
 from .sink import BatchSink, refuse_overwrite
 from .sink_options import RowLayout, SinkOptions, row_layout, sink_options
@@ -66,14 +67,21 @@ class RocketMQSource(DataSource):
         return kind(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream of the columns that the user's schema picks."""
+        """A stream of the columns that the user's schema picks, or one that says what is wrong."""
+        try:
+            return self._stream(schema)
+        except SparkConnectorError as error:
+            return RefusedStream(error)
+
+    def _stream(self, schema: StructType) -> DataSourceStreamReader:
         require_streams()
         from .stream_reader import QueueStreamReader
 
         options = source_options(self._given)
-        if options.ending_offsets or options.ending_timestamp is not None:
+        if options.ending_offsets or options.end_times is not None:
             raise OptionError(
-                f"{FORMAT}: a stream does not end: endingOffsets, endingTimestamp are for batches"
+                f"{FORMAT}: a stream does not end: endingOffsets, endingTimestamp and"
+                " endingOffsetsByTimestamp are for tables"
             )
         columns = picked(schema, of_messages(MESSAGE, options.properties_as), FORMAT)
         return QueueStreamReader(options, message_request(options, columns))

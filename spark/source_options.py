@@ -14,7 +14,7 @@ import msgspec
 from .columns import PropertiesAs
 from .errors import OptionError
 from .options import DurationMs, Secret, SizeBytes, TimeMs, names, read_options
-from .queue_offsets import OffsetSpec, read_offset_spec
+from .queue_offsets import OffsetSpec, TimeSpec, read_offset_spec, read_time_spec
 
 FORMAT: Final = "rocketmq"
 DEFAULT_GROUP: Final = "spark-rocketmq-source"
@@ -84,6 +84,8 @@ class SourceOptions(ConnectionOptions):
     ending_offsets: str = ""
     starting_timestamp: TimeMs | None = None
     ending_timestamp: TimeMs | None = None
+    starting_offsets_by_timestamp: str = ""
+    ending_offsets_by_timestamp: str = ""
     starting_offsets_by_timestamp_strategy: str = "error"
     consumer_group: str = DEFAULT_GROUP
     commit_offsets: bool | None = None
@@ -143,6 +145,10 @@ class SourceOptions(ConnectionOptions):
             read_offset_spec(self.starting_offsets, "startingOffsets")
         if self.ending_offsets:
             read_offset_spec(self.ending_offsets, "endingOffsets")
+        if self.starting_offsets_by_timestamp:
+            read_time_spec(self.starting_offsets_by_timestamp, "startingOffsetsByTimestamp")
+        if self.ending_offsets_by_timestamp:
+            read_time_spec(self.ending_offsets_by_timestamp, "endingOffsetsByTimestamp")
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -168,9 +174,48 @@ class SourceOptions(ConnectionOptions):
         return read_offset_spec(self.starting_offsets or default, "startingOffsets")
 
     @property
+    def start_times(self) -> TimeSpec | None:
+        """The starting times; None: queues start at offsets."""
+        return _times(
+            self.starting_timestamp,
+            self.starting_offsets_by_timestamp,
+            "startingOffsetsByTimestamp",
+        )
+
+    @property
+    def end_times(self) -> TimeSpec | None:
+        """The ending times of a batch, included; None: queues end at offsets."""
+        return _times(
+            self.ending_timestamp, self.ending_offsets_by_timestamp, "endingOffsetsByTimestamp"
+        )
+
+    @property
     def end(self) -> OffsetSpec:
         """The ending offsets of a batch."""
         return read_offset_spec(self.ending_offsets or "latest", "endingOffsets")
+
+
+def _times(everywhere: int | None, text: str, name: str) -> TimeSpec | None:
+    if everywhere is not None:
+        return TimeSpec(everywhere)
+    return read_time_spec(text, name) if text else None
+
+
+OF_KAFKA: Final = {
+    "kafka.bootstrap.servers": "nameServer",
+    "kafka.group.id": "consumerGroup",
+    "subscribe": "topic",
+    "subscribepattern": "topicPattern",
+    "groupidprefix": "consumerGroup",
+    "maxtriggerdelayms": "maxTriggerDelay",
+    "kafkaconsumer.polltimeoutms": "pullTimeoutMs",
+    "fetchoffset.numretries": "numRetries",
+    "fetchoffset.retryintervalms": "retryIntervalMs",
+}
+"""Names of Spark's Kafka source, in lower case, and the options here that mean the same.
+
+Source: Spark 4.x, Structured Streaming + Kafka Integration Guide.
+"""
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
@@ -179,7 +224,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     Raises:
       OptionError: an option is invalid.
     """
-    return read_options(SourceOptions, given, FORMAT)
+    return read_options(SourceOptions, given, FORMAT, OF_KAFKA)
 
 
 def read_assignment(text: str) -> dict[str, dict[str, list[int]]]:

@@ -13,8 +13,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ..store.offline.read_only import ReadOnlyDisk
 from .columns import ddl
+from .errors import OptionError
 from .log_read import read_log
 from .pushdown import bounds
+from .refused_stream import RefusedStream
 from .session import picked
 from .store_options import FORMAT, StoreOptions, log_request, store_options, within
 from .store_plan import LogSplit, find_stores, plan_log
@@ -24,7 +26,7 @@ from .worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter
     from pyspark.sql.types import StructType
 
 
@@ -52,6 +54,11 @@ class RocketMQStoreSource(DataSource):
             require("pushdown=true", 4, 1)
         kind = FilteringStoreReader if options.pushdown else StoreReader
         return kind(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream that says that there is none."""
+        text = "reads files as tables, with spark.read; a stream is readStream.format"
+        return RefusedStream(OptionError(f'{FORMAT} {text}("rocketmq")'))
 
 
 class StorePartition(InputPartition):

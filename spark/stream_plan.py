@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from ..client.errors import ClientError
-from .batch_plan import QueueEnds, lost, starts
-from .errors import SparkConnectorError
+from .batch_plan import QueueEnds, check_start_names, lost, starts
+from .errors import QueueGoneError, SparkConnectorError
+from .missing_queues import Missing, is_complete, is_selected
 from .queue_offsets import Queue, QueueRange, StreamOffset, limited
 from .source_options import SourceOptions
 
@@ -34,8 +35,15 @@ COMMIT_INTERVAL_S: Final = 1.0
 class StreamCluster(QueueEnds, Protocol):
     """The cluster of a stream: `Cluster`, or a fake in tests."""
 
-    def queues(self, options: SourceOptions) -> list[Queue]:
-        """The queues that the options select."""
+    def queues(self, options: SourceOptions, *, is_strict: bool = True) -> list[Queue]:
+        """The queues that the options select.
+
+        Args:
+          is_strict: a named topic that does not exist is an error; else it is left out.
+        """
+
+    def missing(self, queue: Queue) -> Missing | None:
+        """Why a queue is not among those of `queues`; None: it is there again."""
 
     def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
         """Commit an offset of a group."""
@@ -72,6 +80,9 @@ class StreamPlan:
         self._pause_s = options.offset_poll_interval_ms / 1000
         self._latest: dict[Queue, int] = {}
         self._target: dict[Queue, int] | None = None
+        # Queues that the query has read and that are missing, by what was found since `_discover`.
+        self._missing: dict[Queue, Missing | None] = {}
+        self._reported: dict[Queue, Missing] = {}
         self._committed: dict[Queue, int] = {}
 
     def initial(self) -> StreamOffset:
@@ -81,7 +92,9 @@ class StreamPlan:
         """
         if self._initial is None:
             cluster = self._cluster()
-            begin = starts(cluster, self._options, self._discover(), default="latest")
+            queues = self._discover(is_strict=True)
+            check_start_names(self._options, queues)
+            begin = starts(cluster, self._options, queues, default="latest")
             self._initial = StreamOffset(begin, is_boot=True)
         return self._initial
 
@@ -111,6 +124,7 @@ class StreamPlan:
         Raises:
           DataLossError: messages from `start` on are gone, and failOnDataLoss is set.
           SparkConnectorError: `start` is of other topics.
+          OptionError: a topic that is new in the options does not exist.
           ClientError: a broker failed.
         """
         check_topics(self._options, start)
@@ -168,7 +182,8 @@ class StreamPlan:
         """The offset at which each queue continues, and those that differ from `start`."""
         cluster, options = self._cluster(), self._options
         begin = dict(start.offsets)
-        init = dict(start.offsets) if start.is_boot else {}
+        self._report_missing(begin, latest)
+        init = dict(begin) if start.is_boot else {}
         for queue, end in latest.items():
             offset = begin.get(queue)
             if offset is None:
@@ -188,6 +203,36 @@ class StreamPlan:
                     lost(options, text)
                     begin[queue] = init[queue] = first
         return begin, init
+
+    def _report_missing(self, begin: dict[Queue, int], latest: Mapping[Queue, int]) -> None:
+        """Report queues that the query has read and that are not there any more.
+
+        Deleted ones are removed from `begin`: if they are created again, they are new. Others keep
+        their offset, because their broker may come back.
+
+        Raises:
+          DataLossError: unread messages are gone, and failOnDataLoss is set.
+          OptionError: a named topic was never read, and does not exist.
+        """
+        options, cluster = self._options, self._cluster()
+        if not is_complete(options, {*begin, *latest}):
+            self._discover(is_strict=True)  # says which topic, and how it was looked for
+        for queue in [each for each in begin if each not in latest and is_selected(options, each)]:
+            if queue not in self._missing:
+                self._missing[queue] = cluster.missing(queue)
+            why = self._missing[queue]
+            is_read = why is Missing.CLOSED and cluster.max_offset(queue) <= begin[queue]
+            if why is not None and not is_read and self._reported.get(queue) is not why:
+                text = (
+                    f"{queue}: {why.value.format(queue)}; the query has read up to {begin[queue]}"
+                )
+                if why is Missing.AWAY:
+                    logger.warning("%s, and continues there when the broker is back", text)
+                else:
+                    lost(options, text)
+                self._reported[queue] = why
+            if why is Missing.DELETED:
+                del begin[queue]
 
     # Polling the brokers
 
@@ -214,16 +259,22 @@ class StreamPlan:
     def _has_news(self, start: StreamOffset) -> bool:
         return any(end != start.offsets.get(queue) for queue, end in self._latest.items())
 
-    def _discover(self) -> list[Queue]:
-        self._queues = self._cluster().queues(self._options)
+    def _discover(self, *, is_strict: bool = False) -> list[Queue]:
+        self._queues = self._cluster().queues(self._options, is_strict=is_strict)
         self._discovered_s = self._now_s()
+        self._missing.clear()
         return self._queues
 
     def _ask(self) -> dict[Queue, int]:
         cluster = self._cluster()
         if not self._queues:
             self._discover()
-        self._latest = {queue: cluster.max_offset(queue) for queue in self._queues}
+        self._latest = {}
+        for queue in self._queues:
+            try:
+                self._latest[queue] = cluster.max_offset(queue)
+            except QueueGoneError:  # deleted since the queues were looked up
+                self._missing[queue] = Missing.DELETED
         self._asked_s = self._now_s()
         return self._latest
 

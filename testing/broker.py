@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import trio
 
 from ..remoting.bodies import SubscriptionGroupConfig
-from ..remoting.hosts import URL_SCHEME
+from ..remoting.cluster_url import URL_SCHEME
 from ..remoting.message import MessageExt
 from ..store.errors import StoreIOError
 from .clock import TravelClock

@@ -14,7 +14,7 @@ import trio.testing
 
 from ..remoting.bodies import SubscriptionGroupConfig
 from ..remoting.client import RemotingClient
-from ..remoting.hosts import URL_SCHEME
+from ..remoting.cluster_url import URL_SCHEME
 from ..remoting.message import MessageExt
 from .clock import LoopClock, TravelClock
 from .configs import Config, broker_configs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..blocking.admin import Admin
-from ..client.core.url import parse_url
 from ..client.errors import RouteNotFoundError
+from ..remoting.cluster_url import parse_url
 from .topics import PERM_READ_WRITE, topic_attributes
 
 

@@ -21,11 +21,6 @@ from .results import BrokerInfo
 
 REQUESTS_MAX: Final = 64
 """Requests under way at one time."""
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-"""The group that reads for administrators; brokers have it from the start.
-
-Source: MixAll.TOOLS_CONSUMER_GROUP.
-"""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

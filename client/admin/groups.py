@@ -5,9 +5,9 @@ Java counterpart: updateSubGroup, deleteSubGroup, getConsumerConfig of mqadmin.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from ...common.topic_names import is_system_group, retry_topic
+from ...common.topic_names import is_own_group, retry_topic
 from ...remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ...remoting.headers import DeleteSubscriptionGroupRequestHeader
 from ...remoting.request_codes import RequestCode
@@ -15,23 +15,9 @@ from ..client import reading_answer
 from ..core.topics import check_consumer_group, dlq_topic
 from ..errors import ConfigurationError
 from ..producer import configured
-from .asking import TOOLS_GROUP, Answers, Brokers, NotFoundError
+from .asking import Answers, Brokers, NotFoundError
 from .results import BrokerInfo, GroupInfo
 from .topics import TopicVerbs
-
-SYSTEM_GROUPS: Final = frozenset(
-    {
-        TOOLS_GROUP,
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_OWNER",
-        "CID_DefaultHeartBeatSyncerTopic",
-    }
-)
-"""Groups that brokers have from the start. Source: SubscriptionGroupManager.init, MixAll."""
 
 
 class GroupVerbs:
@@ -155,8 +141,3 @@ class GroupVerbs:
         if with_topics:
             for topic in (retry_topic(full), dlq_topic(full)):
                 await self._topics.delete_if_there(topic)
-
-
-def is_own_group(full: str) -> bool:
-    """Whether a group is one of RocketMQ's own."""
-    return full in SYSTEM_GROUPS or is_system_group(full)

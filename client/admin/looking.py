@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.topic_names import TOOLS_GROUP
 from ...remoting.bodies import MessageQueue, SubscriptionData
 from ..client import Client
 from ..errors import AccessDeniedError
 from ..pulling import PullResult, max_offset, pull, search_offset
-from .asking import TOOLS_GROUP
 
 PULL_COUNT: Final = 32
 """Messages of one pull. RocketMQ: pullBatchSize."""

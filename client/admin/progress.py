@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from ...common.java_integers import INT64_MAX
+from ...common.topic_names import is_own_group
 from ...remoting.bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -49,7 +50,7 @@ from ..pulling import commit_offset
 from .asking import Answers, Brokers, brokers_of
 from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
-from .groups import GroupVerbs, is_own_group
+from .groups import GroupVerbs
 from .offsets import OffsetVerbs
 from .results import (
     BrokerInfo,

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-DEFAULT_INSTANCE_NAME: Final = "DEFAULT"
-"""Placeholder for a name that is unique to the process. Source: ClientConfig.instanceName."""
-
 STREAM: Final = "STREAM"
 """Suffix for clients that request streaming (pull consumers). Source: RequestType.STREAM."""
 

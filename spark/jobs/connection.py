@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from trocket.blocking import Client
-from trocket.remoting.hosts import URL_SCHEME
+from trocket.remoting.cluster_url import URL_SCHEME
 from trocket.remoting.signature import credentials_of
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError

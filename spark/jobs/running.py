@@ -307,7 +307,8 @@ def _view(quiet: bool) -> Iterator[Callable[[Sequence[Progress]], None]]:
 
         def view(seen: Sequence[Progress]) -> None:
             rows = [progress_row(each) for each in seen]
-            live.update(table(PROGRESS_COLUMNS, rows), refresh=True)
+            made = table(PROGRESS_COLUMNS, rows, width=live.console.width)
+            live.update(made, refresh=True)
 
         yield view
 

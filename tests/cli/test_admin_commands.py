@@ -210,7 +210,7 @@ def test_top_measures_once(run: Run) -> None:
     assert (topic["inRate"], topic["lag"], group["lag"]) == (0.0, 2, 2)
     assert group["delayS"] > 60
     kinds = [row[0] for row in run(*words, "--filter", "T").rows]
-    assert (kinds[0], "topic" in kinds, "group" in kinds) == ("broker", True, True)
+    assert (kinds[:2], "topic" in kinds, "group" in kinds) == (["time", "broker"], True, True)
     names = {each["topic"] for each in run(*words, "--all", "--json").json["topics"]}
     assert {"T", "TBW102"} <= names
 
@@ -369,14 +369,14 @@ def test_wrong_usage_is_status_2(run: Run, words: tuple[str, ...], text: str) ->
         (("broker", "stats", "nosuch"), "no broker is called 'nosuch'; there are: broker-a"),
         (("broker", "clean", "nosuch", "--expired-log", "--yes"), "no broker is called 'nosuch'"),
         (("broker", "add-write-perm", "nosuch"), "there are: broker-a"),
-        (("topic", "stats", "NoSuch"), "TOPIC_NOT_EXIST"),
-        (("topic", "groups", "NoSuch"), "TOPIC_NOT_EXIST"),
+        (("topic", "stats", "NoSuch"), "there is no topic 'NoSuch'"),
+        (("topic", "groups", "NoSuch"), "there is no topic 'NoSuch'"),
         (("topic", "units", "NoSuch", "broker-a:0"), "NoSuch"),
-        (("topic", "perm", "NoSuch", "R", "--yes"), "TOPIC_NOT_EXIST"),
-        (("group", "progress", "nosuch"), "no broker knows the consumer group nosuch"),
+        (("topic", "perm", "NoSuch", "R", "--yes"), "there is no topic 'NoSuch'"),
+        (("lag", "nosuch"), "there is no group 'nosuch'"),
         (("group", "consume", "g", "id", "--yes"), "no member of the group g is connected"),
-        (("offset", "clone", "nosuch", "g", "T", "--yes"), "consumer group nosuch"),
-        (("offset", "times", "g", "NoSuch"), "TOPIC_NOT_EXIST"),
+        (("offset", "clone", "nosuch", "g", "T", "--yes"), "there is no group 'nosuch'"),
+        (("offset", "times", "g", "NoSuch"), "there is no topic 'NoSuch'"),
         (("top", "--once", "--url", "127.0.0.1:1"), "no name server answered"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -436,12 +436,12 @@ def test_what_other_brokers_tell_is_printed_before_the_error(
 EVERY = [
     "producers",
     "top",
-    *(f"broker {verb}" for verb in ("stats", "config", "counter", "consume-stats", "clean")),
-    *(f"broker {verb}" for verb in ("wipe-write-perm", "add-write-perm", "ha")),
+    *(f"broker {verb}" for verb in ("info", "stats", "config", "counter", "clean")),
+    *(f"broker {verb}" for verb in ("consume-stats", "wipe-write-perm", "add-write-perm", "ha")),
     "namesrv config",
     *(f"namesrv kv {verb}" for verb in ("list", "get", "set", "delete")),
     *(f"topic {verb}" for verb in ("stats", "groups", "perm", "units", "order-conf", "allocate")),
-    *(f"group {verb}" for verb in ("progress", "topics", "status", "consume")),
+    *(f"group {verb}" for verb in ("topics", "status", "consume")),
     *(f"offset {verb}" for verb in ("clone", "times", "correction")),
 ]
 

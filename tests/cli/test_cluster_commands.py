@@ -249,7 +249,8 @@ def test_offsets_and_lag(run: Run, topic: str) -> None:
     group = f"g_{topic}"
     assert run("group", "create", group).status == 0
     assert "has no offsets" in run("lag", group).err
-    assert run("lag", group, "--topic", topic).rows == [
+    rows = run("lag", group, "--topic", topic).rows
+    assert [row[:6] for row in rows] == [
         [topic, "broker-a", "0", "-", "2", "2"],
         [topic, "broker-a", "1", "-", "2", "2"],
         ["total", "", "", "", "", "4"],
@@ -365,7 +366,7 @@ def test_ids_and_groups_that_are_not_there(run: Run, topic: str) -> None:
     for words in (("lag", "nobody"), ("group", "show", "nobody")):
         ended = run(*words)
         assert (ended.status, ended.out) == (1, "")
-        assert ended.err == "trocket: no broker knows the consumer group nobody\n"
+        assert ended.err.startswith("trocket: there is no group 'nobody'; ")
 
 
 @pytest.mark.parametrize(
@@ -392,7 +393,6 @@ def test_ids_and_groups_that_are_not_there(run: Run, topic: str) -> None:
         (("offset", "reset", "g", "T", "--to", "end", "--queue", "b:1"), "needs --to with"),
         (("offset", "reset", "g", "T", "--to", "1", "--queue", "b"), "not BROKER:ID"),
         (("topic", "list", "--url", "http://host"), "write rocketmq://"),
-        (("cluster", "--url", "a:1", "info", "b"), "put flags after the command"),
         (("nosuch",), "nosuch"),
         (("topic", "nosuch"), "nosuch"),
     ],
@@ -433,9 +433,7 @@ EVERY = [
     "lag",
     "bench",
     "cluster",
-    "cluster info",
-    "cluster config",
-    "cluster namesrv-config",
+    "cluster list",
     "doctor",
     "offset show",
     "offset reset",

@@ -90,10 +90,18 @@ def test_a_good_cluster_has_nothing() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
 
 
-def test_without_a_name_server_the_rest_is_not_called_fine() -> None:
+def test_without_a_name_server_there_is_nothing_else_to_say() -> None:
     found = results(Facts((NameServerFacts("10.0.0.9:9876", "refused"),)))
-    assert found.pop("name servers").severity is Severity.PROBLEM
-    assert {each.severity for each in found.values()} == {Severity.SKIPPED}
+    assert [(name, each.severity) for name, each in found.items()] == [
+        ("name servers", Severity.PROBLEM)
+    ]
+
+
+def test_where_no_name_server_answers_there_is_one_finding() -> None:
+    away = [NameServerFacts(f"10.0.0.{n}:9876", f"10.0.0.{n}:9876: refused") for n in (7, 8)]
+    (result,) = results(Facts(tuple(away))).values()
+    (finding,) = result.findings
+    assert finding.text == "no name server answers: 10.0.0.7:9876: refused; 10.0.0.8:9876: refused"
 
 
 def test_one_of_several_name_servers_is_away() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +20,7 @@ from trocket.blocking import Admin, Producer
 from trocket.cli.main import main
 from trocket.remoting.message_id import decode_offset_id
 
-from .conftest import Command
+from .conftest import END_TIMEOUT_S, Command
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +54,36 @@ def test_it_becomes_ready_and_a_signal_stops_it_cleanly(
     assert "Traceback" not in error
     assert (home / "store" / "commitlog").is_dir()
     assert not (home / "store" / "abort").exists()
+
+
+@pytest.mark.parametrize("several", [(), ("--masters", "2")], ids=["one", "several"])
+def test_it_ends_when_the_process_that_started_it_is_killed(
+    home: Path, several: tuple[str, ...]
+) -> None:
+    script = (
+        "import subprocess, sys, time\nchild = subprocess.Popen(sys.argv[1:])\ntime.sleep(600)\n"
+    )
+    words = ("up", "--home", str(home), *FREE_PORTS[:4], *several, "--json", "--exit-with-parent")
+    if not several:
+        words += FREE_PORTS[4:]
+    runner = subprocess.Popen(
+        [sys.executable, "-c", script, sys.executable, "-m", "trocket.cli.main", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert runner.stdout is not None
+    try:
+        facts = json.loads(runner.stdout.readline())
+        child = os.pidfd_open(facts["pid"])
+    finally:
+        runner.kill()
+        runner.wait()
+        runner.stdout.close()
+    ended, _, _ = select.select([child], [], [], END_TIMEOUT_S)
+    os.close(child)
+    assert ended, "it outlived the process that started it"
+    # Not killed, but stopped: the next start finds a store that was closed.
+    assert not list(home.rglob("abort"))
 
 
 def test_it_says_where_what_is_and_ends_with_a_line_that_begins_with_ready(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,9 +16,54 @@ NOW_MS = 1_700_000_000_000
 
 
 def test_a_table_has_a_row_for_each_and_numbers_at_the_right() -> None:
-    made = table(["Name", "Count"], [["a", "1"], ["[bold]", "23"]], title="t")
+    made = table(["Name", "Count"], [["a", "1"], ["[bold]", "23"]], title="t", width=80)
     assert made.row_count == 2
     assert [column.justify for column in made.columns] == ["left", "right"]
+
+
+NAMES = ("Topic", "Broker", "Queue", "Committed", "End", "Lag", "Client")
+LONG = [
+    "order-events-v2",
+    "broker-a-of-the-north",
+    "3",
+    "1048576",
+    "1048600",
+    "24",
+    "10.0.0.7@4711",
+]
+
+
+def printed(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+    from rich.console import Console
+
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    with console.capture() as capture:
+        console.print(table(columns, rows, width=width))
+    return capture.get()
+
+
+@pytest.mark.parametrize("width", [200, 100, 80, 50, 40])
+def test_a_narrow_table_breaks_no_name_and_says_what_it_leaves_out(width: int) -> None:
+    text = printed(NAMES, [LONG], width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum("order-events-v2" in line for line in lines) == 1
+    shown = [name for name, cell in zip(NAMES, LONG, strict=True) if cell in text]
+    assert shown == list(NAMES[: len(shown)])
+    left_out = NAMES[len(shown) :]
+    assert ("not shown here" in text) is bool(left_out)
+    assert all(name in " ".join(text.split()) for name in left_out)
+
+
+def test_the_last_column_of_two_is_cut_and_a_sentence_is_wrapped() -> None:
+    text = printed(("Id", "Host"), [["7F0000", "a-very-long-host-name." * 4]], 40)
+    assert text.count("…") == 1
+    assert "7F0000" in text
+    sentence = "how often the log is written to the disk " * 3
+    text = printed(("Key", "What"), [["flush", sentence]], 50)
+    assert max(map(len, text.splitlines())) <= 50
+    assert text.count("…") == 0
+    assert " ".join(re.findall(r"\w+", text)).count("written") == 3
 
 
 def test_a_pipe_gets_a_line_with_tabs_for_each_row() -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -85,6 +86,42 @@ def test_stock_trading_holds_with_each_client_at_the_same_time(
             assert min(late_ms.values()) >= 0
         document = document_of(hurried, status=1)
         assert any(text.startswith("orders_expired must be") for text in document["failures"])
+
+
+def test_junit_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
+    output = run_tests("tests_in_java", ["mvn", "-B", "test"], SMALL_MAVEN, tmp_path)
+    assert "Tests run: 2, Failures: 0, Errors: 0, Skipped: 0" in output
+
+
+def test_go_tests_with_a_broker_of_their_own_pass(tmp_path: Path) -> None:
+    if go_tool() is None and os.environ.get("CI") != "true":
+        pytest.skip("no go in PATH")
+    command = [go_tool() or "go", "test", "-mod=readonly", "-count=1", "-v", "./..."]
+    output = run_tests("tests_in_go", command, GO_ENVIRONMENT, tmp_path)
+    assert output.count("--- PASS: TestAnOrder") == 2
+
+
+def run_tests(
+    example: str, command: list[str], environment: Mapping[str, str], folder: Path
+) -> str:
+    """What the tests of a copy of an example print; they pass."""
+    project = folder / example
+    shutil.copytree(EXAMPLES / example, project, ignore=shutil.ignore_patterns("target"))
+    trocket = folder / "trocket"
+    trocket.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m trocket.cli.main "$@"\n')
+    trocket.chmod(0o755)
+    result = subprocess.run(
+        command,
+        cwd=project,
+        env={**os.environ, **environment, "TROCKET": str(trocket)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
 
 
 def document_of(process: subprocess.Popen[str], *, status: int) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_the_client_can_be_imported_with_what_it_brings(installed: Installed) ->
 
 def test_without_the_extra_the_command_says_what_to_install(installed: Installed) -> None:
     done = installed.base_command
-    assert done.stderr == "The trocket command needs more packages: pip install 'trocket[cli]'\n"
+    assert done.stderr == "trocket: the command needs more packages: pip install 'trocket[cli]'\n"
     assert (done.stdout, done.returncode) == ("", 1)
 
 

@@ -139,6 +139,7 @@ def test_without_a_compiler_an_sdist_is_installed_and_the_broker_says_why_it_is_
     sdist: Path, fresh: Environment, folder: Path
 ) -> None:
     built = wheel(sdist, folder / "without", NO_COMPILER)
+    assert built.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(built) as archive:
         assert not any(name.endswith(".so") for name in archive.namelist())
     fresh.install("--no-deps", "--force-reinstall", str(built))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import shutil
 
 import pytest
@@ -169,6 +171,35 @@ def test_offsets_and_times_say_where_to_begin_and_end(broker) -> None:
         rows(broker, startingTimestamp="2100-01-01")
     later = {"startingTimestamp": "2100-01-01", "startingOffsetsByTimestampStrategy": "latest"}
     assert rows(broker, **later) == []
+
+
+def test_each_queue_may_begin_and_end_at_a_time_of_its_own(broker) -> None:
+    everything = rows(broker, ["queueId", "queueOffset", "storeTimestamp", "brokerName"])
+    name = everything[0]["brokerName"]
+    by_queue = {
+        queue_id: [row["storeTimestamp"] for row in everything if row["queueId"] == queue_id]
+        for queue_id in range(3)
+    }
+    times = {queue_id: each[len(each) // 2 + queue_id] for queue_id, each in by_queue.items()}
+    spec = json.dumps(
+        {"T": {name: {n: round(time.timestamp() * 1000) for n, time in times.items()}}}
+    )
+    from_then = rows(broker, ["queueId", "storeTimestamp"], startingOffsetsByTimestamp=spec)
+    until_then = rows(broker, ["queueId", "storeTimestamp"], endingOffsetsByTimestamp=spec)
+    for found, is_wanted in ((from_then, operator.ge), (until_then, operator.le)):
+        for queue_id, time in times.items():
+            assert len([row for row in found if row["queueId"] == queue_id]) == sum(
+                is_wanted(each, time) for each in by_queue[queue_id]
+            )
+    both = rows(broker, ["queueId"], startingOffsetsByTimestamp=spec, startingTimestamp="0")
+    assert len(both) == len(everything)  # one time for all wins, as in Spark's Kafka source
+    late = json.dumps({"T": {name: dict.fromkeys(range(3), 4102444800000)}})
+    with pytest.raises(OptionError, match="as new as startingOffsetsByTimestamp 4102444800000"):
+        rows(broker, startingOffsetsByTimestamp=late)
+    some = json.dumps({"T": {name: {0: 0}}})
+    for option in ("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"):
+        with pytest.raises(OptionError, match=f"{option} does not name topic T, .*queue 1"):
+            rows(broker, **{option: some})
 
 
 def test_filters_narrow_the_ranges(broker) -> None:

@@ -20,7 +20,6 @@ from trocket.client.errors import (
     server_error,
 )
 from trocket.client.message import MessageQueue, SendResult, SendStatus
-from trocket.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from trocket.remoting.response_codes import ResponseCode
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, RowRefusedError, SparkConnectorError
@@ -34,12 +33,14 @@ SCHEMA = pa.schema(
         ("topic", pa.string()), ("body", pa.binary()), ("tags", pa.string()),
         ("keys", pa.list_(pa.string())), ("properties", MAP), ("shardingKey", pa.string()),
         ("delayLevel", pa.int32()), ("deliverAt", pa.timestamp("us", tz="UTC")),
-        ("flag", pa.int32()),
+        ("flag", pa.int32()), ("brokerName", pa.string()), ("queueId", pa.int32()),
+        ("id", pa.string()),
     ]
 )  # fmt: skip
 KINDS = {"topic": "string", "body": "binary", "tags": "string", "keys": "array<string>",
          "properties": "map<string,string>", "shardingKey": "string", "delayLevel": "int",
-         "deliverAt": "timestamp", "flag": "int"}  # fmt: skip
+         "deliverAt": "timestamp", "flag": "int", "brokerName": "string",
+         "queueId": "int"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,11 @@ def batch(*rows):
 
 def write(broker, rows, *, row_id="q:0:0", **given):
     options = sink_options({"nameServer": broker.namesrv_address, **given})
-    layout = row_layout(KINDS.items(), options)
+    columns = KINDS if options.row_id == "auto" else {**KINDS, options.row_id: "string"}
+    layout = row_layout(columns.items(), options)
     client = client_of(options)
-    with Producer(client, group="g") as producer:
-        return SinkWriter(producer, client, options, layout, row_id).write([batch(*rows)])
+    with Producer(client, group="g", message_size_max=options.max_message_size) as producer:
+        return SinkWriter(producer, options, layout, row_id).write([batch(*rows)])
 
 
 @pytest.mark.slow
@@ -119,55 +121,132 @@ def test_delayed_rows_go_alone_and_come_when_they_are_due(broker) -> None:
     assert {message.body for message in broker.messages("D")} == {b"now", b"level", b"time"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("row", "given", "text"),
-    [
-        ({"body": None, "topic": "T"}, {}, "row 0 of this task has no body: {'topic': 'T'}"),
-        ({"body": b"x"}, {}, "row 0 of this task has no topic"),
-        ({"body": b"x" * 11, "topic": "T"}, {"maxMessageSize": "10"}, "a body of 11 bytes"),
-        (
-            {"body": b"x", "topic": "T", "properties": [("KEYS", "a")]},
-            {},
-            "is reserved for Rocke",
-        ),
-    ],
-    ids=["no body", "no topic", "too large", "a reserved name"],
-)
-def test_a_row_that_cannot_be_a_message_is_named(broker, row, given, text) -> None:
-    with pytest.raises(RowRefusedError) as caught:
-        write(broker, [row], **given)
-    assert text in str(caught.value)
+GOOD = {"topic": "Good", "body": b"x"}
+
+BAD_ROWS = {
+    "no body": ({"body": None}, "has no body"),
+    "an empty body": ({"body": b""}, "has an empty body"),
+    "too large a body": ({"body": b"x" * 4001}, "has a body of 4001 bytes, and maxMessageSize"),
+    "no topic": ({"topic": None}, "has no topic"),
+    "an empty topic": ({"topic": ""}, "has no topic"),
+    "a blank topic": ({"topic": " "}, "the topic's name is blank"),
+    "a topic with an illegal character": ({"topic": "a\x02b"}, "has an illegal character '\\x02'"),
+    "too long a topic": ({"topic": "T" * 128}, "has 128 characters, at most 127 are allowed"),
+    "a topic of the brokers": ({"topic": "SCHEDULE_TOPIC_XXXX"}, "is reserved for RocketMQ"),
+    "a tag of a subscription": ({"tags": "a||b"}, "a message has one tag"),
+    "a tag in spaces": ({"tags": " a"}, "remove the spaces around it"),
+    "a tag with a control character": ({"tags": "a\x02b"}, "the message's properties"),
+    "too long a tag": ({"tags": "t" * 40_000}, "the message's properties have 40"),
+    "null among the keys": ({"keys": ["a", None]}, "None is not a str"),
+    "a key with a space": ({"keys": ["a b"]}, "the key 'a b' is empty or has a blank"),
+    "an empty key": ({"keys": ["a", ""]}, "the key '' is empty or has a blank"),
+    "a reserved property": ({"properties": [("KEYS", "a")]}, "'KEYS' is reserved for RocketMQ"),
+    "a property with a control character": ({"properties": [("n", "\x02")]}, "properties"),
+    "a property without a name": ({"properties": [("", "v")]}, "the message's properties"),
+    "too large properties": ({"properties": [("n", "v" * 40_000)]}, "at most 32767 are allowed"),
+    "a negative delay level": ({"delayLevel": -1}, "give 1 to 18, or 0 for no delay"),
+    "a delay level that no broker has": ({"delayLevel": 19}, "brokers have 18 levels"),
+    "a delivery before 1970": ({"deliverAt": datetime(1969, 7, 20, tzinfo=UTC)}, "since 1970"),
+    "a delivery after the timers": ({"deliverAt": datetime(2199, 1, 1, tzinfo=UTC)}, "delay time"),
+    "a delivery after the year 9999": ({"deliverAt": 10**18}, "delay time"),
+    "two delays": ({"delayLevel": 1, "deliverAt": datetime(2030, 1, 1, tzinfo=UTC)}, "several"),
+    "a broker without a queue": ({"brokerName": "broker-a"}, "give both, or neither"),
+    "a queue without a broker": ({"queueId": 0}, "give both, or neither"),
+    "a negative queue": ({"brokerName": "broker-a", "queueId": -1}, "names the queue -1 of"),
+    "a queue that is not there": ({"brokerName": "broker-a", "queueId": 1}, "has 1 to write to"),
+    "an id with a control character": ({"id": "a\x02b"}, "the message's properties"),
+    "too long an id": ({"id": "i" * 40_000}, "the message's properties have 40"),
+}
 
 
 @pytest.mark.slow
-def test_rows_that_cannot_be_messages_go_to_a_topic_of_their_own(broker) -> None:
-    broker.create_topic("Bad", queues=1)
-    broker.create_topic("Good", queues=1)
-    rows = [{"topic": "Good", "body": b"one"}, {"topic": "Good", "body": None}, {"body": b"where"},
-            {"topic": "Good", "body": b"x" * 11},
-            {"topic": "Good", "body": b"name", "properties": [("KEYS", "a")]},
-            {"topic": "Good", "body": b"two"}]  # fmt: skip
-    assert write(broker, rows, onBadRow="Bad", maxMessageSize="10").row_count == 6
+@pytest.mark.parametrize("on_bad_row", ["fail", "Bad"])
+@pytest.mark.parametrize(("wrong", "reason"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_row_that_cannot_be_a_message_fails_its_task_or_goes_to_the_topic_for_bad_rows(
+    broker, wrong, reason, on_bad_row
+) -> None:
+    for topic in ("Bad", "Good"):
+        broker.delete_topic(topic)
+        broker.create_topic(topic, queues=1)
+    bad = {**GOOD, "body": b"bad", "id": "1", **wrong}
+    rows = [{**GOOD, "body": b"one", "id": "0"}, bad, {**GOOD, "body": b"two", "id": "2"}]
+    given = {"rowId": "id", "maxMessageSize": "4000", "onBadRow": on_bad_row}
+    if on_bad_row == "fail":
+        with pytest.raises(RowRefusedError, match="of this task") as caught:
+            write(broker, rows, **given)
+        assert reason in str(caught.value)
+        return
+    assert write(broker, rows, **given).row_count == 3
     assert [message.body for message in broker.messages("Good")] == [b"one", b"two"]
-    bad = {message.properties[ROW_ID]: message for message in broker.messages("Bad")}
-    bodies = {row_id: message.body for row_id, message in bad.items()}
-    assert bodies == {"q:0:0:1": b"-", "q:0:0:2": b"where", "q:0:0:3": b"x" * 10,
-                      "q:0:0:4": b"name"}  # fmt: skip
-    assert "has no body" in bad["q:0:0:1"].properties[BAD_ROW]
-    assert "KEYS" in bad["q:0:0:4"].properties[BAD_ROW]
-    assert bad["q:0:0:4"].properties[BAD_ROW_TOPIC] == "Good"
+    (found,) = broker.messages("Bad")
+    assert found.body == (bad["body"] or b"-")[:4000]
+    assert reason in found.properties[BAD_ROW].replace("\n", " ")
+    assert found.properties[ROW_ID] == bad["id"].replace("\x02", " ")[:2000]
+    assert found.properties.get(BAD_ROW_TOPIC, "") == (bad["topic"] or "").replace("\x02", " ")
+
+
+@pytest.mark.slow
+def test_a_row_without_a_place_in_an_order_goes_to_the_topic_for_bad_rows(broker) -> None:
+    broker.create_topic("Unordered", queues=1)
+    rows = [{"topic": "Ordered", "body": b"x"}, {"topic": "Ordered", "body": b"y",
+            "shardingKey": "k"}]  # fmt: skip
+    write(broker, rows, ordered="true", onBadRow="Unordered")
+    (found,) = broker.messages("Unordered")
+    assert (found.body, found.properties[BAD_ROW_TOPIC]) == (b"x", "Ordered")
+
+
+@pytest.mark.slow
+def test_a_topic_for_bad_rows_that_takes_none_fails_the_task(broker) -> None:
     with pytest.raises(RowRefusedError, match="cannot become a message"):
-        write(broker, [{"topic": "Good", "body": None}], onBadRow="no topic")
+        write(broker, [{"topic": "T", "body": None}], onBadRow="no topic")
+
+
+@pytest.mark.slow
+def test_rows_that_each_fit_are_not_refused_together(broker) -> None:
+    broker.create_topic("Small", queues=1)
+    rows = [{"topic": "Small", "body": b"x" * 900, "keys": ["k" * 900]} for _ in range(10)]
+    assert write(broker, rows, maxMessageSize="1000").row_count == 10
+    assert len(broker.messages("Small")) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ordered", ["true", "false"])
+def test_rows_with_keys_go_into_a_topic_that_they_create(broker, ordered) -> None:
+    topic = f"New-{ordered}"
+    rows = [{"topic": topic, "body": b"%d" % n, "shardingKey": f"s{n % 5}"} for n in range(20)]
+    assert write(broker, rows, ordered=ordered, batchSize="3").row_count == 20
+    queues: dict[str, set[int]] = {}
+    for message in broker.messages(topic):
+        queues.setdefault(message.properties["__SHARDINGKEY"], set()).add(message.queue_id)
+    assert len(queues) == 5
+    assert all(len(found) == 1 for found in queues.values())
+
+
+@pytest.mark.slow
+def test_rows_with_queues_go_into_a_topic_that_they_create(broker) -> None:
+    row = {"topic": "NewQueue", "body": b"x", "brokerName": "broker-a", "queueId": 3}
+    assert write(broker, [row]).row_count == 1
+    assert [message.queue_id for message in broker.messages("NewQueue")] == [3]
 
 
 class Flaky:
-    """A sender whose first tries fail, or whose stores are not safe."""
+    """A sender whose first tries fail, or whose stores are not safe; its topic has one queue.
 
-    def __init__(self, *failures, status=SendStatus.SEND_OK) -> None:
+    Args:
+      unknown: how often no name server knows the topic.
+    """
+
+    def __init__(self, *failures, status=SendStatus.SEND_OK, unknown=0) -> None:
         self.failures = list(failures)
         self.status = status
+        self.unknown = unknown
         self.sent = []
+
+    def queues(self, topic):
+        if self.unknown:
+            self.unknown -= 1
+            raise RouteNotFoundError(17, "No topic route info", "n:1", "GET_ROUTEINFO_BY_TOPIC")
+        return [QUEUE]
 
     def send(self, message, *, queue, timeout_s):
         return self.send_batch([message], queue=queue, timeout_s=timeout_s)
@@ -182,26 +261,7 @@ class Flaky:
 QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=0)
 
 
-class Routes:
-    """Of a topic with one queue, which is not known for the first `unknown` times."""
-
-    def __init__(self, unknown=0) -> None:
-        self.unknown = unknown
-
-    def with_namespace(self, resource):
-        return resource
-
-    def route(self, topic):
-        if self.unknown:
-            self.unknown -= 1
-            raise RouteNotFoundError(17, "No topic route info", "n:1", "GET_ROUTEINFO_BY_TOPIC")
-        return TopicRouteData(
-            queue_datas=[QueueData("b", 1, 1, 6, 0)],
-            broker_datas=[BrokerData(cluster="c", broker_name="b", broker_addrs={0: "b:1"})],
-        )
-
-
-def flaky(sender, row, routes=None, **given):
+def flaky(sender, row, **given):
     options = sink_options({"nameServer": "a:1", "retryIntervalMs": "0", **given})
     layout = row_layout([("body", "binary"), ("topic", "string"), ("brokerName", "string"),
                          ("queueId", "int"), ("shardingKey", "string")], options)  # fmt: skip
@@ -209,7 +269,7 @@ def flaky(sender, row, routes=None, **given):
                         ("brokerName", pa.string()), ("queueId", pa.int32()),
                         ("shardingKey", pa.string())])  # fmt: skip
     rows = pa.RecordBatch.from_pylist([row], schema)
-    return SinkWriter(sender, routes or Routes(), options, layout, None).write([rows])
+    return SinkWriter(sender, options, layout, None).write([rows])
 
 
 NAMED = {"body": b"x", "topic": "T", "brokerName": "b", "queueId": 0}
@@ -239,9 +299,9 @@ def test_what_does_not_get_better_is_not_tried_again() -> None:
 
 def test_a_topic_is_waited_for_where_rows_choose_their_queues() -> None:
     row = {"body": b"x", "topic": "T", "shardingKey": "k"}
-    assert flaky(Flaky(), row, Routes(unknown=2), numRetries="2").row_count == 1
+    assert flaky(Flaky(unknown=2), row, numRetries="2").row_count == 1
     with pytest.raises(RouteNotFoundError):
-        flaky(Flaky(), row, Routes(unknown=2), numRetries="1")
+        flaky(Flaky(unknown=2), row, numRetries="1")
 
 
 def test_what_is_not_stored_safely_is_a_failure_unless_allowed() -> None:

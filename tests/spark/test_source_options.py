@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from trocket.spark.errors import OptionError
+from trocket.spark.options import key_of
 from trocket.spark.queue_offsets import EARLIEST, LATEST
-from trocket.spark.source_options import DEFAULT_GROUP, source_options
+from trocket.spark.sink_options import sink_options
+from trocket.spark.source_options import (
+    DEFAULT_GROUP,
+    OF_KAFKA,
+    SourceOptions,
+    source_options,
+)
 
 
 def read(**given):
@@ -27,12 +36,35 @@ def read(**given):
         ({"topic": "T", "startingOffsets": "group"}, "need a consumerGroup"),
         ({"topic": "T", "commitOffsets": "true"}, "need a consumerGroup"),
         ({"topic": "T", "nameServer": ""}, "nameServer is empty"),
+        ({"topic": "T", "startingOffsetsByTimestamp": "0"}, "startingOffsetsByTimestamp must be"),
+        ({"topic": "T", "endingOffsetsByTimestamp": "x"}, r'must be JSON such as {"T":{"broker-a"'),
+        (
+            {"topic": "T", "startingOffsetsByTimestamp": '{"T":{"b":{"0":-1}}}'},
+            "-1 is not a time in ms since 1970 .topic T, broker b, queue 0.",
+        ),
         ({"topic": "T", "maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger"),
+        (
+            {"topic": "T", "kafka.bootstrap.servers": "a:9092"},
+            "no option 'kafka.bootstrap.servers'; here it is nameServer$",
+        ),
+        ({"subscribePattern": "T.*"}, "no option 'subscribePattern'; here it is topicPattern$"),
+        ({"topic": "T", "includeHeaders": "true"}, "no option 'includeHeaders'$"),
+        ({"topic": "T", "zzz": "5"}, "no option 'zzz'$"),
     ],
 )
 def test_options_that_cannot_be_right(given, text) -> None:
     with pytest.raises(OptionError, match=text):
         read(**given)
+
+
+def test_each_name_of_kafka_stands_for_an_option() -> None:
+    given = {"topic": "T"}
+    for name, own in OF_KAFKA.items():
+        with pytest.raises(OptionError, match=f"'{name}'; here it is {own}$"):
+            read(**given, **{name: "1"})
+        with pytest.raises(OptionError, match=f"'{name}'; here it is {own}$"):
+            sink_options({"nameServer": "a:1", name: "1"})
+        assert own in {key_of(field.name) for field in dataclasses.fields(SourceOptions)}
 
 
 def test_topics_are_named_in_several_ways() -> None:

@@ -60,8 +60,9 @@ def test_parquet_has_each_message_once_over_restarts(spark, broker, producer, tm
     rows = found.selectExpr("queueId", "queueOffset", "int(string(body)) n").collect()
     assert sorted(row.n for row in rows) == list(range(sent))
     assert len({(row.queueId, row.queueOffset) for row in rows}) == sent
-    source = query.lastProgress["sources"][0]
-    assert sum(trocket.spark.lag(json.loads(source.json)).values()) == 0
+    lag = trocket.spark.lag(query.lastProgress["sources"][0])
+    assert {queue.queue_id: count for queue, count in lag.items()} == {0: 0, 1: 0, 2: 0}
+    assert lag == trocket.spark.lag(json.loads(query.lastProgress["sources"][0].json))
     # The offsets of finished batches are committed before the last batch is planned.
     assert broker.lag("g", "P") < sent
 
@@ -88,6 +89,30 @@ def test_rows_come_out_as_messages_with_ids_that_stay(spark, broker, producer, t
     ids = [message.properties[ROW_ID] for message in messages]
     assert len(set(ids)) == 50
     assert {each.split(":")[0] for each in ids} == {str(query.id)}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"bogus": "1"}, "OptionError: rocketmq has no option 'bogus'"),
+        ({"endingOffsets": "latest"}, "OptionError: rocketmq: a stream does not end"),
+        ({"topic": "Nosuch"}, "OptionError: no name server of .* knows the topic Nosuch"),
+        ({"path": "store"}, r'OptionError: rocketmq-store reads files .*"rocketmq"'),
+    ],
+    ids=["an unknown option", "an end", "no topic", "files"],
+)
+def test_a_stream_that_cannot_begin_ends_with_the_reason_and_not_with_an_error_of_pyspark(
+    spark, broker, tmp_path, options, text
+) -> None:
+    given = {"topic": "P", **options}
+    if "path" in given:
+        frame = spark.readStream.format("rocketmq-store").load(str(tmp_path))
+    else:
+        frame = stream(spark, broker, **given)
+    with pytest.raises(Exception, match=text) as caught:
+        run_to_parquet(frame, tmp_path)
+    assert "UnboundLocalError" not in str(caught.value)
+    assert "During handling" not in str(caught.value)
 
 
 def test_a_table_is_written_and_read_again(spark, broker) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from trocket.client.errors import ConnectError
 from trocket.spark.errors import DataLossError, SparkConnectorError
+from trocket.spark.missing_queues import Missing
 from trocket.spark.queue_offsets import Queue, StreamOffset, lag
 from trocket.spark.source_options import source_options
 from trocket.spark.stream_plan import StreamPlan, batch_ranges
@@ -27,9 +28,15 @@ class FakeCluster:
         self.sizes = {}
         self.call_count = 0
         self.is_refusing = False
+        self.reasons = {}
+        self.asked_for = []
 
-    def queues(self, options):
+    def queues(self, options, *, is_strict=True):
         return sorted(self.ends)
+
+    def missing(self, queue):
+        self.asked_for.append(queue)
+        return self.reasons.get(queue, Missing.AWAY)
 
     def max_offset(self, queue):
         self.call_count += 1
@@ -224,7 +231,7 @@ def test_what_is_gone_is_an_error_or_a_warning_and_the_rest_is_read(caplog) -> N
     assert "queue 1: the query has read up to 50, but the queue ends at 3" in caplog.text
 
 
-def test_a_queue_that_is_not_there_for_a_while_keeps_its_place() -> None:
+def test_a_queue_that_is_not_there_for_a_while_keeps_its_place(caplog) -> None:
     cluster, time = FakeCluster(a=5, b=5), Time()
     plan = plan_of(cluster, time)
     start, _ = step(plan, again(plan.initial()))
@@ -233,6 +240,32 @@ def test_a_queue_that_is_not_there_for_a_while_keeps_its_place() -> None:
     time.now += 31
     start, ranges = step(plan, start)
     assert (ranges, start.offsets) == ({A: (5, 6)}, {A: 6, B: 5})
+    for _ in range(3):
+        assert step(plan, start) is None
+    assert caplog.text.count(f"{B}: its broker is not registered") == 1
+    assert cluster.asked_for == [B]  # until the queues are looked up again
+    cluster.ends[B] = 8
+    time.now += 31
+    assert step(plan, start)[1] == {B: (5, 8)}
+
+
+def test_a_topic_that_no_name_server_knows_keeps_its_place_if_loss_is_allowed(caplog) -> None:
+    def lose(**given):
+        cluster, time = FakeCluster(a=5, b=5), Time()
+        plan = plan_of(cluster, time, topic="", topicPattern="T", **given)
+        start, _ = step(plan, again(plan.initial()))
+        del cluster.ends[B]
+        cluster.reasons[B] = Missing.UNKNOWN
+        time.now += 31
+        assert step(plan, start) is None
+        cluster.ends[B] = 9
+        time.now += 31
+        return step(plan, start)[1]
+
+    with pytest.raises(DataLossError, match="no name server knows the topic T: it was deleted, or"):
+        lose()
+    assert lose(failOnDataLoss="false") == {B: (5, 9)}
+    assert caplog.text.count("data loss") == 1
 
 
 def test_offsets_are_committed_and_a_refusal_stops_nothing(caplog) -> None:
@@ -290,6 +323,11 @@ def test_lag_is_what_the_progress_says() -> None:
     }
     assert lag(progress) == {A: 3, B: 0, C: 0}
     assert lag({"latestOffset": None}) == {}
+    # PySpark has offsets as texts.
+    assert lag({name: json.dumps(tree) for name, tree in progress.items()}) == {A: 3, B: 0, C: 0}
+    assert lag({"latestOffset": "null", "endOffset": None}) == {}
+    with pytest.raises(SparkConnectorError, match="not an offset of a rocketmq stream: seven"):
+        lag({"latestOffset": "seven"})
 
 
 @pytest.mark.parametrize("topics", [{"topic": "U"}, {"topic": "", "topicPattern": "U|V"}], ids=str)

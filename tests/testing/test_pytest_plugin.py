@@ -63,6 +63,58 @@ def test_names_are_allowed_whatever_the_tests_are_called(pytester: pytest.Pytest
     run().assert_outcomes(passed=4)
 
 
+SHOWN = """
+def test_it(rocketmq_broker, rocketmq_config):
+    config = rocketmq_broker._running().broker.config
+    assert config.default_topic_queue_nums == 3
+    assert config.enable_property_filter
+    assert dict(rocketmq_config)["defaultTopicQueueNums"] in ("3", 3)
+"""
+
+
+def test_the_ini_option_has_keys_for_the_broker(pytester: pytest.Pytester, run) -> None:
+    pytester.makeini(
+        """
+        [pytest]
+        rocketmq_config =
+            defaultTopicQueueNums = 3
+            enablePropertyFilter=true
+        """
+    )
+    pytester.makepyfile(SHOWN)
+    run().assert_outcomes(passed=1)
+
+
+def test_a_fixture_has_keys_for_the_broker(pytester: pytest.Pytester, run) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def rocketmq_config():
+            return {"defaultTopicQueueNums": 3, "enablePropertyFilter": True}
+        """
+    )
+    pytester.makepyfile(SHOWN)
+    run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("defaultTopicQueueNum=3", "*the nearest key there is: defaultTopicQueueNums*"),
+        ("defaultTopicQueueNums", "*rocketmq_config: 'defaultTopicQueueNums' is not key=value*"),
+        ("defaultTopicQueueNums=three", "*defaultTopicQueueNums must be*"),
+    ],
+)
+def test_a_wrong_key_is_named(pytester: pytest.Pytester, run, line: str, words: str) -> None:
+    pytester.makeini(f"[pytest]\nrocketmq_config = {line}\n")
+    pytester.makepyfile("def test_it(rocketmq_broker): pass")
+    result = run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([words])
+
+
 def test_a_cluster_elsewhere(pytester: pytest.Pytester, run) -> None:
     pytester.makepyfile(
         """

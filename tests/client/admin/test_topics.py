@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trocket.client import Admin, ConfigurationError, RouteNotFoundError, ServerError
-from trocket.client.admin.asking import TOOLS_GROUP
+from trocket.common.topic_names import TOOLS_GROUP
 
 from .conftest import Do
 

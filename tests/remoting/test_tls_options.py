@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.client.core.tls_options import (
+from trocket.remoting.cluster_url import parse_url
+from trocket.remoting.tls_options import (
     TlsOptions,
     TlsSettings,
     settings_of,
     tls_settings_of,
 )
-from trocket.client.core.url import parse_url
 
 NOTHING = TlsSettings()
 

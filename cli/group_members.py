@@ -1,4 +1,4 @@
-"""Sub-commands of `trocket group` about progress and members."""
+"""Sub-commands of `trocket group` about its topics and members."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..common.terminal import say, show, time_text
-from .completion import topic_names
+from ..common.terminal import show
+from .completion import member_ids, topic_names
+from .missing import note_topic
 from .session import (
     DEFAULT_URL,
-    AnyGroup,
     AsJson,
     GroupName,
     TimeoutS,
@@ -22,110 +22,22 @@ from .session import (
     confirm,
     emit,
     end_with,
+    expect_names,
     fail,
-    usage,
-    whole_or_part,
 )
-from .statistics_view import progress_tree, rate, seconds
 
 if TYPE_CHECKING:
-    from ..client import Admin, ClientInfo, DirectlyConsumed, GroupProgress, RunningInfo
+    from ..client import Admin, ClientInfo, DirectlyConsumed, RunningInfo
 
 ClientId = Annotated[
     str,
-    typer.Option("--client", metavar="ID", help="The id of the member. Default: the first one."),
+    typer.Option(
+        "--client",
+        metavar="ID",
+        help="The id of the member. Default: the first one.",
+        autocompletion=member_ids,
+    ),
 ]
-
-
-def group_progress(
-    group: AnyGroup = "",
-    topic: Annotated[
-        str,
-        typer.Option(
-            "--topic",
-            help="With GROUP, show only this topic.",
-            autocompletion=topic_names,
-        ),
-    ] = "",
-    owners: Annotated[
-        bool,
-        typer.Option("--owners", help="With GROUP, ask its members which of them has each queue."),
-    ] = False,
-    is_all: Annotated[bool, typer.Option("--all", help="List RocketMQ's own groups, too.")] = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
-) -> None:
-    """Show how far a group is in each queue, in messages and seconds; or how far all groups are."""
-    if not group and (topic or owners):
-        usage("--topic and --owners need a GROUP")
-
-    async def ask(admin: Admin) -> tuple[list[GroupProgress], str]:
-        if not group:
-            return await whole_or_part(admin.all_progress(is_all=is_all))
-        found, error = await whole_or_part(admin.progress(group, topic or None, with_owners=owners))
-        return [found], error
-
-    found, error = administer(url, timeout_s, ask)
-    if as_json:
-        trees = [progress_tree(each) for each in found]
-        emit(trees[0] if group else trees)
-    elif group:
-        _show_one(found[0])
-    else:
-        show(
-            ["Group", "Members", "Type", "Model", "Out/s", "Lag", "Retries", "Dead letters"],
-            [
-                [
-                    each.group,
-                    len(each.clients),
-                    each.consume_type or None,
-                    each.message_model or None,
-                    rate(each.rate),
-                    each.lag,
-                    each.retries,
-                    each.dead_letters,
-                ]
-                for each in found
-            ],
-        )
-    for client_id in (each for part in found for each in part.silent_clients):
-        say(f"trocket: the member {client_id} did not tell its queues")
-    end_with(error)
-
-
-def _show_one(progress: GroupProgress) -> None:
-    show(
-        ["Topic", "Broker", "Queue", "Committed", "End", "Lag", "Delay s", "Consumed", "Client"],
-        [
-            *(
-                [
-                    queue.topic,
-                    queue.broker_name,
-                    queue.queue_id,
-                    queue.committed,
-                    queue.end,
-                    queue.lag,
-                    seconds(queue.delay_s),
-                    time_text(queue.last_consumed_ms),
-                    queue.client_id or None,
-                ]
-                for queue in progress.queues
-            ),
-            ["total", "", "", "", "", progress.lag, seconds(progress.delay_s), "", ""],
-        ],
-        title=progress.group,
-    )
-    show(
-        ["", ""],
-        [
-            ["members", len(progress.clients)],
-            ["model", progress.message_model or None],
-            ["messages per second", rate(progress.rate)],
-            ["retries", progress.retries],
-            ["dead letters", progress.dead_letters],
-        ],
-    )
 
 
 def group_topics(
@@ -133,6 +45,8 @@ def group_topics(
 ) -> None:
     """List the topics in which a group has offsets."""
     topics, error = ask_brokers(url, timeout_s, lambda admin: admin.group_topics(group))
+    if not topics:
+        expect_names()
     if as_json:
         emit(topics)
     else:
@@ -143,7 +57,10 @@ def group_topics(
 def group_status(
     group: GroupName,
     client: Annotated[
-        str, typer.Option("--client", metavar="ID", help="Show only this member.")
+        str,
+        typer.Option(
+            "--client", metavar="ID", help="Show only this member.", autocompletion=member_ids
+        ),
     ] = "",
     stacks: Annotated[
         bool, typer.Option("--stacks", help="Show the stacks of its threads, too.")
@@ -176,6 +93,7 @@ def group_status(
             _show_status(each)
     end_with(error)
     if not found:
+        expect_names()
         fail(f"no member of the group {group} is connected")
 
 
@@ -233,6 +151,7 @@ def group_consume(
             "--topic",
             help="Search the message in this topic. Default: all topics.",
             autocompletion=topic_names,
+            callback=note_topic,
         ),
     ] = "",
     yes: Yes = False,

@@ -1,4 +1,4 @@
-"""client/core/url.py: what a URL means, and what is said of one that means nothing."""
+"""remoting/cluster_url.py: what a URL means, and what is said of one that means nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trocket.client.core.tls_options import TlsOptions
-from trocket.client.core.url import ClientUrl, parse_name_servers, parse_url
+from trocket.remoting.cluster_url import ClientUrl, parse_name_servers, parse_url
 from trocket.remoting.signature import Credentials
+from trocket.remoting.tls_options import TlsOptions
 
 GOOD = {
     "host:1": ClientUrl(("host:1",)),
@@ -85,6 +85,7 @@ BAD = {
     "rocketmq://a?tls=false&tls_ca=c": "tls=false, and more settings of TLS",
     "rocketmq://a?tls=1": "tls='1' is neither true nor false",
     "rocketmq://a?tls=true&tls=true": "tls is given twice",
+    "rocketmq://a?retries=3": "key 'retries' after the '?' is unknown (known: ",
     "rocketmq://a?tls=true&&namespace=x": "the key '' after the '?' is unknown",
     "rocketmq://a?namespace=a.b": "namespace='a.b' has an illegal character",
     "rocketmq://a?namespace=a%25b": "namespace='a%b' has an illegal character",

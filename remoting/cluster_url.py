@@ -23,10 +23,14 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 from urllib.parse import unquote
 
-from ...remoting.hosts import URL_SCHEME
-from ...remoting.signature import Credentials
-from .client_id import DEFAULT_INSTANCE_NAME
+from .signature import Credentials
 from .tls_options import TlsOptions, TlsSettings, read_truth
+
+URL_SCHEME: Final = "rocketmq://"
+"""The scheme of trocket's cluster URLs; not in RocketMQ."""
+
+DEFAULT_INSTANCE_NAME: Final = "DEFAULT"
+"""Placeholder for a name that is unique to the process. Source: ClientConfig.instanceName."""
 
 DEFAULT_PORT: Final = 9876
 """Default port of a name server. Source: NamesrvStartup."""
@@ -266,8 +270,9 @@ def _unknown_key(key: str) -> str:
     import difflib  # takes 10 ms, which only an error should cost
 
     by_lower = {known.lower(): known for known in _KEYS}
-    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.0)[0]
+    nearest = difflib.get_close_matches(key.lower(), by_lower, n=1)
+    hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
     return (
-        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown; did you mean"
-        f" {by_lower[nearest]}? (known: {', '.join(_KEYS)})"
+        f"the key {key[:_SHOWN_CHARS_MAX]!r} after the '?' is unknown{hint}"
+        f" (known: {', '.join(_KEYS)})"
     )
