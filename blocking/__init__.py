@@ -37,7 +37,7 @@ from .delivery import Delivery
 from .producer import Producer
 from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
-from .pushed_message import Handler, PushedMessage
+from .pushed_message import BatchHandler, Handler, PushedMessage
 from .replying import Replier, replying
 from .simple_consumer import SimpleConsumer
 from .transaction import Transaction
@@ -45,6 +45,7 @@ from .transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
     "Admin",
+    "BatchHandler",
     "Check",
     "Client",
     "Delivery",

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Never, Unpack, overload
 
 from ..client.body_types import PlainBody, SentT
 from ..client.client import Client as AsyncClient
+from ..client.clock import monotonic_ms
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
 from ..client.message import Message, MessageQueue, SendResult
@@ -230,7 +231,9 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
         delivery = Delivery(message, size, self._buffer)
         context = loop_object.thread.context_for() if self._has_interceptors else None
         self._buffer.enter(delivery)
-        self._queue.put(loop_object, QueuedSend(delivery, queue, timeout_s, context))
+        self._queue.put(
+            loop_object, QueuedSend(delivery, queue, timeout_s, monotonic_ms() / 1000, context)
+        )
         return delivery
 
     def drain(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Unpack, overload
 
 from ..client.body_types import ValueT
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
+from ..client.handler_check import Handlers, check_timeout
+from ..client.handler_service import BatchCollector
 from ..client.message import MessageQueue
 from ..client.misuse import explained, knows_elsewhere, wrong_for
 from ..client.other_names import PUSH_CONSUMER
@@ -18,14 +19,10 @@ from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from ..remoting.bodies import SubscriptionData
 from .client import Client, TracedMember
 from .forwarded import forwarded
-from .handler_threads import HandlerThreads
+from .handler_threads import DirectCall, HandlerThreads
 from .loop_object import ExitInfo, LoopObject
-from .loop_thread import in_thread
 from .message_buffer import FETCH_MAX, MessageBuffer
-from .pushed_message import Handler, PushedMessage
-
-CONCURRENCY_MAX: Final = 1024
-"""Largest number of handler threads of one consumer."""
+from .pushed_message import BatchHandler, Handler, PushedMessage
 
 
 @knows_elsewhere(PUSH_CONSUMER)
@@ -97,16 +94,23 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
             ),
         )
         self._buffer: MessageBuffer[PushedMessage[ValueT]]
-        self._handler: Handler | None = None
+        self._fetcher: _Fetcher[ValueT]
+        self._handler: Any = None
+        self._threads: HandlerThreads[Any] | None = None
 
     def _enter(self, inner: AsyncPushConsumer[ValueT]) -> LoopObject:
         loop_object = super()._enter(inner)
-        fetcher = _Fetcher(inner, loop_object)
-        self._buffer = fetcher.buffer
+        self._fetcher = _Fetcher(inner, loop_object)
+        self._buffer = self._fetcher.buffer
         loop_object.on_over = self._buffer.close
         return loop_object
 
     def _leave(self, loop_object: LoopObject, exit_info: ExitInfo) -> None:
+        threads = self._threads
+        if threads is not None:  # `run` runs in another thread
+            loop_object.post(self._inner.stop, None)
+            self._stop_handlers(None)
+            threads.wait_ended()
         self._buffer.close()
         loop_object.close(exit_info)
 
@@ -133,8 +137,8 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         return self._inner.started_ms
 
     @property
-    def handler(self) -> Handler | None:
-        """The handler that `run` calls; None while `run` is not running."""
+    def handler(self) -> Any:
+        """The handler that was given to `run`; None while `run` is not running."""
         return self._handler
 
     @property
@@ -194,61 +198,118 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
             )
         return self._buffer.take(timeout_s)
 
-    def run(self, handler: Handler[ValueT], *, concurrency: int = CONCURRENCY) -> None:
+    @overload
+    def run(
+        self,
+        handler: Handler[ValueT] | Mapping[str, Handler[ValueT]],
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> None: ...
+    @overload
+    def run(
+        self,
+        handler: BatchHandler[ValueT] | Mapping[str, BatchHandler[ValueT]],
+        *,
+        concurrency: int = CONCURRENCY,
+        batch: int,
+        linger_s: float = 0.0,
+    ) -> None: ...
+    def run(
+        self,
+        handler: Handler[ValueT]
+        | BatchHandler[ValueT]
+        | Mapping[str, Handler[ValueT]]
+        | Mapping[str, BatchHandler[ValueT]],
+        *,
+        concurrency: int = CONCURRENCY,
+        batch: int | None = None,
+        linger_s: float = 0.0,
+    ) -> None:
         """Call a handler with each message, in several threads, until `stop`.
 
-        If the handler returns, the message is acknowledged. If it raises, the exception is logged
-        and the message is redelivered; RetryLater sets the delay. A handler that takes longer than
-        `consume_timeout_s` is logged and its message is redelivered, but a thread cannot be
-        interrupted: it takes no other message until the handler returns.
+        If the handler returns, the message is acknowledged, unless the handler has settled it. If
+        it raises, the exception is logged and the message is redelivered; RetryLater sets the
+        delay. A handler that takes longer than `consume_timeout_s` is logged and its message is
+        redelivered, but a thread cannot be interrupted: it goes on, what it does with the message
+        has no effect, and it takes no other message until the handler returns.
 
-        `run` returns once all handlers have returned, except those that have exceeded their time.
-        Ctrl-C ends `run` at once: running handlers continue, and get no further messages.
+        `run` returns once all handlers have returned, except those that have exceeded their time,
+        or the time of `stop`. Ctrl-C ends `run` at once: running handlers continue, and get no
+        further messages.
 
         Args:
-          handler: a plain function; it may block. Its threads are daemon threads.
+          handler: a plain function; it may block. It takes the message. Or a mapping of each
+            subscribed topic to its handler. Its threads are daemon threads.
           concurrency: number of threads, 1 to 1,024.
+          batch: call the handler with a list of messages, at most this number, 1 to 1,024: of one
+            topic, if each topic has a handler; of one queue, in order, if the consumer is orderly.
+            They are settled as the single message is; the handler can also settle each of them
+            itself.
+          linger_s: seconds, 0 to 60, to wait for a batch to fill from its first message on.
 
         Raises:
-          ConfigurationError: `concurrency` is out of range, the handler is async, or the consumer
-            runs a handler already.
+          ConfigurationError: a handler cannot be called with a message (it is async, takes more
+            arguments, is a class or a generator function, ...), a topic has no handler, another
+            argument is out of range, or the consumer runs a handler already. No message was
+            delivered.
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
           BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
         loop_object = self._opened()
         loop_object.check_thread()
-        if not 1 <= concurrency <= CONCURRENCY_MAX:
-            raise ConfigurationError(f"concurrency {concurrency} is not in 1..{CONCURRENCY_MAX}")
-        if inspect.iscoroutinefunction(handler):
-            raise ConfigurationError(
-                "the handler is async: pass a plain function, or use trocket.client.PushConsumer,"
-                " which takes async handlers"
-            )
-
-        async def consume_directly(message: AsyncPushedMessage) -> None:
-            # For messages that an administrator sends (CONSUME_MESSAGE_DIRECTLY).
-            await in_thread("trocket-handler", handler, PushedMessage(message, loop_object))
-
-        handling = self._inner.handling(consume_directly)
+        service = self._inner._handler_service
+        handlers = service.check(handler, concurrency, batch, linger_s)
+        handlers.refuse_async()
+        call = DirectCall(handlers, loop_object, is_batch=batch is not None)
+        handling = service.handling(handler, call)
         loop_object.call_plain(handling.__enter__)
         self._handler = handler
         try:
-            HandlerThreads(self._buffer, handler, concurrency, self.consume_timeout_s).work()
+            self._threads = self._made_threads(handlers, concurrency, batch, linger_s)
+            self._threads.work()
         finally:
+            self._threads = None
             self._handler = None
             loop_object.post(handling.__exit__, None, None, None)
 
-    def stop(self) -> None:
+    def _made_threads(
+        self, handlers: Handlers, concurrency: int, batch: int | None, linger_s: float
+    ) -> HandlerThreads[Any]:
+        limits = (concurrency, self.consume_timeout_s)
+        if batch is None:
+            buffer = self._buffer
+            return HandlerThreads(buffer, _only, handlers, *limits, is_orderly=self.is_orderly)
+        service = self._inner._handler_service
+        collector = self._call_plain(service.batches, batch, linger_s, handlers)
+        batches = self._fetcher.batch_buffer(collector)
+        return HandlerThreads(batches, _same, handlers, *limits, is_orderly=self.is_orderly)
+
+    def stop(self, timeout_s: float | None = None) -> None:
         """Stop pulling: iterations end, and `run` returns once its handlers have returned.
 
-        It does not wait, and it can be called in a signal handler.
+        It does not wait, and it can be called in a signal handler. After `timeout_s` handlers are
+        cut: their threads are left behind, the log names their messages, which are redelivered, and
+        `run` returns. Another call can shorten the time.
+
+        Args:
+          timeout_s: seconds from now, >= 0; default: `close_timeout_s` less the time for leaving
+            the group, which is 15 s if no option says otherwise.
 
         Raises:
           ClosedError: the consumer is not open.
+          ConfigurationError: the time is no number from 0 on.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._opened().post(self._inner.stop)
+        check_timeout(timeout_s)
+        self._opened().post(self._inner.stop, timeout_s)
+        self._stop_handlers(timeout_s)
+
+    def _stop_handlers(self, timeout_s: float | None) -> None:
+        threads = self._threads
+        if threads is not None:
+            limit_s = self._inner._handler_service.handler_timeout_s
+            threads.stop(limit_s if timeout_s is None else timeout_s)
         self._buffer.close()
 
     # Offsets
@@ -296,6 +357,34 @@ class _Fetcher(Generic[ValueT]):
             self._fetch_soon, _is_wanted
         )
 
+        self._gives_back = False
+
+    def batch_buffer(self, collector: BatchCollector) -> MessageBuffer[list[PushedMessage[ValueT]]]:
+        """A buffer of batches in place of `buffer`, whose messages go back into the loop."""
+
+        def fetch_soon() -> None:
+            self._loop_object.post(self._loop_object.spawn, fetch)
+
+        async def fetch() -> None:
+            try:
+                batch = await collector.next_batch()
+            except BaseException as error:
+                batches.close()
+                if isinstance(error, ClientError):
+                    return
+                raise
+            batches.put([[PushedMessage(message, self._loop_object) for message in batch]])
+
+        def give_back() -> None:
+            self._gives_back = True
+            fetched = self.buffer.remove(lambda message: True)
+            self._inner.delivery_queue.give_back([message.inner for message in fetched])
+
+        batches = MessageBuffer[list[PushedMessage[ValueT]]](fetch_soon, _has_wanted)
+        self._loop_object.call_plain(give_back)
+        self.buffer.on_close(batches.close)
+        return batches
+
     def _fetch_soon(self) -> None:
         self._loop_object.post(self._begin)
 
@@ -304,13 +393,20 @@ class _Fetcher(Generic[ValueT]):
 
     async def _fetch(self) -> None:
         try:
-            message: AsyncPushedMessage[ValueT] | None = await self._inner.next_message()
+            first = await self._inner.next_message()
         except BaseException as error:
             self.buffer.close()
             if isinstance(error, ClientError):
                 return
             raise
+        if self._gives_back:
+            # `run` collects batches meanwhile.
+            self._inner.delivery_queue.give_back([first])
+            self._inner.delivery_queue.wake()
+            self.buffer.put(())
+            return
         fetched = []
+        message: AsyncPushedMessage[ValueT] | None = first
         while message is not None:
             fetched.append(PushedMessage(message, self._loop_object))
             message = None
@@ -323,6 +419,18 @@ def _is_wanted(message: PushedMessage) -> bool:
     return not message.is_revoked
 
 
+def _has_wanted(batch: list[PushedMessage[ValueT]]) -> bool:
+    return not all(message.is_revoked for message in batch)
+
+
+def _only(message: PushedMessage[ValueT]) -> tuple[PushedMessage[ValueT]]:
+    return (message,)
+
+
+def _same(batch: list[PushedMessage[ValueT]]) -> list[PushedMessage[ValueT]]:
+    return batch
+
+
 class _Messages(Iterator[PushedMessage[ValueT]]):
     """An iteration over a consumer's messages."""
 
@@ -333,7 +441,8 @@ class _Messages(Iterator[PushedMessage[ValueT]]):
 
     def __next__(self) -> PushedMessage[ValueT]:
         if self._last is not None:
-            self._last.ack()
+            if not self._last.is_settled:
+                self._last.ack()
             self._last = None
         try:
             message = self._consumer.receive()

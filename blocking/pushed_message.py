@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Generic, Self, TypeAlias
 
 from ..client.body_types import ValueT, ValueT_co
-from ..client.errors import ClosedError
-from ..client.message import ReceivedMessage
+from ..client.errors import AlreadySettledError, ClosedError
+from ..client.handling import retry_all as retry_all_in_loop
+from ..client.message import ReceivedMessage, for_log
 from ..client.push_options import RetryLater
+from ..client.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from .loop_object import LoopObject
+
+logger = logging.getLogger(__name__)
+
+# Held to settle a message: the program's threads and the one of `run` may do it at once.
+_settling = threading.Lock()
 
 
 class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
     """A message that a push consumer delivered; settle it once, by `ack` or `retry`."""
 
-    __slots__ = ("_inner", "_is_settled", "_loop_object", "_reconsume_times")
+    __slots__ = ("_inner", "_loop_object", "_reconsume_times", "_settlement")
 
     def __init__(self, inner: AsyncPushedMessage[ValueT_co], loop_object: LoopObject) -> None:
         super().__init__(inner._ext, inner._queue, inner._topic)
         self._inner = inner
         self._loop_object = loop_object
         self._reconsume_times = inner.reconsume_times
-        self._is_settled = False
+        self._settlement = ""
 
     @property
     def inner(self) -> AsyncPushedMessage[ValueT_co]:
@@ -60,8 +69,8 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether `ack` or `retry` was called."""
-        return self._is_settled
+        """Whether `ack` or `retry` was called, or its handler has taken too long."""
+        return bool(self._settlement)
 
     @property
     def is_revoked(self) -> bool:
@@ -72,17 +81,17 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
     def ack(self) -> None:
         """Acknowledge the message, so that the group's offset can move past it.
 
-        It does not wait. It has no effect on a message that is settled already.
+        It does not wait.
 
-        Raises: ForkedError: the consumer was opened in the parent of this process.
+        Raises:
+          AlreadySettledError: it is acknowledged, or to be redelivered, already.
+          ForkedError: the consumer was opened in the parent of this process.
         """
-        if self._settle():
+        if self._settle("ack", ACKNOWLEDGED):
             self._loop_object.post(self._inner.ack)
 
     def retry(self, delay_level: int = 0, *, cause: Exception | None = None) -> None:
         """Have the message redelivered: by the retry topic, or, if orderly, by its own queue.
-
-        It has no effect on a message that is settled already.
 
         Args:
           delay_level: 1 to 18 for a delay of the broker's table, or, if it was popped, of
@@ -90,9 +99,11 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
             dead-letter queue instead.
           cause: why, for interceptors and the message trace; None: the program wants it later.
 
-        Raises: ForkedError: the consumer was opened in the parent of this process.
+        Raises:
+          AlreadySettledError: it is acknowledged, or to be redelivered, already.
+          ForkedError: the consumer was opened in the parent of this process.
         """
-        if not self._settle():
+        if not self._settle("retry", REDELIVERED):
             return
         try:
             self._loop_object.call(self._inner.retry, delay_level, cause=cause)
@@ -100,14 +111,39 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
             # It is redelivered all the same, as it was not acknowledged.
             return
 
-    def _retry_soon(self, cause: Exception) -> None:
-        """Do the same as `retry`, without waiting for the broker's answer."""
-        if self._settle():
+    def _give_up(self, cause: Exception | None = None) -> bool:
+        """Take it from its handler, which can settle it no longer.
+
+        Args:
+          cause: have it redelivered for this reason, without waiting for the broker's answer;
+            None: it comes again because it is not acknowledged.
+
+        Returns: False: it was settled before.
+        """
+        with _settling:
+            if self._settlement:
+                return False
+            self._settlement = GIVEN_UP
+        if cause is not None:
             self._loop_object.post(self._retry_in_loop, cause)
+        return True
+
+    def _begin_retry(self) -> bool:
+        """Note that it is to be redelivered, for `retry_all`; returns False if it was settled."""
+        with _settling:
+            if self._settlement:
+                return False
+            self._settlement = REDELIVERED
+        return True
+
+    def _put_back(self) -> None:
+        """Put it back into its orderly queue, and count no delivery."""
+        if self._settle("retry", REDELIVERED):
+            self._loop_object.post(self._inner._put_back)
 
     @contextmanager
     def process(self, *, delay_level: int = 0) -> Iterator[Self]:
-        """Settle the message at the end of a `with` block.
+        """Settle the message at the end of a `with` block, unless the block settles it.
 
         It is acknowledged at the normal end. After an exception it is redelivered; RetryLater sets
         the delay and is suppressed, any other exception passes through.
@@ -120,21 +156,50 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         except RetryLater as retry:
             self.retry(retry.delay_level)
         except Exception as error:
-            self.retry(delay_level, cause=error)
+            if not self._settlement:
+                self.retry(delay_level, cause=error)
             raise
         else:
-            self.ack()
+            if not self._settlement:
+                self.ack()
 
-    def _settle(self) -> bool:
+    def _settle(self, verb: str, settlement: str) -> bool:
+        """Note how it is settled; returns False if `run` took it from its handler before.
+
+        Raises: AlreadySettledError.
+        """
         self._loop_object.check_process()
-        if self._is_settled:
-            return False
-        self._is_settled = True
-        return True
+        with _settling:
+            before = self._settlement
+            if not before:
+                self._settlement = settlement
+                return True
+        if before != GIVEN_UP:
+            raise AlreadySettledError(self.message_id, before, verb)
+        logger.warning("%s of %s has no effect: it was %s", verb, for_log(self), GIVEN_UP)
+        return False
 
     def _retry_in_loop(self, cause: Exception) -> None:
         self._loop_object.spawn(partial(self._inner.retry, cause=cause))
 
 
+def retry_all(
+    messages: Sequence[PushedMessage], delay_level: int, cause: Exception | None, *, in_order: bool
+) -> None:
+    """Have messages of a handler redelivered that it has not settled, and wait for the brokers.
+
+    Args: see `client.handling.retry_all`.
+    """
+    inner = [message.inner for message in messages if message._begin_retry()]
+    with suppress(ClosedError):  # they are redelivered all the same, as they are not acknowledged
+        messages[0]._loop_object.call(
+            retry_all_in_loop, inner, delay_level, cause, in_order=in_order
+        )
+
+
 Handler: TypeAlias = Callable[[PushedMessage[ValueT]], None]
 """Handles a message; it may block. An exception means that the message is redelivered."""
+
+BatchHandler: TypeAlias = Callable[[list[PushedMessage[ValueT]]], None]
+"""Handles a batch of messages; it may block. An exception means that they are redelivered, except
+those that it has settled."""

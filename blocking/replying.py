@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ..client.handler_check import Handlers
 from .producer import Producer
 from .pushed_message import Handler, PushedMessage
 
@@ -23,7 +24,10 @@ def replying(producer: Producer, replier: Replier) -> Handler:
     Args:
       producer: sends the replies; open while the handler runs.
       replier: gets the request, and returns the body of the reply; it may block.
+
+    Raises: ConfigurationError: the replier is async, or cannot be called with a message.
     """
+    Handlers(replier, ()).refuse_async()
 
     def handle(message: PushedMessage) -> None:
         body = replier(message)

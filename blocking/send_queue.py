@@ -28,12 +28,14 @@ class QueuedSend(NamedTuple):
     """A message that waits for the loop.
 
     Attributes:
+      begin_s: when it was put here, by the loop's clock.
       context: the caller's context variables; None: the producer has no interceptors to see them.
     """
 
     delivery: Delivery
     queue: MessageQueue | None
     timeout_s: float | None
+    begin_s: float
     context: contextvars.Context | None
 
 
@@ -138,9 +140,10 @@ class SendQueue:
             # Awaited here, not in a new task, so that later messages stay behind it.
             if send.context is None:
                 on_end = partial(self._take_end, delivery)
-                await self._sender.begin_when_ready(
-                    self._sending(send), self._loop_object.spawn, on_end
-                )
+                sending = self._sending(send)
+                # It has waited behind earlier ones, perhaps for the same route.
+                sending.start_s = send.begin_s
+                await self._sender.begin_when_ready(sending, self._loop_object.spawn, on_end)
                 self._sending_count += 1
             else:
                 await self._send_in_context(send)

@@ -24,7 +24,8 @@ def new_client(url: str, timeout_s: float) -> Client:
     from ..remoting.tls_options import TlsSettings, settings_of, tls_settings_of
     from .tls_flags import tls_flags
 
-    more: ClientOptions = {"timeout_s": timeout_s}
+    # A command line is for people: what is not there is said at once.
+    more: ClientOptions = {"timeout_s": timeout_s, "wait_for_broker_s": 0}
     try:
         parsed = parse_url(url)
         credentials = parsed.credentials or credentials_of(os.environ)

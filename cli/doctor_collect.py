@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -154,21 +155,20 @@ def _name_server_error(error: ClientError) -> str:
 async def _ordered(client: Client, name_servers: Sequence[NameServerFacts]) -> Mapping[str, str]:
     """The orders of topics; empty: there are none, or no name server answered."""
     header = GetKVListByNamespaceRequestHeader(namespace=ORDERS)
-    for each in name_servers:
-        if each.error:
-            continue
-        try:
-            answer = await client.request(
-                each.address,
-                RequestCode.GET_KVLIST_BY_NAMESPACE,
-                header,
-                ok=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
-            )
-            with reading_answer(each.address):
-                return KVTable.from_body(answer.body).table if answer.body else {}
-        except ClientError:
-            continue
-    return {}
+
+    async def ask(address: str) -> Mapping[str, str]:
+        answer = await client.request(
+            address,
+            RequestCode.GET_KVLIST_BY_NAMESPACE,
+            header,
+            ok=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+        )
+        with reading_answer(address):
+            return KVTable.from_body(answer.body).table if answer.body else {}
+
+    addresses = [each.address for each in name_servers if not each.error]
+    answers = await ask_all({each: partial(ask, each) for each in addresses})
+    return next(iter(answers.values.values()), {})
 
 
 async def _write_perms_taken(
@@ -395,18 +395,20 @@ async def _group(client: Client, name: str, addresses: Iterable[str]) -> GroupFa
     error = ""
     header = GetConsumerConnectionListRequestHeader(consumer_group=name)
     ok = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
-    for address in addresses:
+
+    async def connected(address: str) -> ConsumerConnection | None:
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-        try:
-            answer = await client.request(address, code, header, ok=ok)
-            if answer.code != ResponseCode.SUCCESS:
-                continue
-            with reading_answer(address):
-                body = ConsumerConnection.from_body(answer.body)
-        except ClientError as failure:
-            error = one_line(failure)
-            continue
-        for each in body.connection_set:
+        answer = await client.request(address, code, header, ok=ok)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        with reading_answer(address):
+            return ConsumerConnection.from_body(answer.body)
+
+    answers = await ask_all({each: partial(connected, each) for each in addresses})
+    for failure in answers.errors.values():
+        error = one_line(failure)
+    for address, body in answers.values.items():
+        for each in body.connection_set if body else ():
             at.setdefault(each.client_id, address)
             members[each.client_id] = MemberFacts(
                 each.client_id, each.language, version_name(each.version)
@@ -415,9 +417,12 @@ async def _group(client: Client, name: str, addresses: Iterable[str]) -> GroupFa
         lag, error = await _lag(client, name, addresses)
         return GroupFacts(name, lag=lag, error=error)
     if len(members) > 1:
-        for client_id in sorted(members)[:MEMBERS_ASKED_MAX]:
-            wanted = await _subscriptions(client, name, client_id, at[client_id])
-            members[client_id] = replace(members[client_id], subscriptions=wanted)
+        asked = sorted(members)[:MEMBERS_ASKED_MAX]
+        wanted = await ask_all(
+            {each: partial(_subscriptions, client, name, each, at[each]) for each in asked}
+        )
+        for client_id, subscriptions in wanted.values.items():
+            members[client_id] = replace(members[client_id], subscriptions=subscriptions)
     return GroupFacts(name, tuple(members[each] for each in sorted(members)), error=error)
 
 

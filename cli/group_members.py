@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,18 +73,15 @@ def group_status(
     """Show what each connected member of a group says of itself: queues, rates, settings."""
 
     async def ask(admin: Admin) -> tuple[list[RunningInfo], str]:
-        from ..client import ClientError
+        from ..client.admin.asking import ask_all
 
         members = [client] if client else await _ids(admin, group)
-        found, errors = [], []
-        for each in members:
-            try:
-                found.append(await admin.running_info(group, each, with_stacks=stacks))
-            except ClientError as error:
-                if len(members) == 1:
-                    raise
-                errors.append(f"{each}: {error}")
-        return found, "; ".join(errors)
+        ask_one = partial(admin.running_info, group, with_stacks=stacks)
+        answers = await ask_all({each: partial(ask_one, each) for each in members})
+        if len(members) == 1:
+            answers.check(group, None)  # raises its error
+        errors = "; ".join(f"{each}: {error}" for each, error in answers.errors.items())
+        return list(answers.values.values()), errors
 
     found, error = administer(url, timeout_s, ask)
     if as_json:

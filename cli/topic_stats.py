@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,15 +72,19 @@ def topic_groups(
 
     async def ask(admin: Admin) -> tuple[list[tuple[str, str]], str]:
         from ..client import BrokersError
+        from ..client.admin.asking import ask_all
 
         groups, error = await whole_or_part(admin.topic_groups(name))
+        answers = await ask_all({each: partial(admin.subscription, each, name) for each in groups})
         found = []
         for group in groups:
-            try:
-                subscription = await admin.subscription(group, name)
-            except BrokersError as failure:
+            failure = answers.errors.get(group)
+            subscription = answers.values.get(group)
+            if isinstance(failure, BrokersError):
                 # None, too, is an answer here: the members want nothing, or there are none.
                 subscription, error = failure.partial, error or str(failure)
+            elif failure is not None:
+                raise failure
             found.append((group, subscription.expression if subscription else ""))
         return found, error
 

@@ -79,6 +79,7 @@ from .core.trace_records import ConsumeOutcome, TracedType
 from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
+    AlreadySettledError,
     Attempt,
     BadAnswerError,
     BusyError,
@@ -104,7 +105,7 @@ from .options import ClientOptions, Dial
 from .popped_message import PoppedMessage
 from .producer import Producer, Selector
 from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
-from .push_consumer import Handler, PushConsumer
+from .push_consumer import BatchHandler, Handler, PushConsumer
 from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
 from .pushed_message import PushedMessage
 from .replying import Replier, replying
@@ -125,8 +126,10 @@ __all__ = [
     "AllocateMessageQueueByMachineRoom",
     "AllocateMessageQueueConsistentHash",
     "AllocateMessageQueueStrategy",
+    "AlreadySettledError",
     "Attempt",
     "BadAnswerError",
+    "BatchHandler",
     "BrokerConsumeStats",
     "BrokerFailure",
     "BrokerInfo",

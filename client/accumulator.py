@@ -20,7 +20,7 @@ from ..remoting.message_batch import BATCH_COUNT_MAX
 from .client import Client
 from .core.outgoing import BatchEntry
 from .core.sending import Sending
-from .errors import ClientError, ClosedError
+from .errors import ClientError, ClosedError, copy_of
 from .message import Message, SendResult, is_delayed
 from .sendable import check_sendable
 from .sender import Finish, OnEnd, Sender
@@ -45,11 +45,13 @@ class _Batch:
 
     Attributes:
       due: set when the batch need not wait any longer.
+      begin_s: when its first message came.
     """
 
-    __slots__ = ("_on_ends", "due", "entries", "size")
+    __slots__ = ("_on_ends", "begin_s", "due", "entries", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, begin_s: float) -> None:
+        self.begin_s: float = begin_s
         self.due: anyio.Event = anyio.Event()
         self.entries: list[BatchEntry] = []
         self.size = 0
@@ -64,7 +66,7 @@ class _Batch:
         """Give each message its part of the outcome."""
         if error is not None:
             for on_end in self._on_ends:
-                on_end(None, _copy_of(error))
+                on_end(None, copy_of(error))
             return
         assert result is not None  # without an error there is a result
         if len(self.entries) == 1:
@@ -154,7 +156,7 @@ class ProduceAccumulator:
             # It stays in its lane, before the batch of this message.
             batch.due.set()
         if batch is None or batch.due.is_set():
-            batch = _Batch()
+            batch = _Batch(self._client.now_s())
             lane.append(batch)
         batch.add(entry, on_end)
         self._count += 1
@@ -191,7 +193,9 @@ class ProduceAccumulator:
                 outgoing = sender.packer.join(entries)
             sending = sender.sending(outgoing, key.queue, timeout_s=key.timeout_s)
             if not sender.begin(sending, self._spawn, on_end):
-                # Awaited here, so that the next batch of this key stays behind this one.
+                # Awaited here, so that the next batch of this key stays behind this one. It has
+                # waited behind earlier ones for the same route.
+                sending.start_s = batch.begin_s
                 await sender.begin_when_ready(sending, self._spawn, on_end)
             failure = None
         except ClientError as error:
@@ -226,14 +230,3 @@ class ProduceAccumulator:
 
 def _closed() -> ClosedError:
     return ClosedError("it was closed before the message was confirmed")
-
-
-def _copy_of(error: ClientError) -> ClientError:
-    """Another exception with the same values.
-
-    One object that is raised in several tasks would collect the tracebacks of all of them.
-    """
-    own = type(error).__new__(type(error), *error.args)
-    own.__dict__.update(error.__dict__)
-    own.__cause__ = error.__cause__
-    return own

@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from math import inf
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, Unpack
 
@@ -35,13 +34,12 @@ from .connection_log import ConnectionLog
 from .core.client_id import build_client_id, default_instance_name
 from .core.namespaces import with_namespace, without_namespace
 from .core.routes import TopicPublishInfo
+from .dialer import Dialer
 from .errors import (
     ClosedError,
     ConfigurationError,
     ConnectError,
     RequestTimeoutError,
-    ServerError,
-    name_server_error,
     reading_answer,
     server_error,
 )
@@ -49,12 +47,14 @@ from .interceptor import Interceptor
 from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
 from .misuse import check_client, explained
-from .options import ClientOptions, Dial, split_options
+from .name_servers import Ask as AskNameServer
+from .name_servers import NameServers
+from .options import ClientOptions, split_options
 from .pending_reply import PendingReply
 from .route_table import RouteTable
 from .task_host import Openable, TaskHost
-from .tls import STREAM_ERRORS, client_tls, failure_reason, silence_hint
-from .transport import StreamTransport, Transport, connect_tcp
+from .tls import client_tls
+from .waiting import Window
 
 __all__ = ["Client", "GroupMember", "Processor", "reading_answer"]
 
@@ -67,8 +67,6 @@ SEND_TIMEOUT_S: Final = 10.0
 within 1 s, by a connection that may take 3 s. (RocketMQ: sendMsgTimeout.)"""
 CONNECT_TIMEOUT_S: Final = 3.0
 """RocketMQ: connectTimeoutMillis 3,000."""
-RECONNECT_PAUSE_S: Final = 0.1
-"""Pause between a failed attempt to connect to an address and the next one."""
 ROUTE_REFRESH_S: Final = 30.0
 """RocketMQ: pollNameServerInterval 30,000 ms."""
 HEARTBEAT_S: Final = 30.0
@@ -89,7 +87,9 @@ class Client(Openable):
 
     Attributes:
       client_id: the id by which brokers identify the client: `ip@instance`.
-      send_timeout_s: time limit of a send with all its attempts, unless the producer has one.
+      send_timeout_s: time limit of a send with all its attempts, unless the producer has one; also
+        how long a consumer waits for its first routes, unless `wait_for_broker_s` is given.
+      wait_for_broker_s: the option; None: each call waits as long as its time limit.
       now_s: returns the time of the event loop's clock, in seconds; used while the client is open.
       replies: the pending replies to request messages, by correlation id.
 
@@ -105,10 +105,8 @@ class Client(Openable):
         self.namespace: str = options.get("namespace", self.url.namespace) or ""
         self.interceptors: tuple[Interceptor, ...] = tuple(options.get("interceptors", ()))
         self.wall_ms: Callable[[], int] = options.get("wall_ms", clock.wall_ms)
-        self._connect_timeout_s = options.get("connect_timeout_s", CONNECT_TIMEOUT_S)
+        self.wait_for_broker_s: float | None = options.get("wait_for_broker_s")
         self.credentials: Credentials | None = options.get("credentials") or self.url.credentials
-        self._dial: Dial | None = options.get("dial")
-        self._tls = client_tls(options.get("tls", self.url.tls))
         self._pid = os.getpid()
         self._generation = process.generation()
         self._ip = local_ip(self.url.name_servers[0])
@@ -125,20 +123,28 @@ class Client(Openable):
         self.now_s: Callable[[], float] = anyio.current_time
         self._host: TaskHost | None = None
         self._is_closed = False
-        self._connections: dict[str, Connection] = {}
-        self._connecting: dict[str, anyio.Lock] = {}
-        # By address, the last attempt to connect that failed: when and why.
-        self._failures: dict[str, tuple[float, ConnectError]] = {}
-        self._connection_log = ConnectionLog(
-            options.get("on_connection"), lambda: self.now_s(), self.url.name_servers
-        )
-        self._name_server_index = 0
         self._members = Members(self, options.get("heartbeat_s", HEARTBEAT_S))
+        self._dialer = Dialer(
+            lambda: self.now_s(),
+            self.start_soon,
+            self._on_connected,
+            dial=options.get("dial"),
+            tls=client_tls(options.get("tls", self.url.tls)),
+            timeout_s=options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
+            log=ConnectionLog(
+                options.get("on_connection"), lambda: self.now_s(), self.url.name_servers
+            ),
+            on_request=self._members.on_request,
+        )
+        self._connections = self._dialer.connections
+        self._name_servers = NameServers(self.url.name_servers, lambda: self.now_s())
         self._routes = RouteTable(
             self.url.name_servers,
-            self.request_name_server,
+            self._ask_name_servers_once,
             self._members,
             options.get("route_refresh_s", ROUTE_REFRESH_S),
+            self.timeout_s,
+            lambda: self.now_s(),
         )
         self.replies: dict[str, PendingReply] = {}
 
@@ -149,6 +155,7 @@ class Client(Openable):
             raise ClosedError("a client can be opened only once; create another one")
         self._host = host = TaskHost()
         await host.open()
+        self._dialer.is_over = lambda: host.is_over
         self.now_s = clock.loop_clock()
         self.start_soon(self._routes.run)
         self.start_soon(self._members.run)
@@ -164,8 +171,7 @@ class Client(Openable):
         if host is None or self._is_closed or process.generation() != self._generation:
             return
         self._is_closed = True
-        for connection in list(self._connections.values()):
-            connection.close("the client was closed")
+        self._dialer.close()
         await host.close()
 
     def _check_loop(self) -> None:
@@ -270,12 +276,12 @@ class Client(Openable):
           ForkedError: the client was opened in the parent of this process.
         """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
-        start_s = self.now_s()
         connection = self._connections.get(address)
-        if connection is None or connection.closed:
-            connection = await self.connection(address)
-        else:
+        if connection is not None and not connection.closed:
             self.check_open()
+            return await connection.call(command, timeout_s)
+        start_s = self.now_s()
+        connection = await self.connection(address, timeout_s)
         left_s = timeout_s - (self.now_s() - start_s)
         if left_s <= 0:
             raise RequestTimeoutError(request_name(command.code), address, timeout_s)
@@ -339,43 +345,65 @@ class Client(Openable):
         body: bytes = b"",
         *,
         ok: Sequence[int] = (ResponseCode.SUCCESS,),
+        wait_s: float | None = None,
     ) -> RemotingCommand:
-        """Send a request to a name server; if it cannot be reached, try the others in turn.
+        """Send a request to the name servers: the first answer counts.
+
+        One that fails, or does not answer within half a second, is passed over for the next one,
+        so the request may reach several.
 
         Args:
           code: request code.
           header: fields of the request; None: none.
           body: body of the request, in bytes.
           ok: response codes that count as success.
+          wait_s: seconds in which the name servers are asked again while none answers; None:
+            `wait_for_broker_s`, by default `timeout_s`.
 
         Raises:
-          ConnectError: no name server answered; the text has the reason for each.
+          ConnectError: no name server answered; the text has each address and the reason.
           ServerError: the answer has another response code.
         """
-        servers = self.url.name_servers
-        failures = []
-        for _ in servers:
-            address = servers[self._name_server_index % len(servers)]
+        window = self.window(self.timeout_s, wait_s)
+        ask = self._name_server_request(code, header, body, ok)
+        return await self._name_servers.ask(code, ask, self.timeout_s, window)
+
+    async def _ask_name_servers_once(
+        self, code: int, header: Header, timeout_s: float
+    ) -> RemotingCommand:
+        ask = self._name_server_request(code, header, b"", (ResponseCode.SUCCESS,))
+        return await self._name_servers.ask_once(code, ask, timeout_s)
+
+    def _name_server_request(
+        self, code: int, header: Header | None, body: bytes, ok: Sequence[int]
+    ) -> AskNameServer:
+        async def ask(address: str, timeout_s: float) -> RemotingCommand:
             connection = self.open_connection(address)
             try:
-                try:
-                    return await self.request(address, code, header, body, ok=ok)
-                except ConnectError:
-                    if connection is None:
-                        raise
-                    # The server may have restarted since the connection was made.
-                    return await self.request(address, code, header, body, ok=ok)
-            except (ConnectError, RequestTimeoutError) as error:
-                failures.append(error)
-                self._name_server_index += 1
-            except ServerError as error:
-                raise name_server_error(error, code) from error.__cause__
-        tried = "; ".join(map(str, failures))
-        raise ConnectError(
-            ";".join(servers),
-            f"no name server answered: {tried}. Is one running there?",
-            is_connection_lost=all(isinstance(each, ConnectError) for each in failures),
-        ) from failures[-1]
+                return await self.request(address, code, header, body, timeout_s=timeout_s, ok=ok)
+            except ConnectError:
+                if connection is None:
+                    raise
+                # The server may have restarted since the connection was made.
+                return await self.request(address, code, header, body, timeout_s=timeout_s, ok=ok)
+
+        return ask
+
+    @property
+    def start_wait_s(self) -> float:
+        """Seconds that a consumer waits for its first routes."""
+        return self.send_timeout_s if self.wait_for_broker_s is None else self.wait_for_broker_s
+
+    def window(self, limit_s: float, wait_s: float | None = None) -> Window:
+        """The time, from now on, in which a call waits for servers that are not there (yet).
+
+        Args:
+          limit_s: the time limit of the call, in seconds.
+          wait_s: seconds to wait; None: `wait_for_broker_s`, by default `limit_s`.
+        """
+        if wait_s is None:
+            wait_s = self.wait_for_broker_s
+        return Window(self.now_s, limit_s if wait_s is None else wait_s)
 
     # Connections
 
@@ -384,8 +412,12 @@ class Client(Openable):
         connection = self._connections.get(address)
         return None if connection is None or connection.closed else connection
 
-    async def connection(self, address: str) -> Connection:
+    async def connection(self, address: str, timeout_s: float | None = None) -> Connection:
         """The open connection to an address; it is made if there is none.
+
+        Args:
+          address: `host:port` of the server.
+          timeout_s: seconds for connecting; None: the client's `connect_timeout_s`.
 
         Raises:
           ConnectError: no connection could be made.
@@ -395,68 +427,13 @@ class Client(Openable):
         self.check_open()
         connection = self.open_connection(address)
         if connection is None:
-            asked_s = self.now_s()
-            async with self._connecting.setdefault(address, anyio.Lock()):
-                connection = self.open_connection(address)
-                if connection is None:
-                    connection = await self._connect_for_all(address, asked_s)
+            connection = await self._dialer.connection(address, timeout_s)
         return connection
 
-    async def _connect_for_all(self, address: str, asked_s: float) -> Connection:
-        """Connect for all tasks that wait for the address: they share one attempt and its failure.
-
-        Without this, each task would wait for its own time-out when a broker is down.
-        """
-        failed_s, failure = self._failures.get(address, (-inf, None))
-        if failure is not None and failed_s >= asked_s:
-            raise ConnectError(address, failure.reason, is_connection_lost=True)
-        await anyio.sleep(max(failed_s + RECONNECT_PAUSE_S - self.now_s(), 0))
-        try:
-            connection = await self._connect(address)
-        except ConnectError as error:
-            self._failures[address] = (self.now_s(), error)
-            self._connection_log.lost(address, error.reason)
-            error.is_connection_lost = True
-            raise
-        self._failures.pop(address, None)
-        return connection
-
-    async def _connect(self, address: str) -> Connection:
-        host, separator, port = address.rpartition(":")
-        if not separator or not port.isdecimal():
-            raise ConnectError(address, "not an address of the form host:port")
-        try:
-            with anyio.fail_after(self._connect_timeout_s):
-                transport = await self._open(host.strip("[]"), int(port))
-        except TimeoutError:
-            why = f"no connection within {self._connect_timeout_s:g} s"
-            raise ConnectError(address, why) from None
-        except (OSError, *STREAM_ERRORS) as error:
-            raise ConnectError(address, failure_reason(error, self._tls, host)) from error
-        connection = Connection(
-            transport, address, self._members.on_request, silence_hint(self._tls)
-        )
-        self._connections[address] = connection
-        self._connection_log.connected(address)
-        self.start_soon(self._run_connection, connection)
+    def _on_connected(self, address: str) -> None:
         if self._routes.has_broker_at(address):
             # A broker that was just started does not know this client.
             self._members.heartbeat_soon()
-        return connection
-
-    async def _open(self, host: str, port: int) -> Transport:
-        if self._dial is None:
-            return await connect_tcp(host, port, None if self._tls is None else self._tls.context())
-        return StreamTransport(await self._dial(host, port))
-
-    async def _run_connection(self, connection: Connection) -> None:
-        try:
-            await connection.run()
-        finally:
-            if self._connections.get(connection.address) is connection:
-                del self._connections[connection.address]
-            if not self._is_closed and self._host is not None and not self._host.is_over:
-                self._connection_log.lost(connection.address, connection.close_reason)
 
     # Routes
 
@@ -468,33 +445,53 @@ class Client(Openable):
         """The name of a topic or group without the client's namespace."""
         return without_namespace(resource, self.namespace)
 
-    async def route(self, topic: str, *, is_fresh: bool = False) -> TopicRouteData:
+    async def route(
+        self,
+        topic: str,
+        *,
+        is_fresh: bool = False,
+        wait_s: float | None = None,
+        is_missing_ok: bool = False,
+    ) -> TopicRouteData:
         """The route of a topic: its brokers and their queues.
 
         Args:
           topic: name of the topic, with namespace.
           is_fresh: ask a name server even if the route is known.
+          wait_s: seconds in which it is looked up again while no name server answers; None:
+            `wait_for_broker_s`, by default `timeout_s`.
+          is_missing_ok: wait as long for a topic that no name server knows (yet).
 
         Raises:
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered.
         """
-        return await self._routes.route(topic, is_fresh=is_fresh)
+        window = self.window(self.timeout_s, wait_s)
+        return await self._routes.wait_for_route(
+            topic, window, is_fresh=is_fresh, is_missing_ok=is_missing_ok
+        )
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """The writable queues of a topic; None if they have not been looked up yet."""
         return self._routes.known_publish_info(topic)
 
-    async def publish_info(self, topic: str, default_queue_count: int) -> TopicPublishInfo:
+    async def publish_info(
+        self, topic: str, default_queue_count: int, window: Window | None = None
+    ) -> TopicPublishInfo:
         """The writable queues of a topic, with namespace.
 
         If no name server knows the topic, but brokers create topics automatically, these are the
         queues that a send would create: at most `default_queue_count` on each such broker.
 
+        Args:
+          window: how long to wait for name servers, and for a broker that takes messages of the
+            topic; None: as long as a send.
+
         Raises: RouteNotFoundError: no broker takes messages of the topic; ConnectError: no name
           server answered.
         """
-        return await self._routes.publish_info(topic, default_queue_count)
+        window = window or self.window(self.send_timeout_s)
+        return await self._routes.publish_info(topic, default_queue_count, window)
 
     def broker_address(self, broker_name: str, broker_id: int = 0) -> str | None:
         """`host:port` of a broker; None if no route names it.
@@ -559,9 +556,13 @@ class Client(Openable):
         """Send a heartbeat now rather than after `heartbeat_s`; does not wait."""
         self._members.heartbeat_soon()
 
-    async def heartbeat(self) -> None:
-        """Send a heartbeat to all known brokers; failures are logged."""
-        await self._members.heartbeat()
+    async def heartbeat(self, address: str | None = None) -> None:
+        """Send a heartbeat to all known brokers; failures are logged.
+
+        Args:
+          address: only to the broker at this `host:port`.
+        """
+        await self._members.heartbeat(address)
 
     # Messages
 

@@ -207,6 +207,11 @@ class Connection:
         raise answer
 
     @property
+    def has_received(self) -> bool:
+        """Whether the peer has sent anything."""
+        return self._has_received
+
+    @property
     def close_reason(self) -> str:
         """Why it is closed; "" before."""
         return self._session.close_reason
@@ -291,7 +296,12 @@ class Connection:
             else:
                 reason = self._session.close_reason
                 text = f"{reason}, before the answer came"
-                each.waiter(ConnectError(self.address, text, is_connection_lost=True))
+                # A peer that breaks the protocol is another program.
+                is_final = self._session.state is State.FAILED
+                error_ = ConnectError(
+                    self.address, text, is_connection_lost=True, is_final=is_final
+                )
+                each.waiter(error_)
 
 
 class _Waiter:

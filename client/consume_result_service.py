@@ -80,15 +80,37 @@ class ConsumeResultService:
 
         When the lock is too old, nothing is delivered until it is renewed.
         """
-        if assigned.is_handed_out or assigned.is_leaving or assigned.is_dropped:
+        if assigned.is_leaving or assigned.is_dropped:
             return
+        if assigned.is_handed_out:
+            if assigned.in_hand and assigned.process_queue.has_waiting:
+                self._hand_out(())  # a batch of the queue may be waiting for more
+            return
+        message = self._next_in_order(assigned)
+        if message is not None:
+            self._hand_out([message])
+
+    def _next_in_order(self, assigned: AssignedQueue) -> PushedMessage | None:
         now_ms = clock.monotonic_ms()
         if self._is_lock_over(assigned, now_ms):
-            return
+            return None
         taken = assigned.process_queue.take(1, now_ms=now_ms)
-        if taken:
-            assigned.put_in_hand(taken[0])
-            self._hand_out(taken)
+        for message in taken:
+            assigned.put_in_hand(message)
+        return taken[0] if taken else None
+
+    def take_next(self, message: PushedMessage) -> PushedMessage | None:
+        """Hand out the message behind one of an orderly queue that is in hand, for a batch.
+
+        Returns: it; None: there is none at the moment.
+        """
+        assigned = assigned_queue(message)
+        following = assigned.process_queue.oldest
+        is_over = assigned.is_leaving or assigned.is_dropped or assigned.is_paused
+        # A retry topic has messages of several topics.
+        if is_over or following is None or following.topic != message.topic:
+            return None
+        return self._next_in_order(assigned)
 
     def may_deliver(self, message: PushedMessage) -> bool:
         """Whether a message that was handed out may still be given to the program.
@@ -97,7 +119,7 @@ class ConsumeResultService:
         message goes back to its queue.
         """
         assigned = assigned_queue(message)
-        if message is not assigned.in_hand:
+        if not assigned.is_in_hand(message):
             return True  # of no orderly queue
         if not self._is_lock_over(assigned, clock.monotonic_ms()):
             return True
@@ -120,9 +142,17 @@ class ConsumeResultService:
         if assigned.process_queue.is_dropped:
             assigned.settle(message)
         elif self._config.is_orderly:
-            self._commit(assigned)
+            self._finish(message, assigned)
         else:
             self._remove(message, assigned)
+
+    def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
+        """Put a message of an orderly queue back, behind one that is to be redelivered."""
+        call_after_consume(self._interceptors, message, RetryLater())
+        if assigned.is_dropped:
+            assigned.settle(message)
+        else:
+            self._finish(message, assigned, message.again(self, is_counted=False))
 
     async def retry(
         self,
@@ -161,11 +191,31 @@ class ConsumeResultService:
             offset = held.remove((message.queue_offset,), now_ms=clock.monotonic_ms())
             self._update_offset(assigned, offset)
 
-    def _commit(self, assigned: AssignedQueue) -> None:
-        """Finish the message that an orderly queue delivered, and deliver the next one."""
-        self._update_offset(assigned, assigned.process_queue.commit())
-        assigned.is_handed_out = False
-        assigned.settle(assigned.in_hand)
+    def _finish(
+        self, message: PushedMessage, assigned: AssignedQueue, again: PushedMessage | None = None
+    ) -> None:
+        """Finish a message that an orderly queue delivered; deliver the next one after the last.
+
+        Args:
+          again: its copy that is to be redelivered, after a pause.
+        """
+        if not assigned.is_in_hand(message):
+            return
+        if again is not None:
+            assigned.again.append(again)
+        held = assigned.process_queue
+        if len(assigned.in_hand) == 1:
+            back, assigned.again = assigned.again, []
+            held.make_message_to_consume_again(back)
+            offset = held.commit()
+            if offset is not None and back:
+                offset = min(offset, *[each.queue_offset for each in back])
+            self._update_offset(assigned, offset)
+            if back:
+                self._spawn(self._resume, assigned)
+            else:
+                assigned.is_handed_out = False
+        assigned.settle(message)
         self.hand_out_next(assigned)
 
     def _update_offset(self, assigned: AssignedQueue, offset: int | None) -> None:
@@ -185,11 +235,9 @@ class ConsumeResultService:
             if assigned.is_dropped:
                 assigned.settle(message)
             else:
-                self._commit(assigned)
+                self._finish(message, assigned)
             return
-        assigned.process_queue.make_message_to_consume_again([message.again()])
-        assigned.settle(message)
-        self._spawn(self._resume, assigned)
+        self._finish(message, assigned, message.again(self))
 
     def _spawn(self, function: Callable[..., Awaitable[None]], argument: object) -> None:
         """Run a function in the background.
@@ -209,7 +257,7 @@ class ConsumeResultService:
     async def _hand_out_later(self, message: PushedMessage) -> None:
         await anyio.sleep(CONSUME_AGAIN_S)
         if not message.is_revoked:
-            self._hand_out([message.again()])
+            self._hand_out([message.again(self)])
 
     async def _send_back(self, message: PushedMessage, ext: MessageExt, delay_level: int) -> bool:
         """Send a message back (CONSUMER_SEND_MSG_BACK); if that fails, send it to the retry topic.

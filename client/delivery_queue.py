@@ -95,6 +95,32 @@ class DeliveryQueue:
                 return message
         return None
 
+    def take_from(self, take: Callable[[], PushedMessage | None]) -> PushedMessage | None:
+        """Take a message from elsewhere, under the rate limit, and show it to the interceptors.
+
+        Args:
+          take: returns it, or None; not called when the rate limit is reached.
+        """
+        limit = self._limit
+        if self._is_stopped or (limit is not None and limit.wait_s(self._client.now_s()) > 0):
+            return None
+        message = take()
+        if message is not None:
+            if limit is not None:
+                limit.take(self._client.now_s())
+            if self.interceptors:
+                call_before_consume(self.interceptors, message)
+        return message
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._is_stopped
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        self._arrival.set()
+
     def take_back(self, message: PushedMessage) -> bool:
         """Remove a message; returns whether it was still waiting, and not taken."""
         for messages in (self._ready, self._held):

@@ -19,6 +19,7 @@
     │   └── ExpiredReceiptError     a popped message is not this consumer's any more
     ├── SendError               a message was not confirmed; see `attempts`
     ├── UndeliveredError        messages of `send_soon` were given up; see `errors`
+    ├── AlreadySettledError     a message was acknowledged, or is to be redelivered, already
     ├── ReplyTimeoutError       no reply to a request message arrived in time
     └── HandlerTimeoutError     a message handler did not return in time (only logged)
 
@@ -33,6 +34,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeVar
 
 from ..remoting.errors import MissingPackageError, RemoteProtocolError, RequestRefused
 from ..remoting.request_codes import RequestCode
@@ -71,11 +73,20 @@ class ConnectError(ClientError):
       reason: the error of the operating system or of the peer.
       is_connection_lost: there is no connection to the address, which the client logs once; False:
         another reason, such as an address that is unknown.
+      is_final: waiting does not help: the address is wrong, or TLS refuses the peer.
     """
 
-    def __init__(self, address: str, reason: str, *, is_connection_lost: bool = False) -> None:
+    def __init__(
+        self,
+        address: str,
+        reason: str,
+        *,
+        is_connection_lost: bool = False,
+        is_final: bool = False,
+    ) -> None:
         super().__init__(f"{address}: {reason}")
         self.is_connection_lost = is_connection_lost
+        self.is_final = is_final
         self.address = address
         self.reason = reason
 
@@ -165,12 +176,15 @@ class SendError(ClientError):
     Args:
       topic: topic of the message.
       attempts: all attempts, in order; the error of the last one is also the `__cause__`.
+
+    Attributes:
+      tries: the text of all attempts: each broker, its address, and the reason.
     """
 
     def __init__(self, topic: str, attempts: Sequence[Attempt]) -> None:
-        tries = "; ".join(_attempt_texts(attempts))
+        self.tries: str = "; ".join(_attempt_texts(attempts))
         count = len(attempts)
-        super().__init__(f"a message to {topic} was not confirmed in {count} tries: {tries}")
+        super().__init__(f"a message to {topic} was not confirmed in {count} tries: {self.tries}")
         self.topic = topic
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
 
@@ -198,6 +212,24 @@ class UndeliveredError(ClientError):
     def __init__(self, errors: Sequence[ClientError]) -> None:
         super().__init__(f"{len(errors)} messages were not delivered; the first: {errors[0]}")
         self.errors: tuple[ClientError, ...] = tuple(errors)
+
+
+class AlreadySettledError(ClientError):
+    """A message is settled a second time: acknowledged, or to be redelivered, already.
+
+    Args:
+      message_id: id of the message.
+      settlement: how it was settled: "acknowledged", for example.
+      verb: what was called: "ack", for example.
+    """
+
+    def __init__(self, message_id: str, settlement: str, verb: str) -> None:
+        super().__init__(
+            f"{verb} of message {message_id}, which is {settlement} already: settle each message"
+            " once, or look at is_settled before"
+        )
+        self.message_id = message_id
+        self.settlement = settlement
 
 
 class ReplyTimeoutError(ClientError):
@@ -229,6 +261,21 @@ class HandlerTimeoutError(ClientError):
         super().__init__(f"the handler of message {message_id} did not return in {timeout_s:.3g} s")
         self.message_id = message_id
         self.timeout_s = timeout_s
+
+
+ErrorT = TypeVar("ErrorT", bound=ClientError)
+
+
+def copy_of(error: ErrorT) -> ErrorT:
+    """Another exception with the same values.
+
+    One object that is raised in several tasks would collect the tracebacks of all of them.
+    """
+    own = type(error).__new__(type(error), *error.args)
+    own.args = error.args
+    own.__dict__.update(error.__dict__)
+    own.__cause__ = error.__cause__
+    return own
 
 
 def code_name(code: int) -> str:

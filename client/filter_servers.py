@@ -86,6 +86,7 @@ class FilterServers:
         self._classes = classes
         self._due = Ticker()
         self._is_stopped = False
+        self._silent: set[str] = set()  # addresses that did not answer the last pull
         self._uploads: dict[tuple[str, str], _Upload] = {}
 
     def upload_soon(self) -> None:
@@ -112,7 +113,7 @@ class FilterServers:
             if filter_class.source is None:
                 continue
             try:
-                route = await self._client.route(topic)
+                route = await self._client.route(topic, wait_s=0)
             except ClientError as error:
                 # The rebalance logs it as a warning, and retries.
                 logger.debug("the filter servers of %s are not known: %s", topic, error)
@@ -174,16 +175,22 @@ class FilterServers:
         topic = queue.topic
         addresses = await self._addresses_of(queue)
         random.shuffle(addresses)
-        addresses.sort(key=lambda address: self._is_missing_at(topic, address))
+        # A pull is held for 15 s, so one that hangs is noticed late: it is asked last from then on.
+        addresses.sort(
+            key=lambda address: (address in self._silent, self._is_missing_at(topic, address))
+        )
         failure: ClientError | None = None
         for address in addresses:
             failure = await self._failure_at(topic, address)
             if failure is not None:
                 continue
             try:
-                return await self._pull_from(address, topic, pull_from)
+                result = await self._pull_from(address, topic, pull_from)
+                self._silent.discard(address)
+                return result
             except (ConnectError, RequestTimeoutError) as error:
                 logger.debug("a pull of %s failed at one filter server: %s", queue, error)
+                self._silent.add(address)
                 failure = error
         assert failure is not None  # there is an address
         # The same error object may be raised for many pulls: its traceback must not grow.
@@ -203,7 +210,7 @@ class FilterServers:
         return upload.error
 
     async def _addresses_of(self, queue: MessageQueue) -> list[str]:
-        route = await self._client.route(queue.topic)
+        route = await self._client.route(queue.topic, wait_s=0)
         broker = broker_of(self._client, queue)
         addresses = route.filter_server_table.get(broker)
         if not addresses:

@@ -126,7 +126,8 @@ class Members:
         self._heartbeat_s = heartbeat_s
         self._heartbeat = Ticker()
         self._members: list[GroupMember] = []
-        self._heartbeat_lock = anyio.Lock()
+        # By address: an unregistration waits for the heartbeat that is under way.
+        self._turns: dict[str, anyio.Lock] = {}
 
     def add(self, member: GroupMember) -> None:
         """Add a member; a heartbeat announces it to the brokers at once.
@@ -156,24 +157,27 @@ class Members:
         )
 
         async def unregister(address: str) -> None:
-            try:
-                await self._client.request(
-                    address,
-                    RequestCode.UNREGISTER_CLIENT,
-                    header,
-                    timeout_s=UNREGISTER_TIMEOUT_S,
-                )
-            except ClientError as error:
-                logger.debug("could not unregister: %s", error)
+            # Wait for a heartbeat that is under way. A broker may process the two in either order,
+            # and a heartbeat after the unregistration would keep the member's queues for two
+            # minutes.
+            async with self._turn(address):
+                if self._client.open_connection(address) is None:
+                    return
+                try:
+                    await self._client.request(
+                        address,
+                        RequestCode.UNREGISTER_CLIENT,
+                        header,
+                        timeout_s=UNREGISTER_TIMEOUT_S,
+                    )
+                except ClientError as error:
+                    logger.debug("could not unregister: %s", error)
 
-        # Wait for a heartbeat that is in progress. A broker may process the two in either order,
-        # and a heartbeat after the unregistration would keep the member's queues for two minutes.
         with anyio.move_on_after(UNREGISTER_TIMEOUT_S):
-            async with self._heartbeat_lock, TaskGroup() as group:
+            async with TaskGroup() as group:
                 for addresses in self._client.broker_addresses().values():
                     for address in addresses.values():
-                        if self._client.open_connection(address):
-                            group.start_soon(unregister, address)
+                        group.start_soon(unregister, address)
 
     # RouteListener
 
@@ -197,40 +201,51 @@ class Members:
         """Send a heartbeat now rather than after `heartbeat_s`; does not wait."""
         self._heartbeat.tick_now()
 
-    async def heartbeat(self) -> None:
-        """Send a heartbeat to all known brokers; failures are logged."""
-        async with self._heartbeat_lock:
-            await self._send_heartbeats()
+    def _turn(self, address: str) -> anyio.Lock:
+        return self._turns.setdefault(address, anyio.Lock())
 
-    async def _send_heartbeats(self) -> None:
+    async def heartbeat(self, address: str | None = None) -> None:
+        """Send a heartbeat to all known brokers at once; failures are logged.
+
+        Args:
+          address: only to the broker at this `host:port`.
+        """
         client = self._client
-        members = [member.describe() for member in self._members]
-        consumers = [data for data in members if isinstance(data, ConsumerData)]
-        producers = [data for data in members if isinstance(data, ProducerData)]
-        if not members:
+        has_consumers = any(member.is_consumer for member in self._members)
+        if not self._members:
             return
-        body = HeartbeatData(
-            client_id=client.client_id, producer_data_set=producers, consumer_data_set=consumers
-        ).to_body()
 
-        async def send(name: str, address: str) -> None:
-            try:
-                await client.request(
-                    address, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), body
-                )
-            except ClientError as error:
-                level = failure_level(error)
-                logger.log(level, "the heartbeat to broker %s failed: %s", name, error)
-                client.refresh_soon()
+        async def send(name: str, to: str) -> None:
+            async with self._turn(to):
+                if not self._members:
+                    return  # the last one has just left
+                try:
+                    await client.request(
+                        to, RequestCode.HEART_BEAT, HeartbeatRequestHeader(), self._body()
+                    )
+                except ClientError as error:
+                    level = failure_level(error)
+                    logger.log(level, "the heartbeat to broker %s failed: %s", name, error)
+                    client.refresh_soon()
 
         async with TaskGroup() as group:
             for name, addresses in client.broker_addresses().items():
-                for broker_id, address in addresses.items():
+                for broker_id, each in addresses.items():
                     # Slaves serve consumers only.
-                    if broker_id == 0 or consumers:
-                        group.start_soon(send, name, address)
-        for member in self._members:
-            member.on_heartbeat()
+                    if address in (None, each) and (broker_id == 0 or has_consumers):
+                        group.start_soon(send, name, each)
+        if address is None:
+            for member in self._members:
+                member.on_heartbeat()
+
+    def _body(self) -> bytes:
+        """The members as they are now: one that has left meanwhile is not announced again."""
+        members = [member.describe() for member in self._members]
+        return HeartbeatData(
+            client_id=self._client.client_id,
+            producer_data_set=[data for data in members if isinstance(data, ProducerData)],
+            consumer_data_set=[data for data in members if isinstance(data, ConsumerData)],
+        ).to_body()
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""

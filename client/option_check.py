@@ -202,6 +202,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tls": _optional(_TLS),
     "timeout_s": _REQUEST,
     "connect_timeout_s": _REQUEST,
+    "wait_for_broker_s": _optional(_PAUSE),
     "route_refresh_s": _SECONDS,
     "heartbeat_s": _SECONDS,
     "interceptors": _Kind("give a list of Interceptor objects, such as [Log()]", _interceptors),

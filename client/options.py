@@ -36,6 +36,11 @@ class ClientOptions(TypedDict, total=False):
         False, for no TLS. Default: as the URL says.
       timeout_s: time limit of a request, in seconds, > 0; default 3.
       connect_timeout_s: time limit of connecting, in seconds, > 0; default 3.
+      wait_for_broker_s: seconds in which a call tries again while no name server answers, while no
+        route has a topic (yet), and, for a send, while its broker cannot be reached: a service may
+        start before its servers. 0: it fails at once. Default: the time limit of the call: that of
+        a send for sends and for opening consumers, `wait_s` of a receive, `timeout_s` for others.
+        Above it, a send without a time limit of its own may take as long.
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
       heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
       interceptors: see `Interceptor`; they are called in this order. Default: none.
@@ -51,6 +56,7 @@ class ClientOptions(TypedDict, total=False):
     tls: TlsOptions | ssl.SSLContext | bool
     timeout_s: float
     connect_timeout_s: float
+    wait_for_broker_s: float | None
     route_refresh_s: float
     heartbeat_s: float
     interceptors: Sequence[Interceptor]

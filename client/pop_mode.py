@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import anyio
@@ -32,10 +33,10 @@ from .pop_results import PopResults
 from .popped_message import queue_of
 from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
-from .push_options import PULL_RETRY_S, PushConsumerConfig
+from .push_options import FIRST_HEARTBEAT_S, PULL_RETRY_S, PushConsumerConfig
 from .server_assignment import AssignmentQuestion, ServerAssignment
 from .simple_options import pop_init_mode
-from .task_group import TaskGroup
+from .task_group import TaskGroup, together
 
 logger = logging.getLogger(__name__)
 
@@ -97,19 +98,22 @@ class PopMode:
     # Assignment
 
     async def check_brokers(self) -> None:
-        """Ask the brokers once, at the start.
+        """Ask the brokers once, at the start, for all topics at the same time.
 
         Raises: ConfigurationError: a broker is older than RocketMQ 5.0.
         """
-        for topic in list(self._subscriptions):
-            if is_retry_topic(topic):
-                continue
+
+        async def check(topic: str) -> None:
             try:
                 await self._assignment.ask(topic)
             except ConfigurationError:
                 raise
             except ClientError as error:
                 logger.debug("the assignment of %s could not be asked for: %s", topic, error)
+
+        topics = [each for each in self._subscriptions if not is_retry_topic(each)]
+        with anyio.move_on_after(FIRST_HEARTBEAT_S):  # one that hangs is asked again later
+            await together(partial(check, each) for each in topics)
 
     async def allocate(self, topic: str) -> list[MessageQueue] | None:
         """Ask for the queues of a topic: pop from those that are to be popped, and return the rest.

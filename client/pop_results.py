@@ -150,6 +150,10 @@ class PopResults:
                 error,
             )
 
+    def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
+        """Raises: TypeError: popped messages have no order."""
+        raise TypeError(f"{message} was popped: it has no place in an order")
+
     # Dead letters
 
     async def bury(self, settled: Settled, ext: MessageExt) -> bool:

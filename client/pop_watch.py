@@ -70,6 +70,10 @@ class PopWatch:
         for scope in self._waiting.values():
             scope.cancel()
 
+    def wake(self) -> None:
+        """End `wait_for_any`: messages have arrived by another way."""
+        self._arrival.set()
+
     async def wait_for_any(self, places: Sequence[Place], left_s: float) -> None:
         """Wait until one of the places may have a message, or the time is over.
 

@@ -11,6 +11,7 @@ from ..remoting.message import MessageExt
 from ..remoting.numbers import parse_integer
 from ..remoting.receipt import Receipt
 from .core.pop import Settled
+from .errors import AlreadySettledError
 from .message import ReceivedMessage
 
 
@@ -81,6 +82,14 @@ class PoppedMessage(ReceivedMessage):
         return self._is_settled
 
     # For its consumer
+
+    def check_unsettled(self, verb: str) -> None:
+        """Not meant for programs.
+
+        Raises: AlreadySettledError: it was acknowledged; `verb` is what was called.
+        """
+        if self._is_settled:
+            raise AlreadySettledError(self.message_id, "acknowledged", verb)
 
     @property
     def settled(self) -> Settled:

@@ -287,10 +287,7 @@ class Producer(Participant, Generic[SentT]):
         check_sendable(message, "send_oneway")
         message = call_before_send(self._client.interceptors, message)
         sender = self._sender
-        sending = sender.sending(sender.packer.message(message), queue)
-        sending.choose(await sender.publish_info(sending.outgoing.topic), self._client.now_s())
-        connection = await sender.connect(sending)
-        connection.send_oneway(sending.outgoing.encode(sending.queue, 0, oneway=True))
+        await sender.send_oneway(sender.sending(sender.packer.message(message), queue))
         call_after_send(self._client.interceptors, message, None, None)
 
     async def send_soon(

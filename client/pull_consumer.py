@@ -45,7 +45,7 @@ from .option_check import check_timeout, is_int, shown
 from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
-from .pull_options import POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
+from .pull_options import LEAVE_S, POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
 from .pulling import (
     RemoteOffsetStore,
     committed_offset,
@@ -157,11 +157,14 @@ class PullConsumer(Participant):
         for assigned in self._assigned.values():
             assigned.scope.cancel()
         # Shielded from cancellation: messages that were consumed must not come again.
-        with anyio.move_on_after(self._client.timeout_s, shield=True):
-            await self._commit_revoked()
-            if self._config.auto_commit:
-                await (self._commit_done() if self._has_failed else self.commit())
-            await super()._leave()
+        with anyio.CancelScope(shield=True):
+            end_s = self._client.now_s() + self._client.timeout_s
+            with anyio.move_on_after(self._client.timeout_s):
+                await self._commit_revoked()
+                if self._config.auto_commit:
+                    await (self._commit_done() if self._has_failed else self.commit())
+            with anyio.move_on_after(max(end_s - self._client.now_s(), LEAVE_S)):
+                await super()._leave()
 
     # Queues
 
@@ -173,7 +176,9 @@ class PullConsumer(Participant):
           ConnectError: no name server answered.
         """
         full = self._client.with_namespace(topic)
-        return list(subscribe_queues(full, await self._client.route(full)))
+        client = self._client
+        route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
+        return list(subscribe_queues(full, route))
 
     def subscribe(
         self,

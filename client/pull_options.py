@@ -18,6 +18,8 @@ from .push_options import REBALANCE_S, RebalanceListener
 
 POLL_TIMEOUT_S: Final = 5.0
 """RocketMQ: pollTimeoutMillis 5,000."""
+LEAVE_S: Final = 1.0
+"""Least time for leaving the group, where a broker that hangs took that of the last commits."""
 AUTO_COMMIT_S: Final = 5.0
 """RocketMQ: autoCommitIntervalMillis 5,000."""
 

@@ -285,7 +285,7 @@ async def commit_offset(client: Client, queue: MessageQueue, group: str, offset:
     except ServerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
-        await client.heartbeat()
+        await client.heartbeat(error.address)
         await _ask(client, queue, reader_of, request)
 
 

@@ -10,8 +10,9 @@ ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Unpack, overload
 
@@ -49,7 +50,10 @@ from .errors import (
     RouteNotFoundError,
 )
 from .filter_servers import FilterServers
-from .handling import handle
+from .handler_check import check_timeout
+from .handler_service import HandlerService
+from .interceptor import Interceptor
+from .loop_call import LoopCall
 from .members import GroupMember
 from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
@@ -65,21 +69,24 @@ from .pulling import (
 from .push_options import (
     CONCURRENCY,
     FIRST_HEARTBEAT_S,
+    LEAVE_TIMEOUT_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
     PushConsumerOptions,
     RetryLater,
 )
 from .pushed_message import AssignedQueue, Messages, PushedMessage, PushedMessages
+from .queue_control import QueueControl
 from .queue_puller import QueuePuller
 from .rebalance import Rebalance
-from .reports import Handler
+from .reports import BatchHandler, Handler
 from .sql_check import check_sql_subscriptions
-from .task_group import TaskGroup
+from .task_group import together
 from .tracing import consumer_trace
 
 __all__ = [
     "CONCURRENCY",
+    "BatchHandler",
     "Handler",
     "PushConsumer",
     "PushConsumerOptions",
@@ -91,7 +98,7 @@ logger = logging.getLogger(__name__)
 
 
 @knows_elsewhere(PUSH_CONSUMER)
-class PushConsumer(Participant, Generic[ValueT]):
+class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
     Use, under trio or asyncio::
@@ -162,16 +169,13 @@ class PushConsumer(Participant, Generic[ValueT]):
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
         self._offsets = self._offset_store()
-        interceptors = self._client.interceptors
-        trace = consumer_trace(self._client, self._group, self._config.trace)
-        if trace is not None:
-            self._traces = trace.dispatcher
-            interceptors = (*interceptors, trace)
+        interceptors = self._all_interceptors()
         check = (lambda each: self._results.may_deliver(each)) if self.is_orderly else None
         self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors, check)
         self._is_stopping = False
         self._started_ms = 0
-        self._handler: Handler | None = None
+        self._closing_ends_s = inf
+        self._loop_call: LoopCall | None = None
         self._pop_mode = self._made_pop_mode() if self._config.mode == "pop" else None
         self._rebalance = Rebalance(
             self._client,
@@ -210,7 +214,20 @@ class PushConsumer(Participant, Generic[ValueT]):
             give_up=self._rebalance.give_up,
             pushed=self._pushed,
         )
+        self._handler_service = self._made_handler_service(list(subscriptions))
         self._member = self._made_member()
+
+    def _made_handler_service(self, topics: Sequence[str]) -> HandlerService:
+        return HandlerService(
+            self._client, self._config, topics, self._ready, self._results, self.next_message
+        )
+
+    def _all_interceptors(self) -> Sequence[Interceptor]:
+        trace = consumer_trace(self._client, self._group, self._config.trace)
+        if trace is None:
+            return self._client.interceptors
+        self._traces = trace.dispatcher
+        return (*self._client.interceptors, trace)
 
     def _offset_store(self) -> OffsetStore:
         if self._is_clustering:
@@ -225,7 +242,11 @@ class PushConsumer(Participant, Generic[ValueT]):
             processors={
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed,
                 **reports.processors(
-                    self, self._rebalance.assigned, self._pop_queues, self._unassigned_message
+                    self,
+                    self._rebalance.assigned,
+                    self._pop_queues,
+                    self._unassigned_message,
+                    lambda: self._handler_service.direct_call,
                 ),
             },
             on_routes_changed=self._on_routes_changed,
@@ -297,9 +318,9 @@ class PushConsumer(Participant, Generic[ValueT]):
         return self._started_ms
 
     @property
-    def handler(self) -> Handler | None:
-        """The handler that `run` calls; None while `run` is not running."""
-        return self._handler
+    def handler(self) -> Any:
+        """The handler that was given to `run`; None while `run` is not running."""
+        return self._handler_service.handler
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
@@ -322,6 +343,10 @@ class PushConsumer(Participant, Generic[ValueT]):
         return sorted([*self._rebalance.assigned, *self._pop_queues])
 
     @property
+    def _all_queues(self) -> Iterable[AssignedQueue]:
+        return (*self._rebalance.assigned.values(), *self._pop_queues.values())
+
+    @property
     def _pop_queues(self) -> Mapping[MessageQueue, PopQueue]:
         return self._pop_mode.assigned if self._pop_mode else {}
 
@@ -334,15 +359,18 @@ class PushConsumer(Participant, Generic[ValueT]):
 
     async def _before_joining(self) -> None:
         self._started_ms = self._client.wall_ms()
+        self._loop_call = LoopCall()
         self._ready.open()
-        for topic in self._subscriptions:
-            try:
-                await self._client.route(topic)
-            except RouteNotFoundError:
-                # The first heartbeat creates the retry topic. Others may be created later.
-                if topic != self._retry_topic:
-                    logger.warning("no name server knows the topic %s (yet)", topic)
+        await together(partial(self._look_up, topic) for topic in self._subscriptions)
         await check_sql_subscriptions(self._client, self._group, self.subscriptions)
+
+    async def _look_up(self, topic: str) -> None:
+        try:
+            await self._client.route(topic, wait_s=self._client.start_wait_s)
+        except RouteNotFoundError:
+            # The first heartbeat creates the retry topic. Others may be created later.
+            if topic != self._retry_topic:
+                logger.warning("no name server knows the topic %s (yet)", topic)
 
     async def _after_joining(self) -> None:
         # Brokers refuse pulls of groups of which they have received no heartbeat. One that hangs
@@ -369,11 +397,32 @@ class PushConsumer(Participant, Generic[ValueT]):
         traceback: TracebackType | None,
     ) -> None:
         if self._started_ms:
+            self._closing_ends_s = self._client.now_s() + self._config.close_timeout_s
             self.stop()
+            await self._handler_service.wait_ended()
         await super().__aexit__(kind, error, traceback)
 
-    def stop(self) -> None:
-        """Stop pulling: iterations end, and `run` returns once its handlers have returned."""
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Stop pulling: iterations end, and `run` returns once its handlers have returned.
+
+        It does not wait, and any thread may call it. After `timeout_s` handlers are cut: async ones
+        are cancelled, threads are left behind, the log names their messages, which are redelivered,
+        and `run` returns. Another call can shorten the time.
+
+        Args:
+          timeout_s: seconds from now, >= 0; default: `close_timeout_s` less the time for leaving
+            the group, which is 15 s if no option says otherwise.
+
+        Raises: ConfigurationError: the time is no number from 0 on.
+        """
+        check_timeout(timeout_s)
+        if self._loop_call is not None and not self._loop_call.is_here:
+            self._loop_call(self._stop, timeout_s)
+        else:
+            self._stop(timeout_s)
+
+    def _stop(self, timeout_s: float | None) -> None:
+        self._handler_service.stop(timeout_s)
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -385,7 +434,8 @@ class PushConsumer(Participant, Generic[ValueT]):
 
     async def _leave(self) -> None:
         # Shielded from cancellation: messages that were acknowledged must not be redelivered.
-        with anyio.move_on_after(self._config.close_timeout_s, shield=True):
+        left_s = max(self._closing_ends_s - self._client.now_s(), self._config.leave_timeout_s)
+        with anyio.move_on_after(min(left_s, LEAVE_TIMEOUT_S), shield=True):
             await self.commit()
             if self._pop_mode is not None:
                 await self._pop_mode.release()
@@ -410,79 +460,6 @@ class PushConsumer(Participant, Generic[ValueT]):
     ) -> RemotingCommand | None:
         self._rebalance.rebalance_soon()
         return None
-
-    async def rebalance(self) -> bool:
-        """Reassign the queues of all topics now.
-
-        This also happens automatically: when members join or leave, when routes change, and every
-        20 s.
-
-        Returns: False if the queues of some topics could not be assigned.
-        """
-        return await self._rebalance.rebalance()
-
-    async def commit(self) -> None:
-        """Commit the offsets of all queues now; a failure is logged, and retried later."""
-        await self._offsets.persist(self._rebalance.held)
-
-    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue at other offsets.
-
-        Args:
-          offsets: for each queue the offset of the next message; queues that are not assigned to
-            this consumer are ignored.
-        """
-        await self._rebalance.reset(offsets)
-
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Continue a queue at an offset; its messages in memory are dropped.
-
-        Args:
-          queue: a queue that is assigned to this consumer.
-          offset: offset of the next message, >= 0.
-
-        Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
-        """
-        if offset < 0 or queue not in self._rebalance.assigned:
-            raise ConfigurationError(
-                f"the offset {offset} of {queue}: give one from 0 on, of an assigned queue"
-            )
-        await self._rebalance.reset({queue: offset})
-
-    def pause(self, paused: Iterable[str | MessageQueue]) -> None:
-        """Deliver no messages of these topics or queues until `resume`.
-
-        They stay paused when queues are reassigned, and are assigned to this consumer further on.
-        Messages that the program has received already can be settled.
-
-        Args:
-          paused: topics (their redeliveries are paused, too), or single queues.
-
-        Raises: ConfigurationError: a topic is not subscribed.
-        """
-        self._ready.pause(paused, self._subscriptions)
-        self._apply_pauses()
-
-    def resume(self, resumed: Iterable[str | MessageQueue]) -> None:
-        """Deliver messages of these topics or queues again.
-
-        Args:
-          resumed: what was given to `pause`: a queue of a paused topic stays paused with it.
-
-        Raises: ConfigurationError: a topic is not subscribed.
-        """
-        self._ready.resume(resumed, self._subscriptions)
-        self._apply_pauses()
-
-    def _apply_pauses(self) -> None:
-        for assigned in (*self._rebalance.assigned.values(), *self._pop_queues.values()):
-            assigned.is_paused = self._ready.is_paused(assigned.queue)
-            assigned.wake_if_room()
-
-    @property
-    def paused(self) -> set[str | MessageQueue]:
-        """The paused topics and queues."""
-        return self._ready.paused
 
     # Messages
 
@@ -527,7 +504,7 @@ class PushConsumer(Participant, Generic[ValueT]):
 
     def _check_receives(self) -> None:
         self._client.check_open()
-        if self._handler is not None:
+        if self._handler_service.handler is not None:
             raise ConfigurationError(
                 "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
             )
@@ -540,50 +517,68 @@ class PushConsumer(Participant, Generic[ValueT]):
         """The next message, which the caller settles; None if there is none at the moment."""
         return self._ready.take()
 
-    async def run(self, handler: Handler[ValueT], *, concurrency: int = CONCURRENCY) -> None:
+    @overload
+    async def run(
+        self,
+        handler: Handler[ValueT] | Mapping[str, Handler[ValueT]],
+        *,
+        concurrency: int = CONCURRENCY,
+        in_loop: bool = False,
+    ) -> None: ...
+    @overload
+    async def run(
+        self,
+        handler: BatchHandler[ValueT] | Mapping[str, BatchHandler[ValueT]],
+        *,
+        concurrency: int = CONCURRENCY,
+        in_loop: bool = False,
+        batch: int,
+        linger_s: float = 0.0,
+    ) -> None: ...
+    async def run(
+        self,
+        handler: Handler[ValueT]
+        | BatchHandler[ValueT]
+        | Mapping[str, Handler[ValueT]]
+        | Mapping[str, BatchHandler[ValueT]],
+        *,
+        concurrency: int = CONCURRENCY,
+        in_loop: bool = False,
+        batch: int | None = None,
+        linger_s: float = 0.0,
+    ) -> None:
         """Call a handler with each message until `stop`.
 
-        If the handler returns, the message is acknowledged. If it raises, the exception is logged
-        and the message is redelivered; RetryLater sets the delay. An async handler that takes
-        longer than `consume_timeout_s` is cancelled, and the message is redelivered.
+        If the handler returns, the message is acknowledged, unless the handler has settled it. If
+        it raises, the exception is logged and the message is redelivered; RetryLater sets the
+        delay.
+
+        A handler that takes longer than `consume_timeout_s` is logged, and its message is
+        redelivered. An async one is cancelled. A thread cannot be interrupted: it goes on, what it
+        does with the message has no effect, and it gets no other message until it returns.
+
+        A handler that holds the event loop for long is logged, once.
 
         Args:
-          handler: an async function, or a plain one, which must not block: it is called in the
-            event loop.
-          concurrency: largest number of handlers at a time, 1 to 1,024.
+          handler: an async function; or a plain one, which is called in a thread and may block,
+            with a copy of the context variables. It takes the message. Or a mapping of each
+            subscribed topic to its handler.
+          concurrency: largest number of handlers at a time, and of threads, 1 to 1,024.
+          in_loop: call plain functions in the event loop, which saves the change of threads; they
+            must not block.
+          batch: call the handler with a list of messages, at most this number, 1 to 1,024: of one
+            topic, if each topic has a handler; of one queue, in order, if the consumer is orderly.
+            They are settled as the single message is; the handler can also settle each of them
+            itself.
+          linger_s: seconds, 0 to 60, to wait for a batch to fill from its first message on.
 
         Raises:
-          ConfigurationError: `concurrency` is out of range, or the consumer runs a handler already.
+          ConfigurationError: a handler cannot be called with a message (it takes more arguments, is
+            a class or a generator function, ...), a topic has no handler, another argument is out
+            of range, or the consumer runs a handler already. No message was delivered.
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
+          BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
-        if not 1 <= concurrency <= 1024:
-            raise ConfigurationError(f"concurrency {concurrency} is not in 1..1024")
-
-        async def work() -> None:
-            while True:
-                try:
-                    message = await self.next_message()
-                except ClosedError:
-                    return
-                await handle(handler, message, self._config.consume_timeout_s)
-
         self._client.check_open()
-        with self.handling(handler):
-            async with TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.start_soon(work)
-
-    @contextmanager
-    def handling(self, handler: Handler) -> Iterator[None]:
-        """Set the handler for messages that an administrator sends, inside a `with` block.
-
-        Raises: ConfigurationError: the consumer runs a handler already.
-        """
-        if self._handler is not None:
-            raise ConfigurationError("this consumer runs a handler already")
-        self._handler = handler
-        try:
-            yield
-        finally:
-            self._handler = None
+        await self._handler_service.run(handler, concurrency, in_loop, batch, linger_s)

@@ -53,8 +53,11 @@ Source: submitConsumeRequestLater.
 """
 CONCURRENCY: Final = 20
 """Number of concurrent handlers. RocketMQ: consumeThreadMin and consumeThreadMax 20."""
-CLOSE_TIMEOUT_S: Final = 5.0
-"""Time limit for committing offsets and releasing locks when the consumer is closed."""
+CLOSE_TIMEOUT_S: Final = 20.0
+"""Time limit of stopping and closing, for handlers and for leaving the group together. Kubernetes
+kills a program 30 s after SIGTERM; the rest is for what else the program closes."""
+LEAVE_TIMEOUT_S: Final = 5.0
+"""Part of CLOSE_TIMEOUT_S for leaving: committing offsets, releasing locks, unregistering."""
 MAX_RECONSUME_TIMES: Final = 16
 """RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one retries for ever."""
 
@@ -120,7 +123,9 @@ class PushConsumerOptions(ConsumerOptions, total=False):
       suspend_queue_s: seconds that an orderly queue pauses after a failure; default 1.
       rebalance_s: seconds between periodic rebalances; default 20.
       persist_offsets_s: seconds between commits of the offsets; default 5.
-      close_timeout_s: time limit of closing, in seconds; default 5.
+      close_timeout_s: time limit of stopping and closing as a whole, in seconds; default 20.
+        Handlers that run have it, less the last 5 s (or the second half, if it is below 10), in
+        which the consumer commits its offsets and leaves its group. See `PushConsumer.stop`.
       offset_path: file for the offsets of a broadcasting consumer; default: they are not saved.
       listener: see RebalanceListener; default: none.
       rate_limit: largest number of messages per second that are delivered to the program, evenly
@@ -181,6 +186,11 @@ class PushConsumerConfig(ConsumerConfig, frozen=True, kw_only=True):
     pop_batch_size: int = POP_COUNT_MAX
     pop_threshold_for_queue: int = POP_THRESHOLD_FOR_QUEUE
     pop_extend: bool = False
+
+    @property
+    def leave_timeout_s(self) -> float:
+        """The part of `close_timeout_s` for leaving the group, in seconds."""
+        return min(LEAVE_TIMEOUT_S, self.close_timeout_s / 2)
 
     def __post_init__(self) -> None:
         if self.mode == "pull":

@@ -5,9 +5,10 @@ Java counterparts: MessageExt with ConsumeConcurrentlyStatus or ConsumeOrderlySt
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Generic, Protocol, Self, cast
+from typing import Any, Final, Generic, Protocol, Self, cast
 
 import anyio
 
@@ -18,9 +19,16 @@ from . import clock
 from .body_types import ValueT, ValueT_co
 from .core.process_queue import ProcessQueue
 from .core.topics import is_retry_topic
-from .errors import ClosedError
-from .message import ReceivedMessage
+from .errors import AlreadySettledError, ClosedError
+from .message import ReceivedMessage, for_log
 from .push_options import PushConsumerConfig, RetryLater
+
+logger = logging.getLogger(__name__)
+
+ACKNOWLEDGED: Final = "acknowledged"
+REDELIVERED: Final = "to be redelivered"
+GIVEN_UP: Final = "taken from its handler"
+"""Its handler took too long, or was cut by `stop`; what the handler does later has no effect."""
 
 
 class ConsumeResults(Protocol):
@@ -34,15 +42,19 @@ class ConsumeResults(Protocol):
     def ack(self, message: PushedMessage, assigned: AssignedQueue) -> None:
         """Acknowledge a message."""
 
-    async def retry(
+    def retry(
         self,
         message: PushedMessage,
         ext: MessageExt,
         assigned: AssignedQueue,
         delay_level: int,
         cause: Exception | None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Have a message redelivered; `ext` is its decoded record."""
+        ...
+
+    def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
+        """Put a message of an orderly queue back, behind one that is to be redelivered."""
 
 
 class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
@@ -56,7 +68,7 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
       reconsume_times: number of earlier deliveries.
     """
 
-    __slots__ = ("_assigned", "_is_settled", "_reconsume_times", "_results")
+    __slots__ = ("_assigned", "_reconsume_times", "_results", "_settlement")
 
     def __init__(
         self,
@@ -72,7 +84,7 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         self._topic = topic
         self._assigned = assigned
         self._results = results
-        self._is_settled = False
+        self._settlement = ""
         self._reconsume_times = reconsume_times
 
     @property
@@ -90,32 +102,67 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether `ack` or `retry` was called."""
-        return self._is_settled
+        """Whether `ack` or `retry` was called, or its handler has taken too long."""
+        return bool(self._settlement)
 
     def ack(self) -> None:
         """Acknowledge the message, so that the group's offset can move past it.
 
-        It has no effect on a message that is settled already.
+        Raises: AlreadySettledError: it is acknowledged, or to be redelivered, already.
         """
-        if not self._is_settled:
-            self._is_settled = True
-            self._results.ack(self, self._assigned)
+        if self._settlement:
+            self._check_unsettled("ack")
+            return
+        self._settlement = ACKNOWLEDGED
+        self._results.ack(self, self._assigned)
 
-    async def retry(self, delay_level: int = 0, *, cause: Exception | None = None) -> None:
+    def retry(
+        self, delay_level: int = 0, *, cause: Exception | None = None
+    ) -> Coroutine[Any, Any, None]:
         """Have the message redelivered: by the retry topic, or, if orderly, by its own queue.
 
-        It has no effect on a message that is settled already.
+        Await it. (In a plain handler, which runs in a thread, the call is enough.)
 
         Args:
           delay_level: 1 to 18 for a delay of the broker's table, or, if it was popped, of
             RocketMQ's default table; 0 for delays that grow with each retry; -1 to send it to the
             dead-letter queue instead.
           cause: why, for interceptors and the message trace; None: the program wants it later.
+
+        Raises: AlreadySettledError: it is acknowledged, or to be redelivered, already.
         """
-        if not self._is_settled:
-            self._is_settled = True
-            await self._results.retry(self, self._ext, self._assigned, delay_level, cause)
+        if self._settlement:
+            self._check_unsettled("retry")
+            return Begun()
+        self._settlement = REDELIVERED
+        return self._results.retry(self, self._ext, self._assigned, delay_level, cause)
+
+    def _check_unsettled(self, verb: str) -> None:
+        """Raises: AlreadySettledError: it was settled, other than by `run` in place of a handler
+        that took too long."""
+        if self._settlement != GIVEN_UP:
+            raise AlreadySettledError(self.message_id, self._settlement, verb)
+        logger.warning("%s of %s has no effect: it was %s", verb, for_log(self), GIVEN_UP)
+
+    # For `run`
+
+    def _give_up(self) -> None:
+        """Take it from its handler, which can settle it no longer: it comes again later."""
+        self._settlement = GIVEN_UP
+
+    def _redeliver_late(self, cause: Exception) -> Coroutine[Any, Any, None]:
+        """Take it from its handler, and have it redelivered."""
+        self._settlement = GIVEN_UP
+        return self._results.retry(self, self._ext, self._assigned, 0, cause)
+
+    def _put_back(self) -> None:
+        """Put it back into its orderly queue, and count no delivery."""
+        self._settlement = REDELIVERED
+        self._results.put_back(self, self._assigned)
+
+    def _settle_by(self, of: Callable[[ConsumeResults], ConsumeResults]) -> None:
+        """Replace what carries out `ack` and `retry`."""
+        self._results = of(self._results)
 
     @property
     def is_revoked(self) -> bool:
@@ -123,18 +170,23 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         time is over: settling it has no effect then."""
         return self._assigned.process_queue.is_dropped
 
-    def again(self) -> PushedMessage[ValueT_co]:
+    def again(
+        self, results: ConsumeResults, *, is_counted: bool = True
+    ) -> PushedMessage[ValueT_co]:
         """A copy of the message for its redelivery, which is not settled.
 
         It is another object, so that a late `ack` of this one does not settle the copy.
+
+        Args:
+          results: carries out its `ack` and `retry`.
+          is_counted: it counts as a delivery.
         """
-        return PushedMessage(
-            self._ext, self._topic, self._assigned, self._results, self._reconsume_times + 1
-        )
+        times = self._reconsume_times + is_counted
+        return PushedMessage(self._ext, self._topic, self._assigned, results, times)
 
     @asynccontextmanager
     async def process(self, *, delay_level: int = 0) -> AsyncIterator[Self]:
-        """Settle the message at the end of an `async with` block.
+        """Settle the message at the end of an `async with` block, unless the block settles it.
 
         It is acknowledged at the normal end. After an exception it is redelivered; RetryLater sets
         the delay and is suppressed, any other exception passes through.
@@ -147,10 +199,30 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         except RetryLater as retry:
             await self.retry(retry.delay_level)
         except Exception as error:
-            await self.retry(delay_level, cause=error)
+            if not self._settlement:
+                await self.retry(delay_level, cause=error)
             raise
         else:
-            self.ack()
+            if not self._settlement:
+                self.ack()
+
+
+class Begun(Coroutine[Any, Any, None]):
+    """The rest of a call that has nothing left to wait for; it need not be awaited."""
+
+    def send(self, value: Any) -> Any:
+        """Raises: StopIteration: it has ended."""
+        raise StopIteration
+
+    def throw(self, *error: Any) -> Any:
+        """Raises: the error."""
+        raise error[0]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __await__(self) -> Any:
+        return iter(())
 
 
 def assigned_queue(message: PushedMessage) -> AssignedQueue:
@@ -171,13 +243,16 @@ class AssignedQueue:
       is_paused: the program paused it, so it is not pulled.
       is_handed_out: an orderly queue has delivered a message that is not settled, or is pausing.
       is_leaving: it goes to another member, or to another offset, and hands out no more messages.
-      in_hand: the message of an orderly queue that is handed out and not settled.
+      in_hand: the messages of an orderly queue that are handed out and not settled: one, or those
+        of a batch, in order.
+      again: those of them that are to be redelivered, once the others are settled.
     """
 
     __slots__ = (
         "_config",
         "_room",
         "_settled",
+        "again",
         "broker_id",
         "in_hand",
         "is_handed_out",
@@ -202,7 +277,8 @@ class AssignedQueue:
         self.is_handed_out: bool = False
         self.is_paused: bool = False
         self.is_leaving: bool = False
-        self.in_hand: PushedMessage | None = None
+        self.in_hand: list[PushedMessage] = []
+        self.again: list[PushedMessage] = []
         self._settled: anyio.Event | None = None
         self._config = config
         self._room: anyio.Event | None = None
@@ -226,19 +302,23 @@ class AssignedQueue:
     def put_in_hand(self, message: PushedMessage) -> None:
         """Note that a message of an orderly queue is handed out."""
         self.is_handed_out = True
-        self.in_hand = message
+        self.in_hand.append(message)
+
+    def is_in_hand(self, message: PushedMessage) -> bool:
+        """Whether a message of an orderly queue is handed out and not settled."""
+        return any(each is message for each in self.in_hand)
 
     def settle(self, message: PushedMessage | None) -> None:
-        """Note that the message in hand is settled, or, None, is not waited for any longer."""
-        if message is not None and message is not self.in_hand:
-            return
-        self.in_hand = None
-        if self._settled is not None:
+        """Note that a message in hand is settled, or, None, that none is waited for any longer."""
+        self.in_hand = [
+            each for each in self.in_hand if message is not None and each is not message
+        ]
+        if not self.in_hand and self._settled is not None:
             self._settled.set()
 
     async def wait_settled(self) -> None:
         """Wait until no message is in hand."""
-        while self.in_hand is not None:
+        while self.in_hand:
             self._settled = anyio.Event()
             await self._settled.wait()
 
@@ -335,7 +415,8 @@ class Messages(Generic[ValueT]):
 
     async def __anext__(self) -> PushedMessage[ValueT]:
         if self._last is not None:
-            self._last.ack()
+            if not self._last.is_settled:
+                self._last.ack()
             self._last = None
         try:
             message = self._receive_nowait() or await self._receive()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -45,6 +45,9 @@ from .task_group import TaskGroup
 from .ticker import Ticker
 
 logger = logging.getLogger(__name__)
+
+UNLOCK_S: Final = 1.0
+"""Time limit for sending all unlocks, which have no answers: connecting may take longer."""
 
 
 class Outcome(enum.Enum):
@@ -211,7 +214,7 @@ class Rebalance:
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
         if self._allocator is not None:
             return await self._allocator.allocate(topic)
-        route = await self._client.route(topic)
+        route = await self._client.route(topic, wait_s=0)
         queues = list(subscribe_queues(topic, route))
         if not self._is_clustering or not queues:
             return queues
@@ -285,8 +288,8 @@ class Rebalance:
 
     def _is_in_program(self, assigned: AssignedQueue) -> bool:
         """Whether the program has a message of an orderly queue, which it has not settled."""
-        message = assigned.in_hand
-        return message is not None and not self._take_back(message)
+        taken_back = [message for message in assigned.in_hand if self._take_back(message)]
+        return len(taken_back) < len(assigned.in_hand)
 
     def _leave_when_settled(self, assigned: AssignedQueue) -> None:
         """Keep the lock of an orderly queue until its message is settled.
@@ -406,7 +409,9 @@ class Rebalance:
             except ClientError as error:
                 logger.debug("queues were not unlocked: %s", error)
 
-        await self._at_all_brokers(queues, unlock)
+        # A broker that is lost needs no unlock: it drops the locks of clients that are gone.
+        with anyio.move_on_after(UNLOCK_S):
+            await self._at_all_brokers(queues, unlock)
 
     async def _at_all_brokers(
         self,

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from .handler_check import check_handler
 from .producer import Producer
 from .pushed_message import PushedMessage
 
@@ -26,15 +27,23 @@ def replying(producer: Producer, replier: Replier) -> Callable[[PushedMessage], 
 
     Args:
       producer: sends the replies; open while the handler runs.
-      replier: an async function, or a plain one that does not block. It gets the request, and
-        returns the body of the reply.
+      replier: an async function; or a plain one, which `run` calls in a thread, or in the loop if
+        `in_loop`. It gets the request, and returns the body of the reply.
+
+    Raises: ConfigurationError: the replier cannot be called with a message.
     """
 
-    async def handle(message: PushedMessage) -> None:
-        body = replier(message)
+    async def reply(message: PushedMessage, body: Any) -> None:
         if inspect.isawaitable(body):
             body = await body
         if body is not None:
             await producer.reply(message, body)
 
-    return handle
+    async def handle(message: PushedMessage) -> None:
+        await reply(message, replier(message))
+
+    def handle_plain(message: PushedMessage) -> Awaitable[None]:
+        # `run` calls this in a thread, and awaits the rest in the loop.
+        return reply(message, replier(message))
+
+    return handle if check_handler(replier).is_async else handle_plain

@@ -5,7 +5,6 @@ Java counterpart: ClientRemotingProcessor, ConsumerRunningInfo, ConsumeMessageDi
 
 from __future__ import annotations
 
-import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,6 +37,13 @@ _MIB: Final = 1024 * 1024
 Handler: TypeAlias = Callable[[PushedMessage[ValueT]], Awaitable[None] | None]
 """Handles a message. An exception means that the message is redelivered."""
 
+BatchHandler: TypeAlias = Callable[[list[PushedMessage[ValueT]]], Awaitable[None] | None]
+"""Handles a batch of messages. An exception means that they are redelivered, except those that it
+has settled."""
+
+DirectCall: TypeAlias = Callable[[PushedMessage], Awaitable[None]]
+"""Calls a handler with a message and waits for its end. An exception means that it failed."""
+
 AsPushed: TypeAlias = Callable[[MessageExt, MessageQueue], PushedMessage]
 
 
@@ -47,11 +53,6 @@ class ReportingConsumer(Protocol):
     @property
     def client(self) -> Client:
         """Its client."""
-        ...
-
-    @property
-    def handler(self) -> Handler | None:
-        """The handler that `run` calls."""
         ...
 
     @property
@@ -88,6 +89,7 @@ def processors(
     assigned: Mapping[MessageQueue, AssignedQueue],
     popped: Mapping[MessageQueue, PopQueue],
     pushed: AsPushed,
+    direct_call: Callable[[], DirectCall | None],
 ) -> Mapping[int, Processor]:
     """A consumer's processors for the requests of administrators, by request code.
 
@@ -95,6 +97,7 @@ def processors(
       assigned: the queues that it pulls from, with their messages in memory; it changes.
       popped: the queues that it pops from; it changes.
       pushed: makes a message for the handler that did not arrive by a pull.
+      direct_call: what calls the handler of `run`; None while it is not running.
     """
 
     async def reset_offset(
@@ -122,7 +125,7 @@ def processors(
     async def consume_directly(
         connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        result = await _consume_directly(consumer, pushed, command)
+        result = await _consume_directly(consumer, pushed, direct_call(), command)
         return command.answer(body=fastjson.dumps(result))
 
     return {
@@ -200,7 +203,10 @@ def _plain(subscription: SubscriptionData) -> object:
 
 
 async def _consume_directly(
-    consumer: ReportingConsumer, pushed: AsPushed, command: RemotingCommand
+    consumer: ReportingConsumer,
+    pushed: AsPushed,
+    call: DirectCall | None,
+    command: RemotingCommand,
 ) -> dict[str, object]:
     """Call the handler with one message; this does not affect offsets and redeliveries."""
     start_ms = clock.monotonic_ms()
@@ -210,8 +216,7 @@ async def _consume_directly(
         "consumeResult": "CR_SUCCESS",
         "remark": None,
     }
-    handler = consumer.handler
-    if handler is None:
+    if call is None:
         result["consumeResult"] = "CR_THROW_EXCEPTION"
         result["remark"] = "this consumer has no handler to call: it iterates over its messages"
     else:
@@ -219,9 +224,7 @@ async def _consume_directly(
         queue = MessageQueue(ext.topic, command.ext_fields.get("brokerName", ""), ext.queue_id)
         try:
             with anyio.fail_after(consumer.consume_timeout_s):
-                outcome = handler(pushed(ext, queue))
-                if inspect.isawaitable(outcome):
-                    await outcome
+                await call(pushed(ext, queue))
         except Exception:  # noqa: BLE001 - an error of the handler is the result of the request
             result["consumeResult"] = "CR_THROW_EXCEPTION"
             result["remark"] = traceback.format_exc()

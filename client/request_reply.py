@@ -10,6 +10,7 @@ RequestFutureHolder, ClientRemotingProcessor.receiveReplyMessage.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from typing import Any, Final
@@ -32,7 +33,7 @@ from ..remoting.sys_flag import COMPRESSED
 from .client import Client
 from .connection import Connection
 from .core.sending import Selector
-from .errors import MessageRefusedError, ReplyTimeoutError
+from .errors import ConnectError, MessageRefusedError, ReplyTimeoutError
 from .message import Message, ReceivedMessage
 from .pending_reply import PendingReply
 from .sender import Sender
@@ -76,18 +77,17 @@ class RequestReply:
             names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: client.client_id,
             names.PROPERTY_MESSAGE_TTL: str(round(timeout_s * 1000)),
         }
+        sending = sender.sending(sender.packer.message(message, more), queue, selector, timeout_s)
+        info = await sender.publish_info(sending.outgoing.topic, sending)
+        end_s = sending.start_s + timeout_s
         reply = client.replies[correlation_id] = PendingReply()
         try:
-            with anyio.fail_after(timeout_s):
-                topic = client.with_namespace(message.topic)
-                info = await sender.publish_info(topic)
-                # The broker needs a heartbeat on this connection to push the reply.
-                address = client.master_of(queue or info.queues[0])
-                if client.open_connection(address) is None:
-                    await client.connection(address)
-                    await client.heartbeat()
-                outgoing = sender.packer.message(message, more)
-                await sender.send(sender.sending(outgoing, queue, selector, timeout_s))
+            # The broker needs a heartbeat on this connection to push the reply.
+            address = client.master_of(queue or info.queues[0])
+            if client.open_connection(address) is None:
+                await self._connect(address, end_s - client.now_s())
+            await sender.send(sending)
+            with anyio.fail_after(end_s - client.now_s()):
                 await reply.event.wait()
         except TimeoutError:
             raise ReplyTimeoutError(message.topic, timeout_s) from None
@@ -95,6 +95,12 @@ class RequestReply:
             del client.replies[correlation_id]
         assert reply.message is not None  # the event is set with it
         return reply.message
+
+    async def _connect(self, address: str, limit_s: float) -> None:
+        """Have a broker know this client; the send that follows says why it cannot."""
+        with anyio.move_on_after(limit_s), contextlib.suppress(ConnectError):
+            await self._client.connection(address)
+            await self._client.heartbeat(address)
 
     async def reply(self, request: ReceivedMessage, body: Any, tags: str | None) -> None:
         """Reply to a message that was sent by `request`. Raises: see `Producer.reply`."""

@@ -12,7 +12,8 @@ import logging
 import random
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeAlias
+from math import inf
+from typing import Any, Final, TypeAlias
 
 import anyio
 
@@ -23,14 +24,24 @@ from .client import Client
 from .connection import Connection
 from .core.outgoing import Outgoing
 from .core.routes import TopicPublishInfo
-from .core.sending import WRONG_ROUTE_CODES, Selector, Sending, SendPolicy
-from .errors import ClientError, ClosedError, ConnectError, RequestTimeoutError, ServerError
+from .core.sending import TRY_TIME_MIN_S, WRONG_ROUTE_CODES, Selector, Sending, SendPolicy
+from .errors import (
+    ClientError,
+    ClosedError,
+    ConnectError,
+    RequestTimeoutError,
+    SendError,
+    ServerError,
+)
 from .message import SendResult
 from .option_check import SECONDS_MAX, check_timeout
 from .packer import Packer
 from .send_options import RETRY_TIMES, ProducerConfig
+from .waiting import Window
 
 logger = logging.getLogger(__name__)
+
+SEND: Final = RequestCode.SEND_MESSAGE_V2
 
 OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
 """Called once, in the loop, with the result or the error; must not raise."""
@@ -53,6 +64,7 @@ class Sender:
       group: with namespace.
       config: the producer's.
       on_sent: called for each confirmed send; None: nothing is called.
+      waits_for_route: look up a route again while there is none.
 
     Attributes:
       config: the producer's.
@@ -67,19 +79,25 @@ class Sender:
         group: str,
         config: ProducerConfig,
         on_sent: OnSent | None = None,
+        *,
+        waits_for_route: bool = True,
     ) -> None:
         self._client = client
         self._on_sent = on_sent
         self.config: ProducerConfig = config
+        wait_s = self._wait_s = client.wait_for_broker_s
         self._policy = SendPolicy(
             RETRY_TIMES if config.retry_times is None else config.retry_times,
-            waits_for_broker=config.retry_times is None,
+            waits_for_broker=config.retry_times is None if wait_s is None else wait_s > 0,
+            wait_s=inf if wait_s is None else wait_s,
             retry_when_not_stored_ok=config.retry_when_not_stored_ok,
             send_latency_fault_enable=config.send_latency_fault_enable,
             first_index=partial(random.getrandbits, 31),
         )
+        self._waits_for_route = waits_for_route
         self.packer: Packer = Packer(client, group, config)
-        self._timeout_s = config.send_timeout_s or client.send_timeout_s
+        # A send outlives the wait for its broker.
+        self._timeout_s = max(config.send_timeout_s or client.send_timeout_s, wait_s or 0.0)
         self._try_timeout_s = min(self._timeout_s, client.timeout_s)
         # Asked once, because a pipelined send takes only a few microseconds.
         self._is_logged = logger.isEnabledFor(logging.DEBUG)
@@ -113,24 +131,46 @@ class Sender:
         now_s = client.now_s()
         return Sending(outgoing, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
 
-    async def publish_info(self, topic: str) -> TopicPublishInfo:
+    async def publish_info(self, topic: str, sending: Sending | None = None) -> TopicPublishInfo:
         """The queues of a topic, with namespace, that can be written to.
+
+        Args:
+          sending: for which send, whose time limit is kept; None: the producer's limit, from now.
 
         Raises: RouteNotFoundError; ConnectError.
         """
-        return await self._client.publish_info(topic, self.config.default_topic_queue_nums)
+        now_s = self._client.now_s
+        wait_s, start_s = self._timeout_s, None
+        if sending is not None:
+            wait_s, start_s = sending.timeout_s, sending.start_s
+        if self._wait_s is not None:
+            wait_s = min(wait_s, self._wait_s)
+        if not self._waits_for_route:
+            wait_s = 0.0
+        window = Window(now_s, wait_s, start_s)
+        count = self.config.default_topic_queue_nums
+        return await self._client.publish_info(topic, count, window)
 
-    async def connect(self, sending: Sending) -> Connection:
+    async def connect(self, sending: Sending, limit_s: float) -> Connection:
         """The connection to where the send goes, when there is room for a request on it.
 
-        Raises: ConnectError; ClosedError; ForkedError.
+        Args:
+          limit_s: seconds to wait for both.
+
+        Raises: ConnectError; RequestTimeoutError: the broker takes no bytes; ClosedError;
+          ForkedError.
         """
-        address = self._client.master_of(sending.queue)
-        connection = self._client.open_connection(address)
+        client = self._client
+        end_s = client.now_s() + limit_s
+        address = client.master_of(sending.queue)
+        connection = client.open_connection(address)
         if connection is None:
-            connection = await self._client.connection(address)
+            connection = await client.connection(address, limit_s)
         if connection.is_backed_up:
-            await connection.wait_writable()
+            with anyio.move_on_after(end_s - client.now_s()):
+                await connection.wait_writable()
+                return connection
+            raise RequestTimeoutError(SEND.name, address, limit_s)
         return connection
 
     # Sends that wait
@@ -140,23 +180,10 @@ class Sender:
 
         Raises: as `Producer.send`.
         """
-        client = self._client
-        topic = sending.outgoing.topic
         while True:
-            info = client.known_publish_info(topic) or await self.publish_info(topic)
-            now_s = client.now_s()
-            sending.choose(info, now_s)
-            if sending.attempts:
-                await anyio.sleep(sending.pause_s(now_s))
-                now_s = client.now_s()
-            left_s = sending.begin(now_s)
+            left_s = await self._next_try(sending)
             answer = await self._try(sending, left_s)
-            is_over = sending.take(answer, client.now_s())
-            if self._is_logged:
-                _log_try(sending, client.now_s())
-            if sending.failure is not None:
-                self._look_after_routes(sending.failure, topic)
-            if is_over:
+            if self._take(sending, answer):
                 break
         if sending.result is None:
             assert sending.error is not None  # it is over
@@ -165,18 +192,68 @@ class Sender:
             self._on_sent(sending, sending.result, answer)
         return sending.result
 
+    async def send_oneway(self, sending: Sending) -> None:
+        """Make tries until one has put the message on a connection.
+
+        Raises: as `Producer.send_oneway`.
+        """
+        try:
+            while not await self._is_sent_oneway(sending):
+                pass
+        except SendError as error:
+            text = f"the message could not be sent: {error.tries}"
+            raise ConnectError(sending.queue.broker_name, text) from error.__cause__
+
+    async def _is_sent_oneway(self, sending: Sending) -> bool:
+        """Make one try; False: there is another one."""
+        left_s = await self._next_try(sending)
+        try:
+            connection = await self.connect(sending, left_s)
+        except (ConnectError, RequestTimeoutError) as error:
+            sending.is_sent = False
+            if self._take(sending, error):
+                assert sending.error is not None  # it is over
+                raise sending.error from error
+            return False
+        connection.send_oneway(sending.outgoing.encode(sending.queue, 0, oneway=True))
+        return True
+
+    async def _next_try(self, sending: Sending) -> float:
+        """Wait for the route and the pause before the next try; returns the seconds that it has."""
+        client = self._client
+        topic = sending.outgoing.topic
+        info = client.known_publish_info(topic) or await self.publish_info(topic, sending)
+        now_s = client.now_s()
+        sending.choose(info, now_s)
+        if sending.attempts:
+            await anyio.sleep(sending.pause_s(now_s))
+            now_s = client.now_s()
+        return sending.begin(now_s)
+
+    def _take(self, sending: Sending, answer: RemotingCommand | ClientError) -> bool:
+        """Take what a try ended in; True: the send is over."""
+        is_over = sending.take(answer, self._client.now_s())
+        if self._is_logged:
+            _log_try(sending, self._client.now_s())
+        if sending.failure is not None:
+            self._look_after_routes(sending.failure, sending.outgoing.topic)
+        return is_over
+
     async def _try(self, sending: Sending, timeout_s: float) -> RemotingCommand | ClientError:
         """The broker's answer, or why there is none."""
         client = self._client
         try:
             connection = client.open_connection(client.master_of(sending.queue))
             if connection is None or connection.is_backed_up:
-                connection = await self.connect(sending)
+                sending.is_sent = False
+                start_s = client.now_s()
+                connection = await self.connect(sending, timeout_s)
+                timeout_s = max(timeout_s - (client.now_s() - start_s), TRY_TIME_MIN_S)
+            sending.is_sent = True
             opaque = client.next_opaque()
             frame = sending.outgoing.encode(sending.queue, opaque)
             sending.address = connection.address
-            code = RequestCode.SEND_MESSAGE_V2
-            return await connection.exchange(frame, opaque, timeout_s, code)
+            return await connection.exchange(frame, opaque, timeout_s, SEND)
         except ClientError as error:
             return error
 
@@ -225,19 +302,22 @@ class Sender:
     async def begin_when_ready(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> None:
         """Wait for the route, the connection and room on it, then `begin`; the time starts there.
 
+        The wait for the route counts from `sending.start_s`, which may be earlier.
+
         A broker that is not there counts as no try: all tries are made in the background then.
 
         Raises: RouteNotFoundError; ConnectError: no name server answers; and as `begin`.
         """
         client = self._client
         topic = sending.outgoing.topic
-        info = client.known_publish_info(topic) or await self.publish_info(topic)
+        info = client.known_publish_info(topic) or await self.publish_info(topic, sending)
         sending.choose(info, client.now_s())
         try:
-            connection = await self.connect(sending)
+            connection = await self.connect(sending, sending.left_s(client.now_s()))
             sending.restart(client.now_s())
             self._submit(sending, connection, spawn, on_end)
-        except ConnectError:
+        except (ConnectError, RequestTimeoutError):
+            sending.restart(client.now_s())
             spawn(self.finish, sending, on_end)
 
     def _submit(
@@ -264,12 +344,7 @@ class Sender:
             if not isinstance(answer, RemotingCommand):
                 # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
-            is_over = sending.take(answer, client.now_s())
-            if self._is_logged:
-                _log_try(sending, client.now_s())
-            if sending.failure is not None:
-                self._look_after_routes(sending.failure, sending.outgoing.topic)
-            if not is_over:
+            if not self._take(sending, answer):
                 spawn(self.finish, sending, on_end)
                 return
         except ClientError as error:

@@ -69,7 +69,7 @@ class AssignmentQuestion:
             strategy_name=self._strategy_name,
             message_model=MessageModel.CLUSTERING,
         ).to_body()
-        route = await self._client.route(topic)
+        route = await self._client.route(topic, wait_s=0)
         addresses = {
             name: self._client.reading_address(name)
             for name in map(self._client.owner, subscribe_queues(topic, route))

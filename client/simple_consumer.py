@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 import anyio
@@ -24,6 +25,7 @@ from ..remoting.bodies import (
     SubscriptionData,
 )
 from ..remoting.receipt import POP_COUNT_MAX
+from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .core.pop import INVISIBLE_S_MAX, INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
@@ -35,8 +37,18 @@ from .core.subscription import (
     read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
-from .errors import ClientError, ClosedError, ConfigurationError, ExpiredReceiptError, ServerError
+from .errors import (
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    ConnectError,
+    ExpiredReceiptError,
+    RequestTimeoutError,
+    ServerError,
+)
+from .first_answer import NEXT_SERVER_S
 from .interceptor import call_after_consume, call_before_consume
+from .late_pops import LatePops
 from .members import GroupMember
 from .message import for_log
 from .misuse import explained, knows_elsewhere, wrong_for
@@ -55,6 +67,7 @@ from .simple_options import (
     pop_init_mode,
 )
 from .sql_check import check_sql_subscriptions
+from .task_group import together
 from .tracing import consumer_trace
 
 logger = logging.getLogger(__name__)
@@ -118,6 +131,7 @@ class SimpleConsumer(Participant):
         self._watch = PopWatch(
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
+        self._pops = LatePops(self._client, self._watch.wake)
         self._member = GroupMember(
             self._group,
             self._describe,
@@ -245,10 +259,12 @@ class SimpleConsumer(Participant):
         sweep = _Sweep(max_messages, invisible_s, end_s)
         self._turn += 1
         while True:
-            places = await self._all_places()
+            places = await self._all_places(end_s)
             found = await self._sweep(places, sweep)
             left_s = end_s - self._client.now_s()
             if found or (left_s <= 0 and sweep.failure is None):
+                for message in found if self._interceptors else ():
+                    call_before_consume(self._interceptors, message)
                 return found
             if sweep.failure is not None:
                 if left_s <= 0:
@@ -261,12 +277,16 @@ class SimpleConsumer(Participant):
                     # is not acknowledged, or other members had them first.
                     await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
                 sweep.is_watched = True
-                await self._watch.wait_for_any(places, end_s - self._client.now_s())
+                if not self._pops.has_messages:
+                    await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
 
-    async def _all_places(self) -> list[Place]:
-        """All brokers of all topics; neighbours are of different topics, if there are several."""
+    async def _all_places(self, end_s: float) -> list[Place]:
+        """All brokers of all topics; neighbours are of different topics, if there are several.
+
+        Until `end_s`, it waits for name servers that are away and for topics that are not there.
+        """
         places = self._places
         if places is not None:
             return places
@@ -274,8 +294,13 @@ class SimpleConsumer(Participant):
             raise ConfigurationError("the consumer subscribes to no topic: call `subscribe` first")
         subscribed = list(self._subscriptions)
         by_rank: list[tuple[int, Place]] = []
-        for topic in subscribed:
-            queues = subscribe_queues(topic, await self._client.route(topic))
+        wait_s = max(end_s - self._client.now_s(), 0.0)
+        if self._client.wait_for_broker_s is not None:
+            wait_s = min(wait_s, self._client.wait_for_broker_s)
+        look_up = partial(self._client.route, wait_s=wait_s, is_missing_ok=True)
+        routes = await together(partial(look_up, topic) for topic in subscribed)
+        for topic, route in zip(subscribed, routes, strict=True):
+            queues = subscribe_queues(topic, route)
             brokers = dict.fromkeys(self._client.owner(queue) for queue in queues)
             by_rank += [(rank, Place(topic, name)) for rank, name in enumerate(brokers)]
         if not by_rank:
@@ -289,15 +314,24 @@ class SimpleConsumer(Participant):
     async def _sweep(self, places: Sequence[Place], sweep: _Sweep) -> list[PoppedMessage]:
         """Pop from one place after the other, until one has messages.
 
-        With a single place, its broker waits for them.
+        With a single place, its broker waits for them. Of several, one that does not answer is
+        passed over.
         """
         first = self._turn % len(places)
-        failures = []
+        late = self._pops.take(sweep.count)
+        if late:
+            return late
+        failures: list[ClientError] = []
         for place in (*places[first:], *places[:first]):
-            left_s = max(sweep.end_s - self._client.now_s(), 0.0)
-            poll_s = min(left_s, POLL_S_MAX) if len(places) == 1 else 0.0
             try:
-                found = await self._pop(place, sweep, poll_s)
+                if len(places) == 1:
+                    left_s = max(sweep.end_s - self._client.now_s(), 0.0)
+                    found = await self._pop(place, sweep, min(left_s, POLL_S_MAX))
+                elif await self._pops.pop(place, partial(self._pop, place, sweep, 0.0)):
+                    found = self._pops.take(sweep.count)
+                else:
+                    failures.append(self._silence(place))
+                    continue
             except TRANSIENT_ERRORS as error:
                 await anyio.lowlevel.checkpoint_if_cancelled()
                 logger.debug("a pop from %s failed: %s", place, error)
@@ -305,8 +339,12 @@ class SimpleConsumer(Participant):
                 continue
             if found:
                 return found
-        sweep.failure = failures[-1] if len(failures) == len(places) else None
+        sweep.failure = _joined(failures) if len(failures) == len(places) else None
         return []
+
+    def _silence(self, place: Place) -> RequestTimeoutError:
+        address = self._client.broker_address(place.broker_name) or place.broker_name
+        return RequestTimeoutError(RequestCode.POP_MESSAGE.name, address, NEXT_SERVER_S)
 
     async def _pop(self, place: Place, sweep: _Sweep, poll_s: float) -> list[PoppedMessage]:
         subscription = self._subscriptions.get(place.topic)
@@ -322,7 +360,7 @@ class SimpleConsumer(Participant):
                 raise
             # The broker has not received the first heartbeat yet.
             sweep.is_announced = True
-            await self._client.heartbeat()
+            await self._client.heartbeat(error.address)
             answer = await self._attempt(place, subscription, sweep, poll_s)
         return self._received(place, answer)
 
@@ -368,9 +406,6 @@ class SimpleConsumer(Participant):
         if others:
             # Their tags have the hash codes of the wanted ones: the group has passed them.
             self._client.start_soon(self._ack_others, others)
-        if self._interceptors:
-            for message in received:
-                call_before_consume(self._interceptors, message)
         return received
 
     async def _ack_others(self, others: Sequence[Settled]) -> None:
@@ -382,10 +417,10 @@ class SimpleConsumer(Participant):
     async def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message: the group is done with it.
 
-        It is sent again for ten seconds while the broker cannot be reached. It has no effect on a
-        message that is acknowledged already.
+        It is sent again for ten seconds while the broker cannot be reached.
 
         Raises:
+          AlreadySettledError: it is acknowledged already.
           ExpiredReceiptError: the broker does not accept the receipt (any more): the message is
             delivered again, or is gone. Brokers accept most late acknowledgements without a word,
             and deliver the message again all the same.
@@ -395,8 +430,7 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        if message.is_settled:
-            return
+        message.check_unsettled("ack")
         await self._popping.ack(message.settled)
         self._on_acknowledged(message)
 
@@ -406,10 +440,15 @@ class SimpleConsumer(Participant):
         Those that could not be acknowledged have `is_settled` false afterwards. A broker that takes
         batches passes over receipts that have expired.
 
-        Raises: the error of the first message that was not acknowledged; see `ack`.
+        Raises:
+          AlreadySettledError: one is acknowledged already; nothing is sent.
+          ClientError: the error of the first message that was not acknowledged; see `ack`.
         """
         self._client.check_open()
-        wanted = {each.settled: each for each in messages if not each.is_settled}
+        given = list(messages)
+        for each in given:
+            each.check_unsettled("ack_all")
+        wanted = {each.settled: each for each in given}
         failed = await self._popping.ack_all(list(wanted))
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
@@ -435,6 +474,7 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         _check_seconds("seconds", seconds, 0)
+        message.check_unsettled("change_invisible")
         receipt = await self._popping.change_invisible(message.settled, seconds)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
@@ -520,6 +560,8 @@ class _Messages:
 
     async def _ack(self, message: PoppedMessage) -> None:
         self._last = None
+        if message.is_settled:
+            return
         try:
             await self._consumer.ack(message)
         except ExpiredReceiptError as error:
@@ -533,6 +575,18 @@ class _Messages:
                 if consumer.client.now_s() < message.deadline_s:
                     return message
             self._received = await consumer.receive(self._count, invisible_s=self._invisible_s)
+
+
+def _joined(failures: Sequence[ClientError]) -> ClientError:
+    """One error for all brokers that failed: it names each, and why."""
+    first = failures[0]
+    texts = dict.fromkeys(map(str, failures))
+    if len(texts) == 1:
+        return first
+    addresses = dict.fromkeys(getattr(each, "address", "") for each in failures)
+    joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
+    joined.__cause__ = first
+    return joined
 
 
 def _check_seconds(name: str, seconds: float, least: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from ..remoting.bodies import CheckClientRequestBody, SubscriptionData
 from ..remoting.request_codes import RequestCode
@@ -16,6 +17,7 @@ from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .core.subscription import SQL92
 from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from .task_group import together
 
 logger = logging.getLogger(__name__)
 
@@ -41,20 +43,27 @@ async def check_sql_subscriptions(
         expression, or the key to set at the broker.
       ConnectError: no name server answered.
     """
-    for subscription in subscriptions:
-        if subscription.expression_type != SQL92:
-            continue
-        try:
-            route = await client.route(subscription.topic)
-        except RouteNotFoundError:
-            continue
-        for broker in route.broker_datas:
-            address = client.reading_address(broker.broker_name)
-            if address is None:
-                continue
-            refusal = await _check_at(client, address, group, subscription)
-            if refusal is not None:
-                raise refusal
+    await together(
+        partial(_check_topic, client, group, subscription)
+        for subscription in subscriptions
+        if subscription.expression_type == SQL92
+    )
+
+
+async def _check_topic(client: Client, group: str, subscription: SubscriptionData) -> None:
+    """Ask all brokers of a topic at once. Raises: ConfigurationError; ConnectError."""
+    try:
+        route = await client.route(subscription.topic, wait_s=client.start_wait_s)
+    except RouteNotFoundError:
+        return
+    addresses = {client.reading_address(broker.broker_name) for broker in route.broker_datas}
+
+    async def check(address: str) -> None:
+        refusal = await _check_at(client, address, group, subscription)
+        if refusal is not None:
+            raise refusal
+
+    await together(partial(check, each) for each in addresses if each is not None)
 
 
 async def _check_at(

@@ -101,7 +101,7 @@ class SubscribedQueues:
 
         async def look_up(topic: str) -> None:
             try:
-                await self._client.route(topic)
+                await self._client.route(topic, wait_s=0)
             except ClientError as error:
                 # `_pause_after` looks it up again, and says so.
                 logger.debug("the route of %s was not found: %s", topic, error)
@@ -137,7 +137,7 @@ class SubscribedQueues:
 
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
         """This member's queues of a topic; None: the brokers do not list this member (yet)."""
-        queues = list(subscribe_queues(topic, await self._client.route(topic)))
+        queues = list(subscribe_queues(topic, await self._client.route(topic, wait_s=0)))
         if not queues:
             return queues
         client_id = self._client.client_id

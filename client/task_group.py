@@ -10,12 +10,14 @@ Java counterpart: none.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
+
+T = TypeVar("T")
 
 AsyncFunction: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -62,3 +64,26 @@ class TaskGroup:
             for coroutine in self._not_begun.values():
                 coroutine.close()
             self._not_begun.clear()
+
+
+async def together(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    """Make calls at the same time, and return their results in the same order.
+
+    Raises: the exception of the first one that fails; the others are cancelled then.
+    """
+    results: dict[int, T] = {}
+    failures: list[Exception] = []
+
+    async def run(number: int, call: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        try:
+            results[number] = await call()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+            group.cancel_scope.cancel()
+
+    async with TaskGroup() as group:
+        for number, call in enumerate(calls):
+            group.start_soon(run, number, call)
+    if failures:
+        raise failures[0]
+    return [results[number] for number in range(len(results))]

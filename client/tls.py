@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import ssl
 from pathlib import Path
 from typing import Final, NoReturn
@@ -106,7 +107,7 @@ class ClientTls:
         if is_reset or is_end(error):
             wanted = "" if self.has_certificate else f", or {CERTIFICATE_WANTED}"
             return f"closed while TLS was set up: {NO_TLS}{wanted}"
-        return tls_text(error) or f"cannot connect: {error}"
+        return tls_text(error) or _plain_reason(error)
 
     def _not_verified(self, error: ssl.SSLCertVerificationError, host: str) -> str:
         code = error.verify_code
@@ -143,7 +144,27 @@ def client_tls(tls: TlsOptions | ssl.SSLContext | bool | None) -> ClientTls | No
 
 def failure_reason(error: BaseException, tls: ClientTls | None, host: str) -> str:
     """Why no connection to a host could be made, with or without TLS."""
-    return f"cannot connect: {error}" if tls is None else tls.reason(error, host.strip("[]"))
+    return _plain_reason(error) if tls is None else tls.reason(_first(error), host.strip("[]"))
+
+
+def _first(error: BaseException) -> BaseException:
+    """What happened at the first address of a host; anyio says only that all of them failed."""
+    cause = error.__cause__
+    if type(error) is not OSError or error.errno is not None or cause is None:
+        return error
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
+
+
+def _plain_reason(error: BaseException) -> str:
+    """Why a connection without TLS could not be made."""
+    error = _first(error)
+    if isinstance(error, ConnectionRefusedError):
+        return "cannot connect: connection refused, nothing listens at this port"
+    if isinstance(error, socket.gaierror):
+        return f"cannot connect: no such host ({error.strerror})"
+    return f"cannot connect: {error or type(error).__name__}"
 
 
 def silence_hint(tls: ClientTls | None) -> str:

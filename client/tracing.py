@@ -116,6 +116,8 @@ class TraceDispatcher:
             client,
             f"{GROUP_PREFIX}-{self._traced_group}-{kind}-{number}",
             ProducerConfig(send_timeout_s=SEND_TIMEOUT_S, message_size_max=BODY_SIZE_MAX),
+            # Records of a cluster without the trace topic are dropped: closing does not wait.
+            waits_for_route=False,
         )
         self._queue: deque[TraceRecord] = deque()
         # The records of each message that is not confirmed yet, by the object id of its Sending.

@@ -15,7 +15,10 @@ import os
 import re
 import threading
 import time
+from collections.abc import Iterable
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from ..blocking import Admin, Client
@@ -86,7 +89,7 @@ class Cluster:
         """The queues that a source reads, sorted.
 
         Args:
-          is_strict: a named topic or queue must exist; else it is left out.
+          is_strict: a named topic or queue must exist, and is waited for; else it is left out.
 
         Raises:
           OptionError: a named topic or queue does not exist, or cannot be read.
@@ -95,16 +98,9 @@ class Cluster:
         is_strict = is_strict and bool(options.topic_names)
         found: list[Queue] = []
         for topic in options.topic_names or self._matching(options.topic_pattern):
-            try:
-                mine = self._readable(topic, self._route(topic))
-            except RouteNotFoundError as error:
-                # A topic that a pattern matches may be deleted after the topics were listed.
-                if not is_strict:
-                    continue
-                raise OptionError(
-                    f"no name server of {self._options.name_server} knows the topic {topic}:"
-                    f" {error}"
-                ) from error
+            # A topic that a pattern matches may be deleted after the topics were listed.
+            route = self._named_route(topic) if is_strict else self._route_now(topic)
+            mine = [] if route is None else self._readable(topic, route)
             if is_strict and not mine:
                 raise OptionError(
                     f"topic {topic} has no queue to read: its perm forbids it on all brokers; 6"
@@ -125,22 +121,34 @@ class Cluster:
             raise OptionError(f"assign names a queue that does not exist: {missing[0]}")
         return sorted(set(wanted) & set(found))
 
-    def missing(self, queue: Queue) -> Missing | None:
-        """Why a queue is not among those of `queues`; None: it is there again.
+    def missing(self, queues: Iterable[Queue]) -> dict[Queue, Missing | None]:
+        """Why queues are not among those of `queues`; None: it is there again.
+
+        A topic that no name server knows is waited for only while a broker of it is away: brokers
+        register all of their topics at once.
 
         Raises: ClientError: no name server answers.
         """
-        readable: list[Queue] = []
-        holders: set[str] = set()
-        with contextlib.suppress(RouteNotFoundError):
-            route = self._route(queue.topic)
-            readable = self._readable(queue.topic, route)
-            # A static topic's queues have names of brokers that do not exist.
-            holders = {data.broker_name for data in route.queue_datas}
-            holders |= {each.broker_name for each in readable}
+        found: dict[Queue, Missing | None] = {}
         with Admin(self._client) as admin:
-            brokers = again(self._options, admin.cluster).brokers
-        return why_missing(queue, readable, holders, {broker.name for broker in brokers})
+            running = {broker.name for broker in again(self._options, admin.cluster).brokers}
+        for topic, several in groupby(sorted(queues), key=attrgetter("topic")):
+            mine = list(several)
+            is_awaited = not running.issuperset(queue.broker_name for queue in mine)
+            readable: list[Queue] = []
+            holders: set[str] = set()
+            route = self._route_now(topic)
+            if route is None and is_awaited:
+                with contextlib.suppress(RouteNotFoundError):
+                    route = self._route(topic)
+            if route is not None:
+                readable = self._readable(topic, route)
+                # A static topic's queues have names of brokers that do not exist.
+                holders = {data.broker_name for data in route.queue_datas}
+                holders |= {each.broker_name for each in readable}
+            for queue in mine:
+                found[queue] = why_missing(queue, readable, holders, running)
+        return found
 
     def topics(self) -> list[str]:
         """All topics of a name server, system topics included.
@@ -161,10 +169,31 @@ class Cluster:
             and (not is_system_topic(name) or name == pattern)
         ]
 
+    def _named_route(self, topic: str) -> TopicRouteData:
+        """The route of a topic that the user named. Raises: OptionError: there is none."""
+        try:
+            return self._route(topic)
+        except RouteNotFoundError as error:
+            raise OptionError(
+                f"no name server of {self._options.name_server} knows the topic {topic}: {error}"
+            ) from error
+
     def _route(self, topic: str) -> TopicRouteData:
         """A topic's route. Raises: RouteNotFoundError: no name server knows it; ClientError."""
         full = self._client.with_namespace(topic)
         return again(self._options, partial(self._client.route, full, is_fresh=True))
+
+    def _route_now(self, topic: str) -> TopicRouteData | None:
+        """A topic's route; None: no name server knows it now. Raises: ClientError."""
+        full = self._client.with_namespace(topic)
+
+        def ask() -> TopicRouteData | None:
+            try:
+                return self._client.route(full, is_fresh=True)
+            except RouteNotFoundError:
+                return None
+
+        return again(self._options, ask)
 
     def _readable(self, topic: str, route: TopicRouteData) -> list[Queue]:
         full = self._client.with_namespace(topic)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from ..client.errors import ClientError
@@ -42,8 +42,8 @@ class StreamCluster(QueueEnds, Protocol):
           is_strict: a named topic that does not exist is an error; else it is left out.
         """
 
-    def missing(self, queue: Queue) -> Missing | None:
-        """Why a queue is not among those of `queues`; None: it is there again."""
+    def missing(self, queues: Iterable[Queue]) -> dict[Queue, Missing | None]:
+        """Why queues are not among those of `queues`; None: it is there again."""
 
     def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
         """Commit an offset of a group."""
@@ -177,7 +177,7 @@ class StreamPlan:
         )
 
     def _begin(
-        self, start: StreamOffset, latest: Mapping[Queue, int]
+        self, start: StreamOffset, latest: dict[Queue, int]
     ) -> tuple[dict[Queue, int], dict[Queue, int]]:
         """The offset at which each queue continues, and those that differ from `start`."""
         cluster, options = self._cluster(), self._options
@@ -204,11 +204,11 @@ class StreamPlan:
                     begin[queue] = init[queue] = first
         return begin, init
 
-    def _report_missing(self, begin: dict[Queue, int], latest: Mapping[Queue, int]) -> None:
+    def _report_missing(self, begin: dict[Queue, int], latest: dict[Queue, int]) -> None:
         """Report queues that the query has read and that are not there any more.
 
         Deleted ones are removed from `begin`: if they are created again, they are new. Others keep
-        their offset, because their broker may come back.
+        their offset, because their broker may come back; those that are back are added to `latest`.
 
         Raises:
           DataLossError: unread messages are gone, and failOnDataLoss is set.
@@ -217,12 +217,18 @@ class StreamPlan:
         options, cluster = self._options, self._cluster()
         if not is_complete(options, {*begin, *latest}):
             self._discover(is_strict=True)  # says which topic, and how it was looked for
-        for queue in [each for each in begin if each not in latest and is_selected(options, each)]:
-            if queue not in self._missing:
-                self._missing[queue] = cluster.missing(queue)
+        missing = [each for each in begin if each not in latest and is_selected(options, each)]
+        unasked = set(missing).difference(self._missing)
+        if unasked:
+            self._missing.update(cluster.missing(unasked))
+        for queue in missing:
             why = self._missing[queue]
+            if why is None:
+                latest[queue] = cluster.max_offset(queue)
+                self._queues.append(queue)
+                continue
             is_read = why is Missing.CLOSED and cluster.max_offset(queue) <= begin[queue]
-            if why is not None and not is_read and self._reported.get(queue) is not why:
+            if not is_read and self._reported.get(queue) is not why:
                 text = (
                     f"{queue}: {why.value.format(queue)}; the query has read up to {begin[queue]}"
                 )

@@ -146,6 +146,8 @@ BANS = [
             "client/clock.py",
             # TCP on asyncio without the cost of anyio's streams; on trio it needs no import.
             "client/transport.py",
+            # Threads of handlers call back into whichever loop the client runs in.
+            "client/loop_call.py",
             # The task of a client's background tasks; anyio has none outside of a task group.
             "client/task_host.py",
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
@@ -156,6 +158,7 @@ BANS = [
             "tests/blocking/test_blocking_object.py",
             # A loop that anyio did not start.
             "tests/client/test_open_close.py",
+            "tests/client/test_handler_run.py",
             # Programs as users of asyncio write them.
             "tests/client/frameworks/service.py",
             "tests/client/frameworks/workers.py",

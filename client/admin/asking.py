@@ -16,7 +16,14 @@ from ...remoting.bodies import BrokerData, ClusterInfo, MessageQueue, TopicRoute
 from ...remoting.request_codes import RequestCode
 from ...remoting.route_queues import QUEUES_COUNT_MAX
 from ..client import Client, reading_answer
-from ..errors import BadAnswerError, ClientError, ConfigurationError, ConnectError
+from ..errors import (
+    BadAnswerError,
+    ClientError,
+    ConfigurationError,
+    ConnectError,
+    RequestTimeoutError,
+    copy_of,
+)
 from .results import BrokerInfo
 
 REQUESTS_MAX: Final = 64
@@ -103,6 +110,8 @@ def _broker_name(key: Hashable) -> str:
 async def ask_all(calls: Mapping[K, Callable[[], Awaitable[T]]]) -> Answers[K, T]:
     """Make calls at the same time, at most REQUESTS_MAX; errors of the client are collected.
 
+    A broker that gives no answer for one of its queues is not asked for more of them.
+
     Returns: answers in the order of the calls.
     """
     answers: Answers[K, T] = Answers()
@@ -110,12 +119,20 @@ async def ask_all(calls: Mapping[K, Callable[[], Awaitable[T]]]) -> Answers[K, T
     values: dict[K, T] = {}
     errors: dict[K, ClientError] = {}
 
+    silent: dict[str, ClientError] = {}
+
     async def ask(key: K, call: Callable[[], Awaitable[T]]) -> None:
         async with limiter:
+            broker = key.broker_name if isinstance(key, MessageQueue) else ""
+            if broker in silent:
+                errors[key] = copy_of(silent[broker])
+                return
             try:
                 values[key] = await call()
             except ClientError as error:
                 errors[key] = error
+                if broker and is_silence(error):
+                    silent[broker] = error
 
     async with anyio.create_task_group() as group:
         for key, call in calls.items():
@@ -214,6 +231,9 @@ class Brokers:
 
         Raises: ConfigurationError: there are several clusters, and none was named, or no broker.
         """
+        window = self._client.window(self._client.timeout_s)
+        while not (await self.find()) and await window.pause():
+            pass  # the name server has just started, and its brokers will register
         brokers = await self.find(cluster)
         clusters = sorted({broker.cluster for broker in brokers})
         if len(clusters) > 1:
@@ -271,6 +291,21 @@ class Brokers:
             return await ask(BrokerAt(master.name, 0, address))
 
         return await self.ask(await self.find(cluster), ask_master, is_change=True)
+
+
+def answering(brokers: Iterable[BrokerInfo], errors: Mapping[str, ClientError]) -> list[BrokerInfo]:
+    """The brokers without the silent ones: one that hangs costs a verb its time once.
+
+    Args:
+      errors: of the brokers that failed before, by name.
+    """
+    silent = {name for name, error in errors.items() if is_silence(error)}
+    return [broker for broker in brokers if broker.name not in silent]
+
+
+def is_silence(error: ClientError) -> bool:
+    """Whether a server gave no answer, so that it need not be asked for more now."""
+    return isinstance(error, ConnectError | RequestTimeoutError)
 
 
 def each_of(brokers: Iterable[BrokerInfo]) -> list[BrokerAt]:

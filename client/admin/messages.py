@@ -5,7 +5,7 @@ Java counterpart: queryMsgById, queryMsgByUniqueKey, queryMsgByKey, printMsg of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from ..core.topics import check_topic, dlq_topic
 from ..errors import (
     AccessDeniedError,
     BadAnswerError,
+    ClientError,
     ConfigurationError,
     RouteNotFoundError,
     ServerError,
@@ -32,7 +33,15 @@ from ..errors import (
 from ..message import ReceivedMessage
 from ..producer import configured
 from ..pulling import max_offset
-from .asking import Answers, Brokers, NotFoundError, ask_all, brokers_of, queues_of
+from .asking import (
+    Answers,
+    Brokers,
+    NotFoundError,
+    answering,
+    ask_all,
+    brokers_of,
+    queues_of,
+)
 from .looking import PULL_COUNT, first_offset_at, look
 from .results import BrokerInfo
 from .topics import TopicVerbs
@@ -75,7 +84,9 @@ class MessageVerbs:
         for each in topics:
             full = self._brokers.full(each)
             try:
-                answers = await self._look_up(full, message_id, COUNT, 0, TIME_MAX, is_id=True)
+                answers = await self._look_up(
+                    full, message_id, COUNT, 0, TIME_MAX, is_id=True, failed=failed.errors
+                )
             except RouteNotFoundError:
                 if topic is not None:
                     raise
@@ -141,9 +152,17 @@ class MessageVerbs:
         return found
 
     async def _look_up(
-        self, full: str, key: str, count: int, begin_ms: int, end_ms: int, *, is_id: bool
+        self,
+        full: str,
+        key: str,
+        count: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        is_id: bool,
+        failed: Mapping[str, ClientError] | None = None,
     ) -> Answers[str, list[ReceivedMessage]]:
-        brokers = brokers_of(await self._brokers.route(full))
+        brokers = answering(brokers_of(await self._brokers.route(full)), failed or {})
         header = QueryMessageRequestHeader(
             topic=full,
             key=key,

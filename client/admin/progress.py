@@ -47,7 +47,7 @@ from ..errors import (
 from ..message import ReceivedMessage
 from ..producer import configured
 from ..pulling import commit_offset
-from .asking import Answers, Brokers, brokers_of
+from .asking import Answers, Brokers, answering, brokers_of
 from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
 from .groups import GroupVerbs
@@ -112,16 +112,19 @@ class ProgressVerbs:
             return table, await self._delays(address, full, table)
 
         answers = await self._brokers.ask(brokers, ask)
-        connections = await self._clients.consumer_connections(full, brokers)
+        connections = await self._clients.consumer_connections(
+            full, answering(brokers, answers.errors)
+        )
+        answers.errors.update(connections.errors)
         found = self._counters.progress_of(full, (table for table, _ in answers.values.values()))
         delays = {q: d for _, part in answers.values.values() for q, d in part.items()}
         found = self._with_delays(found, delays)
         found = self._with_members(found, connections.values)
-        dead_letters = await self._dead_letters(full)
+        dead_letters = await self._dead_letters(full, answers.errors)
         found = msgspec.structs.replace(found, dead_letters=sum(dead_letters.values.values()))
         if with_owners:
             found = await self._with_owners(found)
-        answers.errors.update(connections.errors | dead_letters.errors)
+        answers.errors.update(dead_letters.errors)
         answers.check(f"the progress of group {group}", found)
         if not found.queues and not found.clients:
             await self._groups.group(group)  # raises when there is none
@@ -224,8 +227,14 @@ class ProgressVerbs:
                 tasks.start_soon(ask, client.client_id)
         return infos, silent
 
-    async def _dead_letters(self, full: str) -> Answers[str, int]:
-        """How many dead letters of a group each broker has; none: there is no such topic."""
+    async def _dead_letters(
+        self, full: str, failed: Mapping[str, ClientError]
+    ) -> Answers[str, int]:
+        """How many dead letters of a group each broker has; none: there is no such topic.
+
+        Args:
+          failed: brokers that failed before, and why; silent ones are not asked again.
+        """
         topic = dlq_topic(full)
         try:
             route = await self._brokers.route(topic)
@@ -241,7 +250,7 @@ class ProgressVerbs:
                 raise
             return sum(each.max_offset - max(each.min_offset, 0) for each in table.values())
 
-        return await self._brokers.ask(brokers_of(route), ask)
+        return await self._brokers.ask(answering(brokers_of(route), failed), ask)
 
     async def all_progress(
         self, *, is_all: bool = False, with_members: bool = True
@@ -277,13 +286,16 @@ class ProgressVerbs:
         for full in sorted(tables):
             progress = self._counters.progress_of(full, tables[full])
             if with_members:
-                connections = await self._clients.consumer_connections(full, brokers)
+                connections = await self._clients.consumer_connections(
+                    full, answering(brokers, answers.errors)
+                )
+                answers.errors.update(connections.errors)
                 progress = self._with_members(progress, connections.values)
-                dead_letters = await self._dead_letters(full)
+                dead_letters = await self._dead_letters(full, answers.errors)
                 progress = msgspec.structs.replace(
                     progress, dead_letters=sum(dead_letters.values.values())
                 )
-                answers.errors.update(connections.errors | dead_letters.errors)
+                answers.errors.update(dead_letters.errors)
             found.append(progress)
         answers.check("the progress of all groups", found)
         return found

@@ -13,7 +13,8 @@ While a broker cannot be reached, tries follow with growing pauses until the dea
 outlives a restart; other failures have `retry_times` more tries.
 
 A message for a certain queue (given, by a selector, or by its sharding key) is tried once:
-elsewhere it would be out of order. A message that is stored is not tried again because its answer
+elsewhere it would be out of order. Only a try that could not even connect is followed by another
+one at the same broker. A message that is stored is not tried again because its answer
 cannot be read: it would be stored twice.
 
 Java counterpart: DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.onExceptionImpl. Pure.
@@ -22,6 +23,7 @@ Java counterpart: DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.onExcep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final, TypeAlias
 
 from ...common.java_hash import java_hash_code
@@ -88,9 +90,10 @@ class SendPolicy:
     Args:
       retry_times: tries after the first.
       waits_for_broker: tries of a broker that could not be reached do not count: they go on until
-        the deadline.
+        the deadline, or for `wait_s` if that is shorter.
       retry_when_not_stored_ok: try again when the status is not SEND_OK.
       send_latency_fault_enable: avoid brokers that answered late.
+      wait_s: seconds, from the begin of a send, in which such tries do not count.
       first_index: gives where the round of a topic's queues begins, any int; random, so that
         producers that start together do not all begin with queue 0.
 
@@ -106,9 +109,11 @@ class SendPolicy:
         send_latency_fault_enable: bool,
         first_index: Callable[[], int],
         waits_for_broker: bool = False,
+        wait_s: float = inf,
     ) -> None:
         self.retry_times: int = retry_times
         self.waits_for_broker: bool = waits_for_broker
+        self.wait_s: float = wait_s
         self.retry_when_not_stored_ok: bool = retry_when_not_stored_ok
         self.is_learning: bool = send_latency_fault_enable
         self._first_index = first_index
@@ -153,6 +158,7 @@ class Sending:
       timeout_s: seconds for all tries from then on.
       try_timeout_s: seconds for one try, at most `timeout_s`.
       queue: where the try goes; set by `choose`.
+      is_sent: the try has got as far as a connection, so a broker may have the message.
       address: of the broker that the try goes to, for texts; set with its connection.
       attempts: the tries that failed, in order.
       failure: how the try that was taken last failed; None: it did not.
@@ -171,6 +177,7 @@ class Sending:
         "attempts",
         "error",
         "failure",
+        "is_sent",
         "outgoing",
         "queue",
         "result",
@@ -198,6 +205,7 @@ class Sending:
         self.try_timeout_s: float = timeout_s if try_timeout_s is None else try_timeout_s
         self.attempts: Sequence[Attempt] = ()
         self.failure: ClientError | None = None
+        self.is_sent: bool = True
         self.result: SendResult | None = None
         self.error: ClientError | None = None
         self._begin_s = start_s
@@ -265,6 +273,10 @@ class Sending:
         # The tries that are left shall have their time, too.
         return min(pause_s, left_s / 4)
 
+    def left_s(self, now_s: float) -> float:
+        """Seconds of the time for all tries that are left."""
+        return max(self.timeout_s - (now_s - self.start_s), TRY_TIME_MIN_S)
+
     # Step 2
 
     def begin(self, now_s: float) -> float:
@@ -312,7 +324,7 @@ class Sending:
             self.result = result
             return True
         self._note(server_error(result.status, "", queue.broker_name, _SEND), now_s)
-        return self._is_last()
+        return self._is_last(now_s)
 
     def _fail(self, error: ClientError, now_s: float) -> bool:
         if isinstance(error, MessageRefusedError | ClosedError | ForkedError):
@@ -326,23 +338,34 @@ class Sending:
         if isinstance(error, ServerError) and error.code not in RETRY_CODES:
             self.error = error
             return True
-        return self._is_last()
+        return self._is_last(now_s)
 
     def _note(self, error: ClientError, now_s: float) -> None:
         self.failure = error
         attempt = Attempt(self.queue.broker_name, now_s - self._begin_s, error)
         self.attempts = (*self.attempts, attempt)
 
-    def _is_last(self) -> bool:
+    def _is_last(self, now_s: float) -> bool:
         policy, count = self._policy, len(self.attempts)
         if policy.waits_for_broker:
-            if self._fixed is None and isinstance(self.failure, ConnectError):
+            is_away = isinstance(self.failure, ConnectError)
+            if is_away and now_s - self.start_s < policy.wait_s and self._may_follow:
                 return False
             count -= sum(isinstance(each.error, ConnectError) for each in self.attempts)
         if self._fixed is not None or count > policy.retry_times:
             self.error = self._given_up()
             return True
         return False
+
+    @property
+    def _may_follow(self) -> bool:
+        """Whether another try keeps the order: after one that no broker has seen it does."""
+        return self._fixed is None or not self.is_sent
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the message has to go to the queue that was chosen, and to no other."""
+        return self._fixed is not None
 
     def _given_up(self) -> SendError:
         error = SendError(self.outgoing.message.topic, self.attempts)

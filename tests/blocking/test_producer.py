@@ -115,7 +115,7 @@ def test_an_unknown_topic_is_refused(broker: Broker) -> None:
 
 def test_a_missing_name_server_is_an_error() -> None:
     with (
-        Producer("rocketmq://127.0.0.1:1") as producer,
+        Producer("rocketmq://127.0.0.1:1", wait_for_broker_s=0) as producer,
         pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"),
     ):
         producer.send(Message("T", "one"))

@@ -13,6 +13,7 @@ import pytest
 
 from trocket.blocking import Admin, Producer, PushConsumer, PushedMessage, replying
 from trocket.client import (
+    AlreadySettledError,
     ClosedError,
     ConfigurationError,
     ConsumeFromWhere,
@@ -112,7 +113,10 @@ def test_receive_leaves_settling_to_the_caller(
     two.ack()
     assert offset(consumer, topic) == 0
     one.ack()
-    one.ack()
+    with pytest.raises(AlreadySettledError, match="acknowledged already"):
+        one.ack()
+    with pytest.raises(AlreadySettledError):
+        one.retry()
     assert offset(consumer, topic) == 2
     assert consumer.receive(timeout_s=0.01) is None
     assert consumer.receive(timeout_s=0) is None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 import anyio.abc
@@ -20,8 +20,11 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.testing.memory_stream import MemoryStream
 
 NAME_SERVER: Final = 9876
+SECOND_NAME_SERVER: Final = 9877
 FIRST_BROKER: Final = 10911
 URL: Final = f"rocketmq://127.0.0.1:{NAME_SERVER}"
+URL_OF_TWO: Final = f"{URL};127.0.0.1:{SECOND_NAME_SERVER}"
+NAME_SERVERS: Final = {NAME_SERVER: "ns1", SECOND_NAME_SERVER: "ns2"}
 
 Answer: TypeAlias = RemotingCommand | Callable[[RemotingCommand], RemotingCommand | None] | None
 """An answer, a function that makes one, or None: the connection is closed instead."""
@@ -42,17 +45,30 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
-      down: the brokers that refuse connections.
-      hanging: the brokers that take connections and requests, and answer nothing.
+      malformed: the topics whose routes cannot be read.
+      queue_count: of each topic at each broker.
+      forgetful: the name servers that know no topic.
+      connection_counts: of connections that were made, by server.
+      log: the server and the code of each request, in order.
+      down: the servers that refuse connections.
+      hanging: the servers that take connections and requests, and answer nothing.
+      lost: the servers that close a connection at its first request.
     """
 
     def __init__(self, nursery: trio.Nursery, names: Iterable[str], topics: Iterable[str]) -> None:
         self.names = list(names)
         self.topics = set(topics)
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
+        self.malformed: set[str] = set()
+        self.queue_count = 4
+        self.forgetful: set[str] = set()
+        self.connection_counts: Counter[str] = Counter()
         self.heartbeats = 0
         self.down: set[str] = set()
         self.hanging: set[str] = set()
+        self.lost: set[str] = set()
+        self.log: list[tuple[str, int]] = []
+        self._streams: dict[str, list[trio.abc.Stream]] = defaultdict(list)
         self._answers: dict[int, deque[Answer]] = {}
         self._nursery = nursery
 
@@ -64,37 +80,57 @@ class ScriptedBrokers:
         """The fields of all requests of a code."""
         return [dict(each.ext_fields) for each in self.requests[code]]
 
+    def address_of(self, name: str) -> str:
+        """`host:port` of a server."""
+        ports = {**{FIRST_BROKER + i: each for i, each in enumerate(self.names)}, **NAME_SERVERS}
+        return next(f"127.0.0.1:{port}" for port, each in ports.items() if each == name)
+
+    async def cut(self, name: str) -> None:
+        """End the connections that a server has."""
+        for stream in self._streams.pop(name, []):
+            await stream.aclose()
+
     async def dial(self, host: str, port: int) -> anyio.abc.ByteStream:
         """Connect; for the option `dial` of clients."""
-        name = "" if port == NAME_SERVER else self.names[port - FIRST_BROKER]
+        name = NAME_SERVERS.get(port) or self.names[port - FIRST_BROKER]
         if name in self.down:
             raise ConnectionRefusedError("refused")
+        self.connection_counts[name] += 1
         near, far = trio.testing.memory_stream_pair()
+        self._streams[name].append(far)
         self._nursery.start_soon(self._serve, far, name)
         return MemoryStream(near)
 
     async def _serve(self, stream: trio.abc.Stream, name: str) -> None:
         inbox = Inbox()
-        while data := bytes(await stream.receive_some(RECEIVE_SIZE)):
-            inbox.receive_data(data)
-            while inbox.pushed:
-                request = inbox.pushed.pop(0)
-                if name in self.hanging:
-                    continue
-                try:
-                    answer = self._answer_to(request, name)
-                except ConnectionResetError:
-                    await stream.aclose()
-                    return
-                if answer is not None and not request.is_oneway:
-                    answer.opaque = request.opaque
-                    answer.flag = 1
-                    await stream.send_all(encode(answer))
+        with suppress(trio.ClosedResourceError):  # `cut` has closed it
+            while data := bytes(await stream.receive_some(RECEIVE_SIZE)):
+                inbox.receive_data(data)
+                while inbox.pushed:
+                    request = inbox.pushed.pop(0)
+                    if name in self.lost:
+                        await stream.aclose()
+                        return
+                    if name in self.hanging:
+                        continue
+                    self.log.append((name, request.code))
+                    try:
+                        answer = self._answer_to(request, name)
+                    except ConnectionResetError:
+                        await stream.aclose()
+                        return
+                    if answer is not None and not request.is_oneway:
+                        answer.opaque = request.opaque
+                        answer.flag = 1
+                        await stream.send_all(encode(answer))
 
     def _answer_to(self, request: RemotingCommand, name: str) -> RemotingCommand | None:
         code = request.code
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            return self._route(request.ext_fields["topic"])
+            topic = request.ext_fields["topic"]
+            if name in self.forgetful:
+                return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+            return self._route(topic)
         if code == RequestCode.HEART_BEAT:
             self.heartbeats += 1
             return RemotingCommand(ResponseCode.SUCCESS)
@@ -116,8 +152,11 @@ class ScriptedBrokers:
     def _route(self, topic: str) -> RemotingCommand:
         if topic not in self.topics:
             return refusal(ResponseCode.TOPIC_NOT_EXIST, f"no route of {topic}")
+        if topic in self.malformed:
+            return RemotingCommand(ResponseCode.SUCCESS, body=b"?")
+        count = self.queue_count
         route = TopicRouteData(
-            queue_datas=[QueueData(name, 4, 4, 6) for name in self.names],
+            queue_datas=[QueueData(name, count, count, 6) for name in self.names],
             broker_datas=[
                 BrokerData("c", name, {0: f"127.0.0.1:{FIRST_BROKER + index}"})
                 for index, name in enumerate(self.names)

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket import ConsumeFromWhere, PushConsumer
+from trocket import Admin, ClientError, ConsumeFromWhere, PushConsumer, SimpleConsumer, Sql
 from trocket.client.push_options import CLOSE_TIMEOUT_S
 from trocket.remoting.bodies import (
     GetConsumerListByGroupResponseBody,
@@ -169,3 +169,65 @@ async def test_a_broker_that_hung_is_asked_last_until_it_answers(
                 start_s = trio.current_time()
                 assert await member.rebalance() is True
                 assert trio.current_time() == start_s
+
+
+TOPICS = [f"T{number}" for number in range(20)]
+OPEN_S = 1.0
+"""How long the first heartbeats, or the first questions of a pop mode, may take."""
+TIMEOUT_S = 3.0
+
+
+@pytest.mark.parametrize("selector", ["*", Sql("a > 1")])
+@pytest.mark.parametrize("make", [PushConsumer, SimpleConsumer])
+async def test_a_consumer_of_many_topics_waits_once_for_a_broker_that_hangs(
+    autojump_clock: trio.testing.MockClock, make: Any, selector: Any
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.topics.update(TOPICS)
+        brokers.hanging.add(HANGING)
+        brokers.answer(RequestCode.CHECK_CLIENT_CONFIG, OK)
+        subscriptions = dict.fromkeys(TOPICS, selector)
+        consumer = make(URL, group="g", subscriptions=subscriptions, dial=brokers.dial)
+        with trio.fail_after(TIMEOUT_S + OPEN_S + 0.1):
+            await consumer.open()
+        await consumer.close()
+
+
+async def test_a_popping_consumer_of_many_topics_waits_once_for_brokers_that_hang(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.topics.update(TOPICS)
+        brokers.hanging.update((HANGING, HEALTHY))
+        subscriptions = dict.fromkeys(TOPICS, "*")
+        consumer = PushConsumer(
+            URL, group="g", subscriptions=subscriptions, dial=brokers.dial, mode="pop"
+        )
+        with trio.fail_after(2 * OPEN_S + 0.1):
+            await consumer.open()
+        await consumer.close()
+
+
+async def test_an_administrator_asks_a_broker_that_hangs_for_no_more_of_its_queues(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers, Admin(URL, dial=brokers.dial) as admin:
+        brokers.queue_count = 500
+        brokers.hanging.add(HANGING)
+        for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+            brokers.answer(code, RemotingCommand(ResponseCode.SUCCESS, {"offset": "0"}))
+        with trio.fail_after(TIMEOUT_S + 0.1), pytest.raises(ClientError, match="10911"):
+            await admin.offsets("T")
+
+
+async def test_a_route_that_cannot_be_read_does_not_stop_the_refresh_of_others(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers, Admin(URL, dial=brokers.dial) as admin:
+        brokers.topics.update(("A", "Z"))
+        for topic in ("A", "Z"):
+            await admin.client.route(topic)
+        brokers.malformed.add("A")
+        brokers.queue_count = 7
+        await trio.sleep(60)
+        assert (await admin.client.route("Z")).queue_datas[0].read_queue_nums == 7

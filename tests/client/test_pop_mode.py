@@ -12,6 +12,7 @@ import trio.testing
 
 from trocket import (
     AllocateMessageQueueConsistentHash,
+    AlreadySettledError,
     ConfigurationError,
     ConsumeFromWhere,
     FilterClass,
@@ -149,7 +150,8 @@ async def test_messages_come_by_pops_and_are_acknowledged_together(
         assert (taken[0].delivery_attempt, taken[0].first_pop_time_ms) == (1, TIME_MS)
         for message in taken:
             message.ack()
-            message.ack()
+            with pytest.raises(AlreadySettledError):
+                message.ack()
         await settle_all()
         assert (len(brokers.requests[BATCH]), len(brokers.requests[ACK])) == (1, 0)
 
@@ -288,7 +290,7 @@ async def test_a_handler_keeps_its_message_after_stop(
     was_revoked = []
 
     async def slow(message: PushedMessage) -> None:
-        consumer.stop()
+        consumer.stop(timeout_s=300.0)
         await trio.sleep(200.0)
         was_revoked.append(message.is_revoked)
 

@@ -350,7 +350,8 @@ def test_interceptors_see_every_send(play: Play, broker: Broker, topic: str) -> 
 
 def test_an_unknown_host_is_named(play: Play) -> None:
     async def scenario() -> None:
-        async with Producer("nosuch.invalid:9876", connect_timeout_s=20.0) as producer:
+        options = {"connect_timeout_s": 20.0, "wait_for_broker_s": 0}
+        async with Producer("nosuch.invalid:9876", **options) as producer:
             with pytest.raises(ConnectError, match=r"nosuch\.invalid:9876.*Is one running there"):
                 await producer.send(Message("T", "a"))
 
@@ -362,7 +363,8 @@ def test_all_name_servers_that_were_tried_are_named(play: Play) -> None:
         port = taken.getsockname()[1]
 
     async def scenario() -> None:
-        async with Producer(f"127.0.0.1:{port};localhost:{port}") as producer:
+        url = f"127.0.0.1:{port};localhost:{port}"
+        async with Producer(url, wait_for_broker_s=0) as producer:
             with pytest.raises(ConnectError) as caught:
                 await producer.send(Message("T", "a"))
         assert f"127.0.0.1:{port}: cannot connect" in str(caught.value)
@@ -394,7 +396,7 @@ def test_a_peer_that_is_no_name_server_is_named(play: Play) -> None:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, serve)
-            async with Producer(f"127.0.0.1:{port}") as producer:
+            async with Producer(f"127.0.0.1:{port}", wait_for_broker_s=0) as producer:
                 with pytest.raises((ConnectError, BadAnswerError), match="protocol"):
                     await producer.send(Message("T", "a"))
             tasks.cancel_scope.cancel()
@@ -405,7 +407,7 @@ def test_a_peer_that_is_no_name_server_is_named(play: Play) -> None:
 def test_a_topic_that_does_not_exist_has_no_route(play: Play) -> None:
     async def scenario() -> None:
         with Broker(config={"autoCreateTopicEnable": False}) as own:
-            async with Producer(own.url) as producer:
+            async with Producer(own.url, wait_for_broker_s=0) as producer:
                 with pytest.raises(RouteNotFoundError, match=r"Nosuch.*create it first"):
                     await producer.send(Message("Nosuch", "a"))
 

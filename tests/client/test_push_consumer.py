@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from trocket import (
+    AlreadySettledError,
     ClosedError,
     ConfigurationError,
     ConsumeFromWhere,
@@ -157,7 +158,7 @@ def test_a_handler_says_when_a_message_comes_again(
         await send(broker.url, topic, "a")
         again = anyio.Event()
 
-        def handle(message: PushedMessage) -> None:
+        async def handle(message: PushedMessage) -> None:
             if message.reconsume_times == 0:
                 again.set()
                 raise RetryLater(18)
@@ -195,8 +196,10 @@ def test_each_message_can_be_settled_by_itself(
                     raise KeyError("mine")
             third = await anext(messages)
             third.ack()
-            third.ack()
-            await third.retry()
+            with pytest.raises(AlreadySettledError, match="acknowledged already"):
+                third.ack()
+            with pytest.raises(AlreadySettledError, match="retry of message"):
+                await third.retry()
             again = await anext(messages)
             assert (again.text, again.reconsume_times) == ("b", 1)
             assert again.message_id == second.message_id

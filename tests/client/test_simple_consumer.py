@@ -12,6 +12,7 @@ import trio.testing
 
 from trocket import (
     AccessDeniedError,
+    AlreadySettledError,
     BadAnswerError,
     ClosedError,
     ConfigurationError,
@@ -78,7 +79,12 @@ async def test_a_message_is_received_and_acknowledged(
         assert (first.delivery_attempt, first.first_pop_time_ms) == (1, TIME_MS)
         assert first.invisible_until_ms == TIME_MS + 60_000
         await consumer.ack(second)
-        await consumer.ack(second)
+        with pytest.raises(AlreadySettledError, match="ack of message"):
+            await consumer.ack(second)
+        with pytest.raises(AlreadySettledError, match="change_invisible of message"):
+            await consumer.change_invisible(second, 10)
+        with pytest.raises(AlreadySettledError, match="ack_all of message"):
+            await consumer.ack_all([second])
         assert (first.is_settled, second.is_settled) == (False, True)
         (fields,) = brokers.fields(ACK)
         assert (fields["topic"], fields["queueId"], fields["offset"]) == ("T", "0", "8")

@@ -133,6 +133,20 @@ def test_a_running_stream_notices_a_deletion_at_the_broker_first(broker, topics)
         plan.next_end(start, None, all_of_it=False)
 
 
+@pytest.mark.parametrize("way", range(3), ids=["topicPattern", "topics", "assign"])
+def test_a_deletion_is_noticed_without_the_wait_for_brokers_that_are_away(
+    broker, topics, way
+) -> None:
+    """With these retries the wait is a day."""
+    given = {"numRetries": "86400", "retryIntervalMs": "1000"}
+    options = options_of(broker, **selected(broker, way, topics), **given)
+    plan = plan_of(options)
+    start = plan.next_end(plan.initial(), None, all_of_it=False)
+    broker.delete_topic(topics[1])
+    with pytest.raises(DataLossError, match=f"topic {topics[1]}"):
+        plan_of(options).next_end(start, None, all_of_it=False)
+
+
 def test_queues_that_may_not_be_read_any_more_end_a_stream_only_with_unread_messages(
     broker, topics
 ) -> None:

@@ -29,14 +29,15 @@ class FakeCluster:
         self.call_count = 0
         self.is_refusing = False
         self.reasons = {}
+        self.hidden = set()
         self.asked_for = []
 
     def queues(self, options, *, is_strict=True):
-        return sorted(self.ends)
+        return sorted(self.ends.keys() - self.hidden)
 
-    def missing(self, queue):
-        self.asked_for.append(queue)
-        return self.reasons.get(queue, Missing.AWAY)
+    def missing(self, queues):
+        self.asked_for += queues
+        return {queue: self.reasons.get(queue, Missing.AWAY) for queue in queues}
 
     def max_offset(self, queue):
         self.call_count += 1
@@ -247,6 +248,22 @@ def test_a_queue_that_is_not_there_for_a_while_keeps_its_place(caplog) -> None:
     cluster.ends[B] = 8
     time.now += 31
     assert step(plan, start)[1] == {B: (5, 8)}
+
+
+@pytest.mark.parametrize("is_pinned", [False, True], ids=["continuous", "availableNow"])
+def test_a_queue_that_is_back_when_it_is_asked_for_is_read_at_once(is_pinned) -> None:
+    cluster, time = FakeCluster(a=5, b=5), Time()
+    start, _ = step(plan_of(cluster, time), again(plan_of(cluster, time).initial()))
+    cluster.hidden = {B}
+    cluster.ends[B], cluster.reasons[B] = 8, None
+    plan = plan_of(cluster, time)
+    if is_pinned:
+        plan.pin()
+    start, ranges = step(plan, start)
+    assert ranges == {B: (5, 8)}
+    cluster.ends[B] = 9
+    found = step(plan, start)
+    assert found is None if is_pinned else found[1] == {B: (8, 9)}
 
 
 def test_a_topic_that_no_name_server_knows_keeps_its_place_if_loss_is_allowed(caplog) -> None:

@@ -102,7 +102,7 @@ def test_settings_travel_as_javas_properties() -> None:
 
 def test_without_a_name_server_every_verb_says_so() -> None:
     async def main() -> None:
-        async with Admin("127.0.0.1:1") as admin:
+        async with Admin("127.0.0.1:1", wait_for_broker_s=0) as admin:
             for verb in (admin.topics, admin.groups, admin.cluster):
                 with pytest.raises(ConnectError, match="no name server answered"):
                     await verb()
