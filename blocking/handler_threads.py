@@ -17,7 +17,7 @@ from ..client.handler_run import exceeded, log_cut
 from ..client.handling import acknowledge, log_failure, unsettled_count
 from ..client.message import for_log
 from ..client.push_options import RetryLater
-from ..client.pushed_message import GIVEN_UP
+from ..client.pushed_message import GIVEN_UP, InHandler
 from ..client.pushed_message import PushedMessage as AsyncPushedMessage
 from .loop_object import LoopObject
 from .loop_thread import in_thread, longest_wait_s
@@ -201,7 +201,8 @@ class HandlerThreads(Generic[T]):
         delay_level: int | None = None
         cause: Exception | None = None
         try:
-            call_handler(self._handlers.find(messages[0].topic), item)
+            with InHandler([message.inner for message in messages]):
+                call_handler(self._handlers.find(messages[0].topic), item)
         except RetryLater as retry:
             delay_level = retry.delay_level
         except Exception as error:  # noqa: BLE001 - logged, and its messages are redelivered

@@ -164,6 +164,10 @@ class SendQueue:
     async def _send_in_context(self, send: QueuedSend) -> None:
         """Send in the caller's context, whose variables interceptors read."""
         delivery = send.delivery
+        topic = self._inner.client.with_namespace(delivery.message.topic)
+        if self._inner.client.known_publish_info(topic) is None:
+            # It has waited behind earlier ones, perhaps for the same route.
+            await self._sender.look_up(topic, send.begin_s, send.timeout_s)
         sending = self._inner.send_soon(
             delivery.message, queue=send.queue, timeout_s=send.timeout_s
         )

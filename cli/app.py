@@ -17,7 +17,7 @@ from .. import __version__
 from ..common.terminal import say
 from . import servers
 from .completion import profile_names
-from .error_lines import say_error
+from .error_lines import errors_as_json, say_error
 from .help_text import EXIT_USAGE, Command, Family, UsageError, settings, usage_line
 from .servers import SERVERS
 from .tls_flags import with_tls_flags
@@ -137,13 +137,15 @@ class _Root(Family):
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status: 2 for wrong usage."""
+    # Before any of them is read: the error may be one of another flag.
+    errors_as_json.set("--json" in arguments)
     try:
         status = make_app(())(list(arguments), prog_name="trocket", standalone_mode=False)
     except UsageError as error:
-        say_error(usage_line(error), as_json="--json" in arguments)
+        say_error(usage_line(error))
         return EXIT_USAGE
     except typer.Abort:
-        say("trocket: not confirmed")
+        say_error("not confirmed")
         return 1
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0

@@ -130,7 +130,7 @@ def auth_test(
         usage(f"{action!r} is not Pub, Sub, Create, Update, Delete, Get or List")
     address = parse_address(source) if source else None
     if source and address is None:
-        usage(f"--from: {source!r} is not an address")
+        usage(f"--source: {source!r} is not an address")
 
     async def ask(admin: Admin) -> tuple[tuple[_Users, str], tuple[_Acls, str]]:
         users = await whole_or_part(admin.user(name, **at))

@@ -9,12 +9,16 @@ if TYPE_CHECKING:
     from ..client import Client, ClientOptions
 
 
-def new_client(url: str, timeout_s: float) -> Client:
+def new_client(url: str, timeout_s: float, *, waits: bool = False) -> Client:
     """A client for the flags and the environment, not open yet.
 
     Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; an account in
     the URL takes precedence. For TLS, a flag takes precedence over the URL, and that over the
     variables of `tls_options.VARIABLES`.
+
+    Args:
+      waits: calls wait for servers that are not there (yet), as those of a program do: what is
+        piped into a command outlives a restart of its broker.
 
     Raises: ConfigurationError: the URL or the environment is not valid.
     """
@@ -24,8 +28,9 @@ def new_client(url: str, timeout_s: float) -> Client:
     from ..remoting.tls_options import TlsSettings, settings_of, tls_settings_of
     from .tls_flags import tls_flags
 
-    # A command line is for people: what is not there is said at once.
-    more: ClientOptions = {"timeout_s": timeout_s, "wait_for_broker_s": 0}
+    more: ClientOptions = {"timeout_s": timeout_s}
+    if not waits:  # a command line is for people: what is not there is said at once
+        more["wait_for_broker_s"] = 0
     try:
         parsed = parse_url(url)
         credentials = parsed.credentials or credentials_of(os.environ)

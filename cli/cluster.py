@@ -56,6 +56,7 @@ def cluster_list(
             for broker in view.brokers
             for broker_id, address in broker.addresses.items()
         ],
+        spare=("Cluster",),
     )
 
 

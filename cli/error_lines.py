@@ -10,16 +10,16 @@ errors_as_json: ContextVar[bool] = ContextVar("errors_as_json", default=False)
 """Whether the command that runs has --json."""
 
 
-def say_error(line: str, *, as_json: bool = False) -> None:
+def say_error(line: str, *, program: str = "trocket") -> None:
     """Print an error on standard error: as an object with the member `error`, if --json is given.
 
     Args:
       line: the error, in one line.
-      as_json: --json was given, and not read yet.
+      program: what says it, for people.
     """
-    if as_json or errors_as_json.get():
+    if errors_as_json.get():
         import json
 
         say(json.dumps({"error": line}, ensure_ascii=False, separators=(",", ":")))
     else:
-        say(f"trocket: {line}")
+        say(f"{program}: {line}")

@@ -36,7 +36,8 @@ def keys(
             ]
         )
     else:
-        show(("File", "Key", "Type", "RocketMQ's default", "Here"), rows)
+        columns = ("File", "Key", "Type", "RocketMQ's default", "Here")
+        show(columns, rows, spare=("File", "Type", "RocketMQ's default"))
 
 
 def _no_key(name: str) -> str:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from ..client import Admin, GroupLag, GroupProgress
 
 COLUMNS = ("Topic", "Broker", "Queue", "Committed", "End", "Lag", "Delay s", "Client")
+COLUMNS_SPARE = ("End", "Committed", "Delay s")
 GROUP_COLUMNS = ("Group", "Members", "Type", "Model", "Out/s", "Lag", "Retries", "Dead letters")
+GROUP_COLUMNS_SPARE = ("Model", "Type", "Members", "Retries", "Dead letters")
+"""What a narrow terminal leaves out first."""
 
 
 class _Shown(NamedTuple):
@@ -46,6 +49,7 @@ class _Shown(NamedTuple):
     tree: object
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
+    spare: Sequence[str]
     title: str = ""
     notes: Sequence[str] = ()
 
@@ -120,7 +124,7 @@ def _print(shown: _Shown, *, as_json: bool) -> None:
     if as_json:
         emit(shown.tree)
     else:
-        show(shown.columns, shown.rows, title=shown.title)
+        show(shown.columns, shown.rows, title=shown.title, spare=shown.spare)
     for note in shown.notes:
         say(f"trocket: {note}")
 
@@ -139,7 +143,13 @@ async def _live(admin: Admin, measure: Any, interval_s: float) -> None:
             try:
                 shown, error = await measure(admin)
                 cells = [[plain(cell) for cell in row] for row in shown.rows]
-                made = table(shown.columns, cells, title=shown.title, width=live.console.width)
+                made = table(
+                    shown.columns,
+                    cells,
+                    title=shown.title,
+                    width=live.console.width,
+                    spare=shown.spare,
+                )
                 live.update(Group(made, Text(error)), refresh=True)
             except ClientError as failure:
                 live.update(Text(" ".join(str(failure).split())), refresh=True)
@@ -173,7 +183,9 @@ async def _one(admin: Admin, group: str, topic: str, *, with_owners: bool) -> tu
         second = ""
     columns = COLUMNS if with_owners else COLUMNS[:-1]
     rows = [row[: len(columns)] for row in _rows(lag_of, progress)]
-    return _Shown(_tree(lag_of, progress), columns, rows, group, notes), error or second
+    return _Shown(
+        _tree(lag_of, progress), columns, rows, COLUMNS_SPARE, group, notes
+    ), error or second
 
 
 def _lag_of(progress: GroupProgress) -> GroupLag:
@@ -262,4 +274,4 @@ async def _every(admin: Admin, *, is_all: bool) -> tuple[_Shown, str]:
         for each in found
     ]
     trees = [progress_tree(each) for each in found]
-    return _Shown(trees, GROUP_COLUMNS, rows), error
+    return _Shown(trees, GROUP_COLUMNS, rows, GROUP_COLUMNS_SPARE), error

@@ -97,7 +97,7 @@ def send(
 
         source = _Source(topic, body, count, more)
         async with (
-            new_client(url, timeout_s) as client,
+            new_client(url, timeout_s, waits=True) as client,
             Producer(client, group=group or DEFAULT_GROUP) as producer,
         ):
             if batch > 1:

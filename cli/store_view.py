@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from ..common.terminal import say, time_text
+from .error_lines import say_error
 
 if TYPE_CHECKING:
     from ..remoting.message import MessageExt
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 LOST_PROPERTY = "TROCKET_LOST"
 """Property of the placeholders that a repair writes."""
 
+PROGRAM = "trocket store"
+
 BODY_PREVIEW_COUNT = 60
 """Characters of a body in a line."""
 
 
 def usage(message: str) -> NoReturn:
     """Report wrong usage in one line, and end with status 2."""
-    say(f"trocket store: {message}")
+    say_error(message, program=PROGRAM)
     raise typer.Exit(2)
 
 
@@ -39,7 +42,7 @@ def refused(status: int = 2) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        say(f"trocket store: {error}")
+        say_error(str(error), program=PROGRAM)
         raise typer.Exit(status) from error
 
 

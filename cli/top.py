@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BROKER_COLUMNS = ("Broker", "Cluster", "Address", "Version", "In/s", "Out/s", "Disk", "Error")
 TOPIC_COLUMNS = ("Topic", "Queues", "In/s", "Out/s", "Groups", "Lag", "Delay")
 GROUP_COLUMNS = ("Group", "Topics", "Out/s", "Lag", "Delay", "Retries")
+SPARE = ("Cluster", "Version", "Address", "Queues", "Groups", "Topics", "Retries")
+"""Columns that a narrow terminal leaves out first."""
 FRAME_LINES = 4
 """Lines of a table besides its rows."""
 ROWS_MIN = 3
@@ -174,7 +176,13 @@ def screen_of(sample: Sample, height: int, width: int) -> RenderableType:
     return Group(
         Text(f"{time_text(sample.timestamp_ms)}  Ctrl-C ends"),
         *(
-            table(columns, rows[:share], title=_title(title, len(rows), share), width=width)
+            table(
+                columns,
+                rows[:share],
+                title=_title(title, len(rows), share),
+                width=width,
+                spare=SPARE,
+            )
             for (title, columns, rows), share in zip(parts, shares, strict=True)
         ),
     )
@@ -238,9 +246,9 @@ def span_text(seconds: float | None) -> str:
 def _print(sample: Sample) -> None:
     """Tables on a terminal; in a pipe lines that begin with broker, topic or group."""
     if sys.stdout.isatty():
-        show(BROKER_COLUMNS, map(broker_cells, sample.brokers), title="Brokers")
-        show(TOPIC_COLUMNS, map(topic_cells, sample.topics), title="Topics")
-        show(GROUP_COLUMNS, map(group_cells, sample.groups), title="Groups")
+        show(BROKER_COLUMNS, map(broker_cells, sample.brokers), title="Brokers", spare=SPARE)
+        show(TOPIC_COLUMNS, map(topic_cells, sample.topics), title="Topics", spare=SPARE)
+        show(GROUP_COLUMNS, map(group_cells, sample.groups), title="Groups", spare=SPARE)
         return
     show(("", *BROKER_COLUMNS), (["broker", *broker_cells(row)] for row in sample.brokers))
     show(("", *TOPIC_COLUMNS), (["topic", *topic_cells(row)] for row in sample.topics))

@@ -101,6 +101,7 @@ def topic_show(
                 for broker in info.brokers
             ],
             title=info.name,
+            spare=("Cluster", "Read queues"),
         )
         show_offsets(offsets)
     end_with(first, second)

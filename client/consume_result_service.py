@@ -24,6 +24,8 @@ from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP
 from .errors import ClientError, ClosedError
 from .interceptor import Interceptor, call_after_consume
+from .message import for_log
+from .patience import wait_a_little
 from .producer import Producer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
@@ -176,9 +178,18 @@ class ConsumeResultService:
         elif self._config.is_orderly:
             await self._retry_in_order(message, ext, assigned, delay_level)
         elif not self._is_clustering:
-            logger.warning("%s failed; it is lost: broadcasting has no redelivery", message)
+            logger.warning(
+                "%s failed; it is lost: broadcasting has no redelivery", for_log(message)
+            )
             self._remove(message, assigned)
-        elif await self._send_back(message, ext, delay_level):
+        else:
+            # A broker that hangs must not hold up the handlers of messages of others.
+            await wait_a_little(self._client, self._redeliver, message, ext, assigned, delay_level)
+
+    async def _redeliver(
+        self, message: PushedMessage, ext: MessageExt, assigned: AssignedQueue, delay_level: int
+    ) -> None:
+        if await self._send_back(message, ext, delay_level):
             self._remove(message, assigned)
         else:
             self._spawn(self._hand_out_later, message)
@@ -305,7 +316,9 @@ class ConsumeResultService:
             )
         except ClientError as error:
             logger.error(
-                "%s could not be sent to the retry topic; redelivered here: %s", message, error
+                "%s could not be sent to the retry topic; redelivered here: %s",
+                for_log(message),
+                error,
             )
             return False
         return True

@@ -14,7 +14,7 @@ import anyio
 
 from .connection import Connection, OnRequest
 from .connection_log import ConnectionLog
-from .errors import ConnectError, copy_of
+from .errors import ClosedError, ConnectError, copy_of
 from .options import Dial
 from .tls import STREAM_ERRORS, ClientTls, failure_reason, silence_hint
 from .transport import StreamTransport, Transport, connect_tcp
@@ -82,7 +82,7 @@ class Dialer:
         Args:
           timeout_s: seconds; None: the usual limit of connecting.
 
-        Raises: ConnectError: no connection could be made.
+        Raises: ConnectError: no connection could be made. ClosedError: the client was closed.
         """
         asked_s = self._now_s()
         limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
@@ -130,6 +130,10 @@ class Dialer:
         except (OSError, *STREAM_ERRORS) as error:
             reason = failure_reason(error, self._tls, host)
             raise ConnectError(address, reason, is_final=isinstance(error, ssl.SSLError)) from error
+        if self._is_closed:
+            # The client was closed meanwhile; no task of it would close this connection.
+            await transport.aclose()
+            raise ClosedError("the client is closed")
         connection = Connection(transport, address, self._on_request, silence_hint(self._tls))
         self.connections[address] = connection
         self._log.connected(address)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import anyio
 
@@ -23,7 +24,7 @@ from .loop_call import is_cancelled
 from .loop_watch import LoopWatch, Watched
 from .message import ReceivedMessage, for_log
 from .push_options import RetryLater
-from .pushed_message import REDELIVERED, PushedMessage
+from .pushed_message import REDELIVERED, InHandler, PushedMessage
 from .task_group import TaskGroup
 
 logger = logging.getLogger(__name__)
@@ -114,10 +115,12 @@ class Handling:
         else:
             for message in messages:
                 message._settle_by(self._from_threads)
-            outcome = await thread.call(handler.function, argument)
+            function = partial(_call_with, messages, handler.function)
+            outcome = await thread.call(function, argument)
         if inspect.isawaitable(outcome):
             try:
-                outcome = await Watched(outcome, handler.name, self._watch)
+                with InHandler(messages):
+                    outcome = await Watched(outcome, handler.name, self._watch)
             except anyio.get_cancelled_exc_class() as error:
                 if is_cancelled():
                     raise
@@ -134,6 +137,13 @@ class Handling:
                     late = HandlerTimeoutError(message.message_id, self._timeout_s)
                     logger.error("%s; the message will be redelivered", late)
                     group.start_soon(_give_up_one, message, late)
+
+
+def _call_with(
+    messages: Sequence[PushedMessage], function: Callable[[Any], object], argument: object
+) -> object:
+    with InHandler(messages):
+        return function(argument)
 
 
 def acknowledge(messages: Sequence[Settleable], *, is_orderly: bool) -> None:

@@ -9,7 +9,7 @@ Java counterpart: none; the proxy pops from one broker at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from .client import Client
 from .core.pop import Place
-from .errors import ClientError
+from .errors import ClientError, ConnectError
 from .first_answer import NEXT_SERVER_S
 from .popped_message import PoppedMessage
 
@@ -28,7 +28,9 @@ Pop: TypeAlias = Callable[[], Awaitable[list[PoppedMessage]]]
 
 
 class LatePops:
-    """The pops of one consumer, at most one for each place, and the messages that they brought.
+    """The pops of one consumer that are late, and the messages that they bring.
+
+    A place with a late pop is not asked again until that is answered.
 
     Args:
       client: an open client, whose background tasks pop.
@@ -38,63 +40,97 @@ class LatePops:
     def __init__(self, client: Client, on_arrival: Callable[[], None]) -> None:
         self._client = client
         self._on_arrival = on_arrival
-        self._under_way: set[Place] = set()
+        self._late: set[_Pop] = set()
+        self._answered_count = 0
+        self._ended: anyio.Event | None = None
         self._messages: list[PoppedMessage] = []
 
     @property
     def has_messages(self) -> bool:
-        """Whether messages have come since the last `take`, or are left of it."""
+        """Whether late messages have come since the last `take`, or are left of it."""
         return bool(self._messages)
 
     def take(self, count: int) -> list[PoppedMessage]:
-        """At most `count` of the messages; those whose invisible time is over are left out."""
+        """At most `count` late messages; those whose invisible time is over are left out."""
         now_s = self._client.now_s()
         valid = [each for each in self._messages if now_s < each.deadline_s]
         self._messages = valid[count:]
         return valid[:count]
 
-    async def pop(self, place: Place, pop: Pop) -> bool:
-        """Pop from a place; False: its broker has not answered within half a second, or earlier.
+    async def pop(self, place: Place, pop: Pop) -> list[PoppedMessage] | None:
+        """Pop from a place; None: its broker has not answered within half a second, or earlier.
+
+        If the caller is cancelled, the pop goes on.
 
         Raises: ClientError: the pop failed.
         """
-        if place in self._under_way:
+        if any(late.place == place for late in self._late):
             await anyio.lowlevel.checkpoint()
-            return False
-        answer = _Answer()
-        self._under_way.add(place)
-        self._client.start_soon(self._run, place, pop, answer)
+            return None
+        made = _Pop(place)
+        self._client.start_soon(self._run, made, pop)
         try:
             with anyio.move_on_after(NEXT_SERVER_S):
-                await answer.event.wait()
+                await made.ended.wait()
         finally:
-            answer.is_awaited = False
-        if answer.error is not None:
-            raise answer.error
-        return answer.event.is_set()
+            if not made.ended.is_set():
+                self._late.add(made)
+        if made.error is not None:
+            raise made.error
+        return made.found
 
-    async def _run(self, place: Place, pop: Pop, answer: _Answer) -> None:
+    async def wait_for_answer(self, limit_s: float) -> bool:
+        """Wait until a late pop is answered; False: not within `limit_s`, or all have failed."""
+        answered_count = self._answered_count
+        with anyio.move_on_after(limit_s):
+            while self._late and self._answered_count == answered_count:
+                if self._ended is None or self._ended.is_set():
+                    self._ended = anyio.Event()
+                await self._ended.wait()
+        return self._answered_count > answered_count
+
+    async def _run(self, made: _Pop, pop: Pop) -> None:
         try:
-            found = await pop()
-            self._messages += found
-            if found and not answer.is_awaited:
-                self._on_arrival()
+            made.found = await pop()
         except ClientError as error:
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            answer.error = error
-            if not answer.is_awaited:
-                logger.debug("a late pop from %s failed: %s", place, error)
+            made.error = error
         finally:
-            self._under_way.discard(place)
-            answer.event.set()
+            made.ended.set()
+            if made in self._late:
+                self._late.discard(made)
+                self._on_late(made)
+
+    def _on_late(self, made: _Pop) -> None:
+        if made.error is not None:
+            logger.debug("a late pop from %s failed: %s", made.place, made.error)
+        elif made.found is not None:  # None: it was cancelled
+            self._answered_count += 1
+            self._messages += made.found
+            if made.found:
+                self._on_arrival()
+        if self._ended is not None:
+            self._ended.set()
 
 
-class _Answer:
-    """What became of a pop, and whether its call still waits for that."""
+class _Pop:
+    """A pop, and what became of it."""
 
-    __slots__ = ("error", "event", "is_awaited")
+    __slots__ = ("ended", "error", "found", "place")
 
-    def __init__(self) -> None:
-        self.event = anyio.Event()
-        self.is_awaited = True
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.ended = anyio.Event()
+        self.found: list[PoppedMessage] | None = None
         self.error: ClientError | None = None
+
+
+def joined(failures: Sequence[ClientError]) -> ClientError:
+    """One error for all brokers that failed: it names each, and why."""
+    first = failures[0]
+    texts = dict.fromkeys(map(str, failures))
+    if len(texts) == 1:
+        return first
+    addresses = dict.fromkeys(getattr(each, "address", "") for each in failures)
+    joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
+    joined.__cause__ = first
+    return joined

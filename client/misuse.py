@@ -17,8 +17,8 @@ from typing import Final, NoReturn, ParamSpec, TypeVar
 
 from .errors import ConfigurationError
 from .internals import is_internal
-from .option_check import shown
 from .other_names import option_elsewhere
+from .shown import shown
 
 P = ParamSpec("P")
 KindT = TypeVar("KindT", bound=type)

@@ -20,6 +20,7 @@ from ..remoting.tls_options import TlsOptions
 from .errors import ConfigurationError
 from .message_check import SECONDS_SINCE_1970
 from .other_names import option_elsewhere
+from .shown import shown
 
 SECONDS_MAX: Final = 3600.0
 """Largest value of an option in seconds: a larger one was meant in milliseconds."""
@@ -27,8 +28,6 @@ REQUEST_S_MAX: Final = 600.0
 """The same for the time limit of one request or connection, whose defaults are 3 s."""
 CONSUME_S_MAX: Final = 7 * 24 * 3600.0
 """The same for a handler: RocketMQ's default is 15 minutes, and some work for days."""
-SHOWN_CHARS_MAX: Final = 60
-"""Characters of a wrong value that an error shows."""
 NEAR: Final = 0.7
 """Likeness from which on a name is taken for a misspelled one; `difflib` has 1 for equal ones."""
 
@@ -148,6 +147,11 @@ def _interceptors(value: Any) -> bool:
 
 _PAUSE: Final = _seconds(SECONDS_MAX, or_zero=True)
 _SECONDS: Final = _seconds(SECONDS_MAX)
+_WAIT: Final = _Kind(
+    "give a number of seconds from 0 on; math.inf: without limit",
+    lambda value: is_number(value) and value >= 0,
+    more=_number_of,
+)
 _REQUEST: Final = _seconds(REQUEST_S_MAX)
 _TIME: Final = _Kind(
     "give an int of milliseconds since 1970",
@@ -202,7 +206,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "tls": _optional(_TLS),
     "timeout_s": _REQUEST,
     "connect_timeout_s": _REQUEST,
-    "wait_for_broker_s": _optional(_PAUSE),
+    "wait_for_broker_s": _optional(_WAIT),
     "route_refresh_s": _SECONDS,
     "heartbeat_s": _SECONDS,
     "interceptors": _Kind("give a list of Interceptor objects, such as [Log()]", _interceptors),
@@ -301,12 +305,6 @@ def check_timeout(name: str, value: object) -> None:
         more = _PAUSE.more(name, value)
         text = f"{name} is {shown(value)}: {_PAUSE.hint}"
         raise ConfigurationError(f"{text}; {more}" if more else text)
-
-
-def shown(value: object) -> str:
-    """A wrong value for an error's text, cut."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

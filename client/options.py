@@ -40,7 +40,7 @@ class ClientOptions(TypedDict, total=False):
         route has a topic (yet), and, for a send, while its broker cannot be reached: a service may
         start before its servers. 0: it fails at once. Default: the time limit of the call: that of
         a send for sends and for opening consumers, `wait_s` of a receive, `timeout_s` for others.
-        Above it, a send without a time limit of its own may take as long.
+        A longer wait also extends a send that is given no `timeout_s`.
       route_refresh_s: seconds between refreshes of the routes, > 0; default 30.
       heartbeat_s: seconds between heartbeats to the brokers, > 0; default 30.
       interceptors: see `Interceptor`; they are called in this order. Default: none.

@@ -100,6 +100,8 @@ class PopMode:
     async def check_brokers(self) -> None:
         """Ask the brokers once, at the start, for all topics at the same time.
 
+        Those that hang are passed over.
+
         Raises: ConfigurationError: a broker is older than RocketMQ 5.0.
         """
 
@@ -178,13 +180,21 @@ class PopMode:
             self.assigned[queue] = made
             self._new.append(made)
 
-    def on_rebalanced(self) -> None:
-        """Start to pop from new queues.
+    def on_topic_rebalanced(self, topic: str) -> None:
+        """Start to pop from new queues of a topic, unless it was pulled before.
 
-        If they were pulled before, their offsets had to be committed first.
+        Then the offsets of its queues, and of those of its retry topic, are committed first.
         """
-        new, self._new = self._new, []
-        for queue in new:
+        if topic not in self.pop_retry_topics.values():
+            self._begin([each for each in self._new if each.queue.topic == topic])
+
+    def on_rebalanced(self) -> None:
+        """Start to pop from all new queues."""
+        self._begin(self._new)
+
+    def _begin(self, queues: Sequence[PopQueue]) -> None:
+        self._new = [each for each in self._new if each not in queues]
+        for queue in queues:
             self._client.start_soon(self._pop_queue, queue)
 
     def stop(self) -> None:

@@ -20,6 +20,8 @@ from .connection_log import failure_level
 from .core.pop import Settled
 from .errors import ClientError, ClosedError
 from .interceptor import Interceptor, call_after_consume
+from .message import for_log
+from .patience import wait_a_little
 from .pop_queue import PopPushedMessage, PopQueue
 from .popping import Popping
 from .push_options import MAX_RECONSUME_TIMES, PushConsumerConfig, RetryLater
@@ -130,10 +132,28 @@ class PopResults:
         message, queue = _popped(message, assigned)
         call_after_consume(self._interceptors, message, cause or RetryLater(delay_level))
         queue.remove(message)
+        # A broker that hangs must not hold up the handlers of messages of others.
+        await wait_a_little(self._client, self._redeliver, message, ext, delay_level)
+
+    async def _redeliver(
+        self, message: PopPushedMessage, ext: MessageExt, delay_level: int
+    ) -> None:
+        self._changing += 1
+        try:
+            await self._change_or_bury(message, ext, delay_level)
+        finally:
+            self._changing -= 1
+            self._wake_if_idle()
+
+    async def _change_or_bury(
+        self, message: PopPushedMessage, ext: MessageExt, delay_level: int
+    ) -> None:
         if message.change is not None:
             await message.change.wait()
         if message.is_revoked:
-            logger.warning("%s failed after its invisible time: it is delivered again", message)
+            logger.warning(
+                "%s failed after its invisible time: it is delivered again", for_log(message)
+            )
             return
         is_over = delay_level < 0 or message.reconsume_times >= self.max_reconsume_times
         if is_over and await self.bury(message.settled, ext):
@@ -234,7 +254,9 @@ class PopResults:
             receipt = await self._popping.change_invisible(message.settled, seconds, suspend=True)
             queue.on_changed(message, receipt, self._client.now_s() + seconds)
         except ClientError as error:
-            logger.log(failure_level(error), "%s keeps its invisible time: %s", message, error)
+            logger.log(
+                failure_level(error), "%s keeps its invisible time: %s", for_log(message), error
+            )
         finally:
             message.change.set()
             message.change = None

@@ -152,8 +152,11 @@ class Popping:
         with reading_answer(address):
             return decode(NotificationResponseHeader, answer.ext_fields).has_msg
 
-    async def ack(self, settled: Settled) -> None:
+    async def ack(self, settled: Settled, *, is_awaited: bool = False) -> None:
         """Acknowledge one message; sent again for SETTLE_S while the broker cannot be reached.
+
+        Args:
+          is_awaited: the program waits for it: if the broker does not answer, it is not sent again.
 
         Raises: ExpiredReceiptError: another delivery has replaced this one; and as `pop`.
         """
@@ -166,10 +169,15 @@ class Popping:
             except ServerError as error:
                 raise _explained(error, settled) from error
 
-        await self._persistently(send)
+        await self._persistently(send, is_awaited)
 
-    async def ack_all(self, settled: Sequence[Settled]) -> list[tuple[Settled, ClientError]]:
+    async def ack_all(
+        self, settled: Sequence[Settled], *, is_awaited: bool = False
+    ) -> list[tuple[Settled, ClientError]]:
         """Acknowledge messages: in one request for each broker, where it has batches.
+
+        Args:
+          is_awaited: see `ack`.
 
         Returns: those that were not acknowledged, with the reasons. A broker that takes batches
           passes over receipts that have expired, and does not report them.
@@ -180,7 +188,7 @@ class Popping:
         failed: list[tuple[Settled, ClientError]] = []
         async with TaskGroup() as group:
             for broker_name, of_broker in by_broker.items():
-                group.start_soon(self._ack_at, broker_name, of_broker, failed)
+                group.start_soon(self._ack_at, broker_name, of_broker, failed, is_awaited)
         return failed
 
     async def _ack_at(
@@ -188,28 +196,33 @@ class Popping:
         broker_name: str,
         settled: Sequence[Settled],
         failed: list[tuple[Settled, ClientError]],
+        is_awaited: bool,
     ) -> None:
         near, far = requests.split_batch(settled)
         size = requests.BATCH_COUNT_MAX
         if len(near) == 1 or broker_name in self._without_batches:
             near, far = [], [*near, *far]
-        for first in range(0, len(near), size):
-            part = near[first : first + size]
+
+        async def ack_part(part: Sequence[Settled]) -> None:
             try:
-                await self._ack_batch(broker_name, part)
+                await self._ack_batch(broker_name, part, is_awaited)
             except ClientError as error:
-                if not is_not_supported(error):
-                    failed += [(each, error) for each in part]
-                    continue
-                self._without_batches.add(broker_name)
-                far = [*near[first:], *far]
-                break
+                if is_not_supported(error):
+                    self._without_batches.add(broker_name)
+                    far.extend(part)
+                else:
+                    failed.extend((each, error) for each in part)
+
+        # At the same time: a broker that hangs takes the time of one of them.
+        async with TaskGroup() as group:
+            for first in range(0, len(near), size):
+                group.start_soon(ack_part, near[first : first + size])
         limit = anyio.CapacityLimiter(IN_FLIGHT_MAX)
 
         async def ack_one(each: Settled) -> None:
             async with limit:
                 try:
-                    await self.ack(each)
+                    await self.ack(each, is_awaited=is_awaited)
                 except ClientError as error:
                     failed.append((each, error))
 
@@ -217,17 +230,24 @@ class Popping:
             for each in far:
                 group.start_soon(ack_one, each)
 
-    async def _ack_batch(self, broker_name: str, settled: Sequence[Settled]) -> None:
+    async def _ack_batch(
+        self, broker_name: str, settled: Sequence[Settled], is_awaited: bool
+    ) -> None:
         body = requests.batch_ack_body(broker_name, self._group, settled)
 
         async def send() -> None:
             address = self._client.master_address(broker_name)
             await self._client.request(address, RequestCode.BATCH_ACK_MESSAGE, body=body)
 
-        await self._persistently(send)
+        await self._persistently(send, is_awaited)
 
     async def change_invisible(
-        self, settled: Settled, invisible_s: float, *, suspend: bool = False
+        self,
+        settled: Settled,
+        invisible_s: float,
+        *,
+        suspend: bool = False,
+        is_awaited: bool = False,
     ) -> Receipt:
         """Change the invisible time of a message, and return the receipt that replaces its own.
 
@@ -238,6 +258,7 @@ class Popping:
           settled: the message.
           invisible_s: from now on, in seconds.
           suspend: the message's number of tries does not grow by this (brokers from 5.4 on).
+          is_awaited: see `ack`.
 
         Raises: as `ack`.
         """
@@ -256,15 +277,19 @@ class Popping:
             with reading_answer(address):
                 return requests.read_change(answer, receipt)
 
-        return await self._persistently(send)
+        return await self._persistently(send, is_awaited)
 
-    async def _persistently(self, send: Callable[[], Awaitable[T]]) -> T:
+    async def _persistently(self, send: Callable[[], Awaitable[T]], is_awaited: bool) -> T:
         end_s = self._client.now_s() + SETTLE_S
         while True:
             try:
                 return await send()
-            except TRANSIENT_ERRORS:
+            except TRANSIENT_ERRORS as error:
                 await anyio.lowlevel.checkpoint_if_cancelled()
+                # A broker that hangs does so for longer than one that restarts: the program has
+                # messages of others to handle.
+                if is_awaited and isinstance(error, RequestTimeoutError):
+                    raise
                 if self._client.now_s() + SETTLE_RETRY_S >= end_s:
                     raise
                 self._client.refresh_soon()

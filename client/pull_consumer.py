@@ -9,7 +9,6 @@ Java counterpart: DefaultLitePullConsumer, DefaultMQPullConsumer. The defaults a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from math import inf
 from types import TracebackType
 from typing import Unpack
 
@@ -41,11 +40,18 @@ from .fetching import FetchedQueue, QueueFetcher
 from .members import GroupMember
 from .message import ReceivedMessage
 from .misuse import explained, knows_elsewhere
-from .option_check import check_timeout, is_int, shown
 from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
-from .pull_options import LEAVE_S, POLL_TIMEOUT_S, PullConsumerConfig, PullConsumerOptions, Pulled
+from .pull_options import (
+    LEAVE_S,
+    POLL_TIMEOUT_S,
+    PullConsumerConfig,
+    PullConsumerOptions,
+    Pulled,
+    check_poll,
+    check_queues,
+)
 from .pulling import (
     RemoteOffsetStore,
     committed_offset,
@@ -111,7 +117,6 @@ class PullConsumer(Participant):
             self._config.rebalance_s,
             self._assign_topic,
         )
-        self._is_subscribing = False
         self._has_chosen = False
         self._has_failed = False
         # Queues that were given up, and how far they were consumed, until that is committed.
@@ -139,6 +144,7 @@ class PullConsumer(Participant):
         self._scopes: list[anyio.CancelScope] = []
 
     async def _after_joining(self) -> None:
+        self._client.start_soon(self._until_left, self._subscribed.run)
         if self._config.auto_commit:
             self._client.start_soon(self._until_left, self._auto_commit)
 
@@ -158,12 +164,15 @@ class PullConsumer(Participant):
             assigned.scope.cancel()
         # Shielded from cancellation: messages that were consumed must not come again.
         with anyio.CancelScope(shield=True):
-            end_s = self._client.now_s() + self._client.timeout_s
-            with anyio.move_on_after(self._client.timeout_s):
+            leave_s = self._client.timeout_s
+            with anyio.move_on_after(self._client.timeout_s) as limit:
                 await self._commit_revoked()
                 if self._config.auto_commit:
                     await (self._commit_done() if self._has_failed else self.commit())
-            with anyio.move_on_after(max(end_s - self._client.now_s(), LEAVE_S)):
+            if limit.cancelled_caught:
+                # A broker hangs; the others answer at once.
+                leave_s = min(leave_s, LEAVE_S)
+            with anyio.move_on_after(leave_s):
                 await super()._leave()
 
     # Queues
@@ -221,11 +230,7 @@ class PullConsumer(Participant):
         self._subscriptions.update(made)
         self._has_chosen = True
         self._subscribed.add(made)
-        if not self._is_subscribing:
-            self._is_subscribing = True
-            self._client.start_soon(self._until_left, self._subscribed.run)
-        else:
-            self._client.heartbeat_soon()
+        self._client.heartbeat_soon()
 
     def unsubscribe(self, topic: str) -> None:
         """Receive no more messages of a topic; what was consumed of it is committed.
@@ -280,7 +285,7 @@ class PullConsumer(Participant):
         async with self._revoking:
             revoked = dict(self._revoked)
             if revoked and self._config.auto_commit:
-                await self.commit({q: done for q, done in revoked.items() if done is not None})
+                await self._persist({q: done for q, done in revoked.items() if done is not None})
             for queue in revoked:
                 del self._revoked[queue]
                 self._offsets.remove(queue)
@@ -309,12 +314,7 @@ class PullConsumer(Participant):
             )
         self._has_chosen = True
         wanted = dict.fromkeys(queues)
-        for queue in wanted:
-            if not isinstance(queue, MessageQueue):
-                raise ConfigurationError(
-                    f"{queue!r} is no queue: write assign(queues), with those of queues('orders'),"
-                    " or subscribe('orders')"
-                )
+        check_queues(wanted)
         for queue in wanted:
             self._subscribe(queue.topic, selector)
         for queue, assigned in list(self._assigned.items()):
@@ -465,11 +465,18 @@ class PullConsumer(Participant):
         if offsets is None:
             offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
         for queue, offset in offsets.items():
+            if queue in self._assigned:
+                # An automatic commit must not take it back.
+                self._assigned[queue].done = offset
+        await self._persist(offsets)
+
+    async def _persist(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
             self._offsets.update(queue, offset)
         await self._offsets.persist(offsets)
 
     async def _commit_done(self) -> None:
-        await self.commit({q: a.done for q, a in self._assigned.items() if a.done is not None})
+        await self._persist({q: a.done for q, a in self._assigned.items() if a.done is not None})
 
     async def _auto_commit(self) -> None:
         while True:
@@ -497,7 +504,7 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        self._check_poll(max, timeout_s)
+        check_poll(max, timeout_s, has_queues=self._has_chosen)
         for assigned in self._assigned.values():
             assigned.done = assigned.position
         taken = self._take(max)
@@ -510,20 +517,6 @@ class PullConsumer(Participant):
         if self._trace is not None:
             self._trace.on_polled(taken)
         return taken
-
-    def _check_poll(self, count: object, timeout_s: object) -> None:
-        if not self._has_chosen:
-            raise ConfigurationError(
-                "the consumer has no queues: call subscribe('orders'), or assign(queues), before"
-                " poll"
-            )
-        if not is_int(count) or count < 1:
-            raise ConfigurationError(
-                f"max is {shown(count)}: give the largest number of messages, an int from 1 on; a"
-                " time is poll(timeout_s=...)"
-            )
-        if timeout_s != inf:
-            check_timeout("timeout_s", timeout_s)
 
     def _on_arrival(self) -> None:
         self._arrival.set()

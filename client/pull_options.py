@@ -5,21 +5,27 @@ Java counterpart: the fields of DefaultLitePullConsumer; PullResult.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import inf
 from typing import Any, Final
 
 import msgspec
 
+from ..remoting.bodies import MessageQueue
 from .consumer_options import ConsumerConfig, ConsumerOptions
 from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from .core.queue_requests import PullStatus
+from .errors import ConfigurationError
 from .fetching import SUSPEND_S
 from .message import ReceivedMessage
+from .option_check import check_timeout, is_int
 from .push_options import REBALANCE_S, RebalanceListener
+from .shown import shown
 
 POLL_TIMEOUT_S: Final = 5.0
 """RocketMQ: pollTimeoutMillis 5,000."""
 LEAVE_S: Final = 1.0
-"""Least time for leaving the group, where a broker that hangs took that of the last commits."""
+"""Time limit for leaving the group after last commits that took their whole time."""
 AUTO_COMMIT_S: Final = 5.0
 """RocketMQ: autoCommitIntervalMillis 5,000."""
 
@@ -71,3 +77,34 @@ class Pulled(msgspec.Struct, frozen=True):
     next_offset: int
     min_offset: int
     max_offset: int
+
+
+def check_poll(count: object, timeout_s: object, *, has_queues: bool) -> None:
+    """Check the arguments of `poll`, and that the consumer subscribes or has assigned queues.
+
+    Raises: ConfigurationError: one is out of range, or it does neither.
+    """
+    if not has_queues:
+        raise ConfigurationError(
+            "the consumer has no queues: call subscribe('orders'), or assign(queues), before poll"
+        )
+    if not is_int(count) or count < 1:
+        raise ConfigurationError(
+            f"max is {shown(count)}: give the largest number of messages, an int from 1 on; a time"
+            " is poll(timeout_s=...)"
+        )
+    if timeout_s != inf:
+        check_timeout("timeout_s", timeout_s)
+
+
+def check_queues(queues: Iterable[object]) -> None:
+    """Check the queues of `assign`.
+
+    Raises: ConfigurationError: one is something else.
+    """
+    for queue in queues:
+        if not isinstance(queue, MessageQueue):
+            raise ConfigurationError(
+                f"{shown(queue)} is no queue: write assign(queues), with those of queues('orders'),"
+                " or subscribe('orders')"
+            )

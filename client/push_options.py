@@ -33,8 +33,8 @@ REBALANCE_S: Final = 20.0
 MISSING_TOPIC_S: Final = 2.0
 """Pause before a topic that no name server knew is looked up again. (Java's client: 30 s.)"""
 FIRST_HEARTBEAT_S: Final = 1.0
-"""Seconds until a consumer begins without the brokers that have not answered its first heartbeat.
-Java's client waits for each in turn, 3 s each."""
+"""Seconds until a consumer begins without the brokers that have not answered its first heartbeat or
+its first question. Java's client waits for each in turn, 3 s each."""
 REBALANCE_RETRY_S: Final = 1.0
 """Pause after an incomplete rebalance. RocketMQ: rocketmq.client.rebalance.minInterval 1,000."""
 LOCK_S: Final = 20.0
@@ -42,6 +42,8 @@ LOCK_S: Final = 20.0
 
 RocketMQ: rocketmq.client.rebalance.lockInterval.
 """
+LOCK_EXPIRED_S: Final = 60.0
+"""Time after which a broker drops a lock. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime."""
 CONSUME_TIMEOUT_S: Final = 15 * 60.0
 """RocketMQ: consumeTimeout 15 minutes."""
 SUSPEND_QUEUE_S: Final = 1.0

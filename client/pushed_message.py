@@ -68,7 +68,7 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
       reconsume_times: number of earlier deliveries.
     """
 
-    __slots__ = ("_assigned", "_reconsume_times", "_results", "_settlement")
+    __slots__ = ("_assigned", "_is_in_handler", "_reconsume_times", "_results", "_settlement")
 
     def __init__(
         self,
@@ -86,6 +86,8 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         self._results = results
         self._settlement = ""
         self._reconsume_times = reconsume_times
+        # A handler of `run` has it now.
+        self._is_in_handler = False
 
     @property
     def value(self) -> ValueT_co:
@@ -207,6 +209,27 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
                 self.ack()
 
 
+class InHandler:
+    """Marks messages in a `with` block in which a handler has them; of any thread.
+
+    Args:
+      messages: of the async client.
+    """
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Sequence[PushedMessage]) -> None:
+        self._messages = messages
+
+    def __enter__(self) -> None:
+        for message in self._messages:
+            message._is_in_handler = True
+
+    def __exit__(self, *_: object) -> None:
+        for message in self._messages:
+            message._is_in_handler = False
+
+
 class Begun(Coroutine[Any, Any, None]):
     """The rest of a call that has nothing left to wait for; it need not be awaited."""
 
@@ -303,6 +326,11 @@ class AssignedQueue:
         """Note that a message of an orderly queue is handed out."""
         self.is_handed_out = True
         self.in_hand.append(message)
+
+    @property
+    def is_in_handler(self) -> bool:
+        """Whether a handler has a message of an orderly queue now."""
+        return any(each._is_in_handler for each in self.in_hand)
 
     def is_in_hand(self, message: PushedMessage) -> bool:
         """Whether a message of an orderly queue is handed out and not settled."""

@@ -34,6 +34,7 @@ from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
 from .member_ids import MemberIds
 from .pulling import OffsetStore, broker_of
 from .push_options import (
+    LOCK_EXPIRED_S,
     LOCK_S,
     MISSING_TOPIC_S,
     REBALANCE_RETRY_S,
@@ -70,8 +71,11 @@ class Allocator(Protocol):
         """
         ...
 
+    def on_topic_rebalanced(self, topic: str) -> None:
+        """Called when a topic is rebalanced: the offsets of its lost queues are committed."""
+
     def on_rebalanced(self) -> None:
-        """Called after each rebalance: the offsets of queues that were lost are committed."""
+        """Called after each rebalance: the offsets of all lost queues are committed."""
 
 
 class Rebalance:
@@ -151,9 +155,21 @@ class Rebalance:
         self._locks_due.tick_now()
 
     async def release(self) -> None:
-        """Drop all queues and release their locks, because the consumer leaves its group."""
+        """Drop all queues and release their locks, because the consumer leaves its group.
+
+        A queue whose message a handler still has keeps its lock until that expires at the broker:
+        another member would handle the same message meanwhile.
+        """
         if self.has_locks:
-            await self._unlock(self.held)
+            busy = [queue for queue in self.held if self._is_in_handler(queue)]
+            await self._unlock([queue for queue in self.held if queue not in busy])
+            if busy:
+                logger.warning(
+                    "closed while handlers run: no member gets messages of %s until the brokers"
+                    " drop their locks, within %g s",
+                    ", ".join(map(str, busy)),
+                    LOCK_EXPIRED_S,
+                )
         for assigned in (*self.assigned.values(), *self._leaving.values()):
             assigned.drop()
             assigned.settle(None)
@@ -209,6 +225,8 @@ class Rebalance:
         if mine is None or self._is_stopped:
             return Outcome.INCOMPLETE
         is_complete = await self._assign(topic, subscription, mine)
+        if self._allocator is not None and not self._is_stopped:
+            self._allocator.on_topic_rebalanced(topic)
         return Outcome.COMPLETE if is_complete else Outcome.INCOMPLETE
 
     async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
@@ -279,12 +297,20 @@ class Rebalance:
         """Commit the offsets of queues whose messages are dropped, and release their locks."""
         if not queues:
             return
+        # Those of one broker go while another one is still asked to commit.
+        await self._at_all_brokers(queues, self._let_go_at_one_broker)
+        self.notify_listener("on_revoke", queues)
+
+    async def _let_go_at_one_broker(self, queues: Sequence[MessageQueue]) -> None:
         await self._offsets.persist(queues)
         for queue in queues:
             self._offsets.remove(queue)
         if self.has_locks:
             await self._unlock(queues)
-        self.notify_listener("on_revoke", queues)
+
+    def _is_in_handler(self, queue: MessageQueue) -> bool:
+        assigned = self.assigned.get(queue) or self._leaving[queue]
+        return assigned.is_in_handler
 
     def _is_in_program(self, assigned: AssignedQueue) -> bool:
         """Whether the program has a message of an orderly queue, which it has not settled."""
@@ -356,7 +382,10 @@ class Rebalance:
             # `release` unlocks the queues: do not lock them again.
             return
         asked_ms = clock.monotonic_ms()
-        locked = await self._lock(self.held)
+        asked = self.held
+        locked = await self._lock(asked)
+        # Those that were let go meanwhile would stay locked for a minute.
+        await self._unlock([queue for queue in asked if queue not in self.held])
         now_ms = clock.monotonic_ms()
         lost = []
         for queue, assigned in list(self.assigned.items()):

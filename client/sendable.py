@@ -14,7 +14,7 @@ from ..remoting.bodies import MessageQueue
 from .errors import ConfigurationError, MessageRefusedError
 from .interceptor import Interceptor
 from .message import Message, ReceivedMessage
-from .option_check import shown
+from .shown import shown
 
 JSON_LINE: Final = "serializer=json.dumps"
 

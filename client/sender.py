@@ -139,10 +139,21 @@ class Sender:
 
         Raises: RouteNotFoundError; ConnectError.
         """
+        if sending is None:
+            return await self.look_up(topic)
+        return await self.look_up(topic, sending.start_s, sending.timeout_s)
+
+    async def look_up(
+        self, topic: str, start_s: float | None = None, timeout_s: float | None = None
+    ) -> TopicPublishInfo:
+        """The same for a send that is not made yet.
+
+        Args:
+          start_s: since when it has waited; None: from now on.
+          timeout_s: its time limit, in seconds; None: the producer's.
+        """
         now_s = self._client.now_s
-        wait_s, start_s = self._timeout_s, None
-        if sending is not None:
-            wait_s, start_s = sending.timeout_s, sending.start_s
+        wait_s = self._timeout_s if timeout_s is None else timeout_s
         if self._wait_s is not None:
             wait_s = min(wait_s, self._wait_s)
         if not self._waits_for_route:
@@ -180,8 +191,16 @@ class Sender:
 
         Raises: as `Producer.send`.
         """
+        client = self._client
+        topic = sending.outgoing.topic
         while True:
-            left_s = await self._next_try(sending)
+            info = client.known_publish_info(topic)
+            if info is None or sending.attempts:
+                left_s = await self._next_try(sending)
+            else:  # nearly always
+                now_s = client.now_s()
+                sending.choose(info, now_s)
+                left_s = sending.begin(now_s)
             answer = await self._try(sending, left_s)
             if self._take(sending, answer):
                 break
@@ -344,7 +363,12 @@ class Sender:
             if not isinstance(answer, RemotingCommand):
                 # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
-            if not self._take(sending, answer):
+            is_over = sending.take(answer, client.now_s())
+            if self._is_logged:
+                _log_try(sending, client.now_s())
+            if sending.failure is not None:
+                self._look_after_routes(sending.failure, sending.outgoing.topic)
+            if not is_over:
                 spawn(self.finish, sending, on_end)
                 return
         except ClientError as error:

@@ -41,16 +41,14 @@ from .errors import (
     ClientError,
     ClosedError,
     ConfigurationError,
-    ConnectError,
-    ExpiredReceiptError,
     RequestTimeoutError,
     ServerError,
 )
 from .first_answer import NEXT_SERVER_S
 from .interceptor import call_after_consume, call_before_consume
-from .late_pops import LatePops
+from .late_acks import LateAcks
+from .late_pops import LatePops, joined
 from .members import GroupMember
-from .message import for_log
 from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
 from .other_names import SIMPLE_CONSUMER
@@ -132,6 +130,7 @@ class SimpleConsumer(Participant):
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
         self._pops = LatePops(self._client, self._watch.wake)
+        self._late_acks = LateAcks(self._client, self._popping, self._on_acknowledged)
         self._member = GroupMember(
             self._group,
             self._describe,
@@ -157,7 +156,7 @@ class SimpleConsumer(Participant):
         self._watch.close()
         # Shielded from cancellation, so that brokers do not count this member for two minutes.
         with anyio.move_on_after(self._client.timeout_s, shield=True):
-            await super()._leave()
+            await together((self._late_acks.finish, super()._leave))
 
     # Subscriptions
 
@@ -263,11 +262,12 @@ class SimpleConsumer(Participant):
             found = await self._sweep(places, sweep)
             left_s = end_s - self._client.now_s()
             if found or (left_s <= 0 and sweep.failure is None):
-                for message in found if self._interceptors else ():
-                    call_before_consume(self._interceptors, message)
-                return found
+                return self._handed_out(found)
             if sweep.failure is not None:
                 if left_s <= 0:
+                    # One that is only slow may still answer in the time of one request.
+                    if await self._pops.wait_for_answer(self._client.timeout_s):
+                        return self._handed_out(self._pops.take(max_messages))
                     raise sweep.failure
                 self._client.refresh_soon()
                 await anyio.sleep(min(RETRY_S, left_s))
@@ -281,6 +281,11 @@ class SimpleConsumer(Participant):
                     await self._watch.wait_for_any(places, end_s - self._client.now_s())
             else:
                 await anyio.sleep(min(EMPTY_PAUSE_S, left_s))
+
+    def _handed_out(self, messages: list[PoppedMessage]) -> list[PoppedMessage]:
+        for message in messages if self._interceptors else ():
+            call_before_consume(self._interceptors, message)
+        return messages
 
     async def _all_places(self, end_s: float) -> list[Place]:
         """All brokers of all topics; neighbours are of different topics, if there are several.
@@ -323,15 +328,13 @@ class SimpleConsumer(Participant):
             return late
         failures: list[ClientError] = []
         for place in (*places[first:], *places[:first]):
+            found: list[PoppedMessage] | None
             try:
                 if len(places) == 1:
                     left_s = max(sweep.end_s - self._client.now_s(), 0.0)
                     found = await self._pop(place, sweep, min(left_s, POLL_S_MAX))
-                elif await self._pops.pop(place, partial(self._pop, place, sweep, 0.0)):
-                    found = self._pops.take(sweep.count)
                 else:
-                    failures.append(self._silence(place))
-                    continue
+                    found = await self._pops.pop(place, partial(self._pop, place, sweep, 0.0))
             except TRANSIENT_ERRORS as error:
                 await anyio.lowlevel.checkpoint_if_cancelled()
                 logger.debug("a pop from %s failed: %s", place, error)
@@ -339,7 +342,9 @@ class SimpleConsumer(Participant):
                 continue
             if found:
                 return found
-        sweep.failure = _joined(failures) if len(failures) == len(places) else None
+            if found is None:
+                failures.append(self._silence(place))
+        sweep.failure = joined(failures) if len(failures) == len(places) else None
         return []
 
     def _silence(self, place: Place) -> RequestTimeoutError:
@@ -417,7 +422,8 @@ class SimpleConsumer(Participant):
     async def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message: the group is done with it.
 
-        It is sent again for ten seconds while the broker cannot be reached.
+        It is sent again for ten seconds while the broker cannot be reached; once, if it takes the
+        request and does not answer.
 
         Raises:
           AlreadySettledError: it is acknowledged already.
@@ -431,7 +437,7 @@ class SimpleConsumer(Participant):
         """
         self._client.check_open()
         message.check_unsettled("ack")
-        await self._popping.ack(message.settled)
+        await self._popping.ack(message.settled, is_awaited=True)
         self._on_acknowledged(message)
 
     async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
@@ -449,7 +455,7 @@ class SimpleConsumer(Participant):
         for each in given:
             each.check_unsettled("ack_all")
         wanted = {each.settled: each for each in given}
-        failed = await self._popping.ack_all(list(wanted))
+        failed = await self._popping.ack_all(list(wanted), is_awaited=True)
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
             if settled not in left:
@@ -475,7 +481,7 @@ class SimpleConsumer(Participant):
         self._client.check_open()
         _check_seconds("seconds", seconds, 0)
         message.check_unsettled("change_invisible")
-        receipt = await self._popping.change_invisible(message.settled, seconds)
+        receipt = await self._popping.change_invisible(message.settled, seconds, is_awaited=True)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
     # Iteration
@@ -506,7 +512,7 @@ class SimpleConsumer(Participant):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
         """
-        return _Messages(self, max_messages, invisible_s, auto_ack)
+        return _Messages(self, self._late_acks, max_messages, invisible_s, auto_ack)
 
 
 class _Sweep:
@@ -535,9 +541,15 @@ class _Messages:
     """An iteration over a simple consumer's messages."""
 
     def __init__(
-        self, consumer: SimpleConsumer, count: int, invisible_s: float, auto_ack: bool
+        self,
+        consumer: SimpleConsumer,
+        acks: LateAcks,
+        count: int,
+        invisible_s: float,
+        auto_ack: bool,
     ) -> None:
         self._consumer = consumer
+        self._acks = acks
         self._count = count
         self._invisible_s = invisible_s
         self._auto_ack = auto_ack
@@ -549,23 +561,15 @@ class _Messages:
 
     async def __anext__(self) -> PoppedMessage:
         try:
-            if self._last is not None:
-                await self._ack(self._last)
+            last, self._last = self._last, None
+            if last is not None and not last.is_settled:
+                await self._acks.ack(last)
             message = await self._next()
         except ClosedError:
             raise StopAsyncIteration from None
         if self._auto_ack:
             self._last = message
         return message
-
-    async def _ack(self, message: PoppedMessage) -> None:
-        self._last = None
-        if message.is_settled:
-            return
-        try:
-            await self._consumer.ack(message)
-        except ExpiredReceiptError as error:
-            logger.warning("%s was not acknowledged in time: %s", for_log(message), error)
 
     async def _next(self) -> PoppedMessage:
         consumer = self._consumer
@@ -575,18 +579,6 @@ class _Messages:
                 if consumer.client.now_s() < message.deadline_s:
                     return message
             self._received = await consumer.receive(self._count, invisible_s=self._invisible_s)
-
-
-def _joined(failures: Sequence[ClientError]) -> ClientError:
-    """One error for all brokers that failed: it names each, and why."""
-    first = failures[0]
-    texts = dict.fromkeys(map(str, failures))
-    if len(texts) == 1:
-        return first
-    addresses = dict.fromkeys(getattr(each, "address", "") for each in failures)
-    joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
-    joined.__cause__ = first
-    return joined
 
 
 def _check_seconds(name: str, seconds: float, least: float) -> None:

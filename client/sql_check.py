@@ -11,12 +11,15 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
+import anyio
+
 from ..remoting.bodies import CheckClientRequestBody, SubscriptionData
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .client import Client
 from .core.subscription import SQL92
 from .errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from .push_options import FIRST_HEARTBEAT_S
 from .task_group import together
 
 logger = logging.getLogger(__name__)
@@ -30,8 +33,8 @@ async def check_sql_subscriptions(
 ) -> None:
     """Ask all brokers of the topics whether they accept the SQL92 subscriptions of a consumer.
 
-    Brokers that cannot be reached, and topics without a route, are passed over: their pulls are
-    logged.
+    Brokers that cannot be reached or do not answer soon, and topics without a route, are passed
+    over: their pulls are logged.
 
     Args:
       client: an open client.
@@ -63,7 +66,8 @@ async def _check_topic(client: Client, group: str, subscription: SubscriptionDat
         if refusal is not None:
             raise refusal
 
-    await together(partial(check, each) for each in addresses if each is not None)
+    with anyio.move_on_after(FIRST_HEARTBEAT_S):
+        await together(partial(check, each) for each in addresses if each is not None)
 
 
 async def _check_at(

@@ -11,6 +11,7 @@ Java counterpart: Netty's channel.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 import sys
@@ -82,7 +83,9 @@ async def _connect_asyncio(host: str, port: int, tls: ssl.SSLContext | None) -> 
     loop = asyncio.get_running_loop()
     # Other loops, such as uvloop's, try the addresses of a host one after the other.
     in_parallel: dict[str, Any] = {}
-    if isinstance(loop, asyncio.BaseEventLoop):
+    # A literal address has nothing to choose; and of a race that is cancelled when an address has
+    # just won, asyncio of Python 3.11 leaves the socket open.
+    if isinstance(loop, asyncio.BaseEventLoop) and not _is_literal(host):
         in_parallel["happy_eyeballs_delay"] = HAPPY_EYEBALLS_S
     _, protocol = await loop.create_connection(
         AsyncioTransport,
@@ -93,6 +96,15 @@ async def _connect_asyncio(host: str, port: int, tls: ssl.SSLContext | None) -> 
         **in_parallel,
     )
     return protocol
+
+
+def _is_literal(host: str) -> bool:
+    """Whether it is an IP address and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _receive_buffer() -> memoryview:

@@ -70,12 +70,14 @@ def show(
     title: str = "",
     file: TextIO | None = None,
     cell: Callable[[object], str] = plain,
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a table on a terminal; into a pipe a line per row, with tabs between and no heading.
 
     Args:
       file: standard output, unless given.
       cell: formats a value: `plain` or `grouped`.
+      spare: see `table`.
     """
     out = sys.stdout if file is None else file
     texts = [[cell(value) for value in row] for row in rows]
@@ -86,7 +88,7 @@ def show(
     from rich.console import Console
 
     console = Console(file=out)
-    console.print(table(columns, texts, title=title, width=console.width))
+    console.print(table(columns, texts, title=title, width=console.width, spare=spare))
 
 
 def table(
@@ -95,22 +97,24 @@ def table(
     *,
     title: str = "",
     width: int | None = None,
+    spare: Sequence[str] = (),
 ) -> Table:
     """A table of rich, without a heading where no column has a name; numbers stand at the right.
 
-    A name is never broken. Where the width does not suffice, sentences are wrapped; then columns at
-    the right are left out, and named below; then the last one is cut.
+    A name is never broken. Where the width does not suffice, sentences are wrapped; then columns
+    are left out, and named below; then the last one is cut.
 
     Args:
       width: of the terminal, in characters; None: of standard output's.
+      spare: columns to leave out before others, the first one first; then those at the right are.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     rows = list(rows)
-    widths = _fitting(columns, rows, Console().width if width is None else width)
-    left_out = ", ".join(name for name in columns[len(widths) :] if name)
+    shown = _fitting(columns, rows, Console().width if width is None else width, spare)
+    left_out = ", ".join(each for index, each in enumerate(columns) if index not in shown and each)
     made = Table(
         title=title or None,
         title_justify="left",
@@ -118,7 +122,7 @@ def table(
         caption=f"not shown here: {left_out}" if left_out else None,
         caption_justify="left",
     )
-    for index, wide in enumerate(widths):
+    for index, wide in shown.items():
         is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
         is_wrapped = wide < _natural(columns, rows, index) and wide >= _word(columns, rows, index)
         made.add_column(
@@ -129,7 +133,7 @@ def table(
             overflow="fold" if is_wrapped else "ellipsis",
         )
     for row in rows:
-        made.add_row(*map(Text, row[: len(widths)]))
+        made.add_row(*(Text(row[index]) for index in shown))
     return made
 
 
@@ -139,26 +143,26 @@ _SENTENCE_MIN: Final = 24
 """Characters below which a wrapped sentence is hard to read."""
 
 
-def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The widths of the columns that are shown, from the left."""
-    widths = [_natural(columns, rows, index) for index in range(len(columns))]
+def _fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Sequence[str]
+) -> dict[int, int]:
+    """The widths of the columns that are shown, by their indexes."""
+    shown = list(range(len(columns)))
+    leave_out = [columns.index(name) for name in spare if name in columns]
     while True:
-        room = width - 1 - _FRAME * len(widths)
-        over = sum(widths) - room
-        if over <= 0:
-            return widths
-        for index in sorted(range(len(widths)), key=lambda index: -widths[index]):
+        widths = {index: _natural(columns, rows, index) for index in shown}
+        over = sum(widths.values()) + _FRAME * len(widths) + 1 - width
+        for index in sorted(widths, key=lambda index: -widths[index]):
             least = max(_word(columns, rows, index), _SENTENCE_MIN)
-            if least < widths[index] and over > 0:
-                cut = min(over, widths[index] - least)
-                widths[index] -= cut
-                over -= cut
+            cut = max(min(over, widths[index] - least), 0)
+            widths[index] -= cut
+            over -= cut
         if over <= 0:
             return widths
-        if len(widths) <= 2:
-            widths[-1] = max(widths[-1] - over, 1)
+        if len(shown) <= 2:
+            widths[shown[-1]] = max(widths[shown[-1]] - over, 1)
             return widths
-        widths = [_natural(columns, rows, index) for index in range(len(widths) - 1)]
+        shown.remove(leave_out.pop(0) if leave_out else shown[-1])
 
 
 def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) -> int:

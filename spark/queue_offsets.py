@@ -6,6 +6,7 @@ plans empty batches for ever. So keys are sorted and numbers are integers.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -244,8 +245,9 @@ def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
       progress: one source of `query.lastProgress["sources"]`, as PySpark gives it (its offsets
         are texts of JSON) or parsed from its JSON.
 
-    Returns: empty if the progress has no latest offset, as before the first batch.
-    Raises: SparkConnectorError: these are not offsets of a `rocketmq` stream.
+    Returns: empty if the progress has no latest offset, as before the first batch, and for sources
+      of other formats.
+    Raises: SparkConnectorError: the offsets are those of another version.
     """
     latest, end = (_offsets(progress.get(key)) for key in ("latestOffset", "endOffset"))
     return {queue: max(latest[queue] - end.get(queue, latest[queue]), 0) for queue in latest}
@@ -253,10 +255,7 @@ def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
 
 def _offsets(tree: Any) -> Mapping[Queue, int]:
     if isinstance(tree, str):
-        try:
+        with contextlib.suppress(ValueError):
             tree = json.loads(tree)
-        except ValueError as error:
-            raise SparkConnectorError(
-                f"not an offset of a rocketmq stream: {tree[:200]}"
-            ) from error
-    return {} if tree is None else StreamOffset.from_json(tree).offsets
+    is_ours = isinstance(tree, Mapping) and {"off", "v"} <= tree.keys()
+    return StreamOffset.from_json(tree).offsets if is_ours else {}

@@ -160,8 +160,10 @@ BANS = [
             "tests/client/test_open_close.py",
             "tests/client/test_handler_run.py",
             # Programs as users of asyncio write them.
+            "tests/client/frameworks/loaded_service.py",
             "tests/client/frameworks/service.py",
             "tests/client/frameworks/workers.py",
+            "tests/client/orderly_member.py",
             "tests/testing/test_advance_asyncio.py",
         ),
     ),

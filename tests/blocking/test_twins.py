@@ -42,7 +42,6 @@ DIFFERENT = {
     "PushConsumer.receive": "a thread cannot be cancelled from outside: it has `timeout_s`",
     "PushConsumer.run": "the handler is a plain function",
     "PushedMessage.retry": "a coroutine; a plain handler of the async client need not await it",
-    "Delivery.settle": "a serializer's error, too, as send_soon does not raise it",
 }
 """What both have, but not alike."""
 

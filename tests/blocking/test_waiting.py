@@ -17,6 +17,7 @@ from trocket.client import (
     ConnectError,
     ConnectionChange,
     ConnectionEvent,
+    Interceptor,
     Message,
     SendStatus,
     UndeliveredError,
@@ -95,11 +96,17 @@ def test_a_client_that_does_not_wait_fails_at_once(port: int, start: Callable[..
     assert time.monotonic() - begun_s < AT_ONCE_S
 
 
-@pytest.mark.parametrize("linger_s", [0, 0.01])
-def test_messages_that_wait_for_one_route_are_given_up_together(port: int, linger_s: float) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"linger_s": 0.01}, {"interceptors": [Interceptor()]}],
+    ids=["alone", "in batches", "intercepted"],
+)
+def test_messages_that_wait_for_one_route_are_given_up_together(
+    port: int, options: dict[str, Any]
+) -> None:
     begun_s = time.monotonic()
     url = f"127.0.0.1:{port}"
-    producer = Producer(url, wait_for_broker_s=0.5, linger_s=linger_s).open()
+    producer = Producer(url, wait_for_broker_s=0.5, **options).open()
     for _ in range(100):
         producer.send_soon(Message("T", "x"))
     with pytest.raises(UndeliveredError, match=r"100 messages.*no name server answered"):

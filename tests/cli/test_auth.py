@@ -92,7 +92,7 @@ def test_passwords_are_taken_from_three_places_and_shown_nowhere(
 def test_policies_are_set_listed_and_deleted(broker: Broker, run: Run) -> None:
     create(run)
     words = ("auth", "acl", "set", "alice")
-    ended = run(*words, "Topic:Ord*", "Group:g", "--allow", "Pub,Sub", "--from", "10.0.0.0/8")
+    ended = run(*words, "Topic:Ord*", "Group:g", "--allow", "Pub,Sub", "--source", "10.0.0.0/8")
     assert ended.out == "changed alice on broker-a\n"
     assert run(*words, "Cluster:*", "--deny", "All", "--default").status == 0
     rows = [
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_an_entry_is_said(broker: Broker, run: Run) -> None:
     for flags, text in (
         (("Topc:T", "--allow", "Pub"), "The resource is null."),
         (("Topic:T", "--allow", "Publish"), "The action is unknown: 'Publish'."),
-        (("Topic:T", "--allow", "Pub", "--from", "10.0.0.1/33"), "The source ip is invalid."),
+        (("Topic:T", "--allow", "Pub", "--source", "10.0.0.1/33"), "The source ip is invalid."),
     ):
         ended = run(*words, *flags)
         assert ended.status == 1
@@ -144,14 +144,14 @@ def test_the_question_has_an_answer_with_its_reason(broker: Broker, run: Run) ->
     create(run)
     run("auth", "acl", "set", "alice", "Topic:Ord*", "--allow", "Pub")
     run("auth", "acl", "set", "alice", "Topic:Ord*", "--allow", "Sub", "--default",
-        "--from", "10.0.0.0/8")  # fmt: skip
+        "--source", "10.0.0.0/8")  # fmt: skip
     ask = ("auth", "test", "alice")
     ended = run(*ask, "Pub", "Topic:Orders")
     assert ended.rows == [["broker-a", "allowed", "the Custom entry for Topic:Ord* allows it"]]
     ended = run(*ask, "Sub", "Topic:Orders")
     assert ended.status == 1
     assert ended.out == "broker-a\tdenied\tnone of its 2 entries matches\n"
-    (found,) = run(*ask, "sub", "Topic:Orders", "--from", "10.1.2.3", "--json").json
+    (found,) = run(*ask, "sub", "Topic:Orders", "--source", "10.1.2.3", "--json").json
     assert found == {
         "server": "broker-a",
         "isAllowed": True,
@@ -168,7 +168,7 @@ def test_the_question_has_an_answer_with_its_reason(broker: Broker, run: Run) ->
         ["broker-a", "allowed", "a super user may do everything"]
     ]
     for wrong in (("Pub", "Orders"), ("Publish", "Topic:T"), ("All", "Topic:T"),
-                  ("Pub", "Topic:a*"), ("Pub", "Topic:T", "--from", "here")):  # fmt: skip
+                  ("Pub", "Topic:a*"), ("Pub", "Topic:T", "--source", "here")):  # fmt: skip
         assert run(*ask, *wrong).status == 2
 
 

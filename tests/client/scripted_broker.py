@@ -45,6 +45,7 @@ class ScriptedBrokers:
       requests: all requests but those, by code.
       heartbeats: number of heartbeats.
       topics: the topics that have a route.
+      places: the brokers of a topic; default: all.
       malformed: the topics whose routes cannot be read.
       queue_count: of each topic at each broker.
       forgetful: the name servers that know no topic.
@@ -52,12 +53,14 @@ class ScriptedBrokers:
       log: the server and the code of each request, in order.
       down: the servers that refuse connections.
       hanging: the servers that take connections and requests, and answer nothing.
+      frozen: the servers that do so until their event is set, and then answer everything.
       lost: the servers that close a connection at its first request.
     """
 
     def __init__(self, nursery: trio.Nursery, names: Iterable[str], topics: Iterable[str]) -> None:
         self.names = list(names)
         self.topics = set(topics)
+        self.places: dict[str, list[str]] = {}
         self.requests: dict[int, list[RemotingCommand]] = defaultdict(list)
         self.malformed: set[str] = set()
         self.queue_count = 4
@@ -66,6 +69,7 @@ class ScriptedBrokers:
         self.heartbeats = 0
         self.down: set[str] = set()
         self.hanging: set[str] = set()
+        self.frozen: dict[str, trio.Event] = {}
         self.lost: set[str] = set()
         self.log: list[tuple[str, int]] = []
         self._streams: dict[str, list[trio.abc.Stream]] = defaultdict(list)
@@ -113,6 +117,8 @@ class ScriptedBrokers:
                         return
                     if name in self.hanging:
                         continue
+                    if name in self.frozen:
+                        await self.frozen[name].wait()
                     self.log.append((name, request.code))
                     try:
                         answer = self._answer_to(request, name)
@@ -156,10 +162,13 @@ class ScriptedBrokers:
             return RemotingCommand(ResponseCode.SUCCESS, body=b"?")
         count = self.queue_count
         route = TopicRouteData(
-            queue_datas=[QueueData(name, count, count, 6) for name in self.names],
+            queue_datas=[
+                QueueData(name, count, count, 6) for name in self.places.get(topic, self.names)
+            ],
             broker_datas=[
                 BrokerData("c", name, {0: f"127.0.0.1:{FIRST_BROKER + index}"})
                 for index, name in enumerate(self.names)
+                if name in self.places.get(topic, self.names)
             ],
         )
         return RemotingCommand(ResponseCode.SUCCESS, body=route.to_body())

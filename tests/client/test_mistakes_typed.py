@@ -22,8 +22,11 @@ from trocket import (
     Message,
     MessageModel,
     Producer,
+    ProducerOptions,
     PullConsumer,
+    PullConsumerOptions,
     PushConsumer,
+    PushConsumerOptions,
     RebalanceListener,
     SendResult,
     SendStatus,
@@ -168,6 +171,20 @@ def test_a_wrong_argument_is_refused_with_what_to_write(
     with pytest.raises(ClientError) as refused:
         make(door)
     assert text in str(refused.value)
+
+
+OPTIONS = [
+    *((producer, name) for name in (*ProducerOptions.__annotations__, "serializer")),
+    *((push, name) for name in (*PushConsumerOptions.__annotations__, "deserializer")),
+    *((pull, name) for name in PullConsumerOptions.__annotations__),
+]
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize(("make", "name"), OPTIONS)
+def test_no_option_takes_a_value_of_a_wrong_type(door: ModuleType, make: Any, name: str) -> None:
+    with pytest.raises(ClientError, match=f"{name} is .*: give"):
+        make(door, **{name: object()})
 
 
 MESSAGES: dict[str, tuple[dict[str, Any], str]] = {

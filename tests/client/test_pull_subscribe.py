@@ -146,7 +146,9 @@ def test_messages_of_a_poll_are_committed_when_the_next_one_has_begun(
             assert len(await consumer.poll(3)) == 3
             await until(lambda: is_committed(consumer, queue, 2))
             await consumer.commit()
-            assert await consumer.committed(queue) == 5
+            for _ in range(5):  # the automatic commits that follow leave it
+                assert await consumer.committed(queue) == 5
+                await anyio.sleep(options["auto_commit_s"])
 
     play(scenario)
 

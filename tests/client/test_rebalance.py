@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+
 import anyio
+import anyio.to_thread
 import pytest
 
-from trocket import ConsumeFromWhere, Message, Producer, PushConsumer, PushConsumerOptions
+from trocket import (
+    ConsumeFromWhere,
+    Message,
+    Producer,
+    PushConsumer,
+    PushConsumerOptions,
+    PushedMessage,
+)
 from trocket.client import clock, rebalance
 from trocket.client.core.process_queue import REBALANCE_LOCK_MAX_LIVE_MS
 from trocket.remoting.request_codes import RequestCode
@@ -145,3 +155,41 @@ def test_a_member_that_stood_still_delivers_nothing_until_its_lock_is_renewed(
 
     real = clock.monotonic_ms
     play(scenario)
+
+
+def test_closing_under_a_thread_keeps_the_lock_of_its_queue_and_of_no_other(
+    play: Play, broker: Broker, topic: str, group: str
+) -> None:
+    other = f"{topic}_other"
+    broker.create_topic(other, queues=1)
+    may_end = threading.Event()
+
+    async def scenario() -> None:
+        await send(broker, topic, "1")
+        topics = dict.fromkeys((topic, other), "*")
+        first = PushConsumer(broker.url, group=group, subscriptions=topics, **ORDERLY)
+        has_begun = threading.Event()
+
+        def handle(message: PushedMessage) -> None:
+            has_begun.set()
+            may_end.wait()
+
+        async with anyio.create_task_group() as tasks:
+            await first.open()
+            tasks.start_soon(first.run, handle)
+            await anyio.to_thread.run_sync(has_begun.wait)
+            await until_owner(first, other)
+            first.stop(0.0)
+            await first.close()
+            async with PushConsumer(
+                broker.url, group=group, subscriptions=topics, **ORDERLY
+            ) as second:
+                await until_owner(second, other)
+                for _ in range(3):
+                    await second.rebalance()
+                assert topic not in {queue.topic for queue in second.queues}
+
+    try:
+        play(scenario)
+    finally:
+        may_end.set()

@@ -266,7 +266,7 @@ def test_a_failure_says_what_to_do(
         options = TlsOptions(ca_file=getattr(files, ca))
         async with (
             relay(broker.namesrv_address, server()) as port,
-            Client(f"127.0.0.1:{port}", tls=options) as client,
+            Client(f"127.0.0.1:{port}", tls=options, wait_for_broker_s=0) as client,
         ):
             with pytest.raises(ConnectError, match=text) as raised:
                 await client.request_name_server(ASK)

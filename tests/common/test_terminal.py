@@ -55,6 +55,17 @@ def test_a_narrow_table_breaks_no_name_and_says_what_it_leaves_out(width: int) -
     assert all(name in " ".join(text.split()) for name in left_out)
 
 
+def test_a_narrow_table_leaves_out_first_what_is_spared_first() -> None:
+    from rich.console import Console
+
+    console = Console(width=60, file=io.StringIO(), color_system=None)
+    with console.capture() as capture:
+        console.print(table(NAMES, [LONG], width=60, spare=("Client", "End", "Committed", "none")))
+    text = capture.get()
+    assert all(cell in text for cell in ("order-events-v2", "broker-a-of-the-north", " 24 "))
+    assert "not shown here: Committed, End, Client" in " ".join(text.split())
+
+
 def test_the_last_column_of_two_is_cut_and_a_sentence_is_wrapped() -> None:
     text = printed(("Id", "Host"), [["7F0000", "a-very-long-host-name." * 4]], 40)
     assert text.count("…") == 1

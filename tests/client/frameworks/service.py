@@ -1,9 +1,10 @@
 """A service that sends and consumes until SIGTERM, as a program of one framework.
 
-    python service.py asyncio|uvloop|trio|threads|uvicorn URL TOPIC GROUP
+    python service.py asyncio|uvloop|trio|anyio|threads|uvicorn URL TOPIC GROUP
 
 It prints `confirmed BODY` and `handled BODY`, the latter at the end of a handler. Under uvicorn it
-prints `port PORT` instead of the former, and sends what is posted to `/orders/BODY`.
+prints `port PORT` and `loop MODULE` instead of the former, and sends what is posted to
+`/orders/BODY`.
 """
 
 from __future__ import annotations
@@ -102,6 +103,24 @@ def run_trio(url: str, topic: str, group: str) -> None:
     trio.run(main)
 
 
+def run_anyio(url: str, topic: str, group: str) -> None:
+    async def main() -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+            async with anyio.create_task_group() as outer:
+
+                async def serve() -> None:
+                    producer, consumer = clients(url, topic, group, trocket)
+                    async with producer, consumer, anyio.create_task_group() as tasks:
+                        tasks.start_soon(consumer.run, handle)
+                        tasks.start_soon(send_for_ever, producer, topic)
+
+                outer.start_soon(serve)
+                async for _ in signals:
+                    outer.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
 def run_threads(url: str, topic: str, group: str) -> None:
     is_over = threading.Event()
 
@@ -137,6 +156,7 @@ def run_uvicorn(url: str, topic: str, group: str) -> None:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        say("loop", type(asyncio.get_running_loop()).__module__)
         producer, consumer = clients(url, topic, group, trocket)
         async with producer, consumer:
             app.state.producer = producer
@@ -164,6 +184,7 @@ if __name__ == "__main__":
     hosts = {
         "asyncio": run_asyncio,
         "trio": run_trio,
+        "anyio": run_anyio,
         "threads": run_threads,
         "uvloop": run_uvloop,
         "uvicorn": run_uvicorn,

@@ -23,6 +23,7 @@ END_S = 25.0
 BEFORE = 20
 """Messages that are confirmed, and handled, before SIGTERM."""
 POSTERS = 4
+WORDS = ("port", "loop", "confirmed", "handled")
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ class Service:
     """A running service, and what it has printed: bodies by word."""
 
     def __init__(self, host: str, folder: Path, *arguments: str) -> None:
-        self.printed: dict[str, list[str]] = {"port": [], "confirmed": [], "handled": []}
+        self.printed: dict[str, list[str]] = {each: [] for each in WORDS}
         self.process = LineProcess(
             [sys.executable, str(PROGRAM), host, *arguments],
             folder=folder,
@@ -84,7 +85,7 @@ def check(service: Service, broker: Broker, topic: str, group: str, confirmed: s
     assert "never awaited" not in errors
 
 
-@pytest.mark.parametrize("host", ["asyncio", "uvloop", "trio", "threads"])
+@pytest.mark.parametrize("host", ["asyncio", "uvloop", "trio", "anyio", "threads"])
 def test_a_service_ends_cleanly(
     host: str,
     broker: Broker,
@@ -104,7 +105,9 @@ def test_a_service_ends_cleanly(
 def test_fastapi_under_uvicorn_ends_cleanly(
     broker: Broker, topic: str, group: str, tmp_path: Path, stopped_later: list[Service]
 ) -> None:
-    missing = [each for each in ("fastapi", "uvicorn") if find_spec(each) is None]
+    # With `uvicorn[standard]`, which has uvloop and httptools.
+    needed = ("fastapi", "uvicorn", "uvloop", "httptools")
+    missing = [each for each in needed if find_spec(each) is None]
     if missing and os.environ.get("CI") != "true":
         pytest.skip(f"needs {', '.join(missing)}")
     service = Service("uvicorn", tmp_path, broker.url, topic, group)
@@ -139,4 +142,5 @@ def test_fastapi_under_uvicorn_ends_cleanly(
     assert service.process.stop(timeout_s=END_S) == 0, service.errors()
     for poster in posters:
         poster.join(DEADLINE_S)
+    assert service.printed["loop"] == ["uvloop"]
     check(service, broker, topic, group, set(answered))
