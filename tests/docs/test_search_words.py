@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import PAGES, ROOT
 
 SERVICE = "tutorials/service.md"
 
@@ -70,6 +70,16 @@ def test_the_page_of_services_is_linked_from_the_first_pages() -> None:
 def test_the_home_page_begins_with_a_program() -> None:
     home = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert home.index("```python") < home.index("![") < home.index("\n| kind |")
+
+
+def test_the_page_of_performance_begins_with_the_results() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)", text, re.MULTILINE)[0] == "Results"
+
+
+def test_no_page_cancels_what_it_could_stop() -> None:
+    for page in PAGES:
+        assert "task.cancel()" not in page.read_text(encoding="utf-8"), page
 
 
 def blocks_of(language: str) -> list[str]:
