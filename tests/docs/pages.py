@@ -7,6 +7,8 @@ A ```python block is a complete program, unless a comment stands directly above 
     <!-- goes on -->             it continues the program or module before it
     <!-- spark -->              a program that runs in the Spark session of tests/spark
     <!-- until SIGTERM -->       a program that exits with status 0 after SIGTERM
+    <!-- until killed -->        one that goes on for ever, and may log; it is killed when it has
+                                 printed what the page says
 
 Only the commands of a ```sh block are checked, unless `<!-- run -->` stands directly above it.
 

@@ -18,7 +18,7 @@ import pytest
 from tests.docs.pages import PAGES, Block, blocks, name, pattern
 from trocket.testing import Broker
 
-REMARK = re.compile(r"|not run: .+|pytest( .+)?|goes on|until SIGTERM|spark")
+REMARK = re.compile(r"|not run: .+|pytest( .+)?|goes on|until SIGTERM|until killed|spark")
 OF_A_BUSY_MACHINE = re.compile(
     r"^.*(took \d+ ms, in which no other client was served|the event loop was \d+ ms late).*\n",
     re.M,
@@ -102,9 +102,10 @@ def run(block: Block, folder: Path, url: str, place: str) -> str:
         arguments = [sys.executable, "-W", "error", str(program)]
     environment = dict(os.environ, ROCKETMQ_URL=url, PYTHONUNBUFFERED="1")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    if block.remark == "until SIGTERM":
+    if block.remark.startswith("until"):
         assert block.output is not None, f"{place}: nothing says what it prints"
-        return run_until(pattern(block.output), arguments, folder, environment, place)
+        sent = signal.SIGTERM if block.remark == "until SIGTERM" else signal.SIGKILL
+        return run_until(pattern(block.output), sent, arguments, folder, environment, place)
     done = subprocess.run(
         arguments,
         cwd=folder,
@@ -123,13 +124,14 @@ def run(block: Block, folder: Path, url: str, place: str) -> str:
 
 def run_until(
     wanted: re.Pattern[str],
+    sent: signal.Signals,
     arguments: list[str],
     folder: Path,
     environment: dict[str, str],
     place: str,
 ) -> str:
-    """Run a program until it has printed what it should, then SIGTERM it."""
-    printed = ""
+    """Run a program until it has printed what it should, then send it a signal."""
+    printed, is_sent = "", False
     with subprocess.Popen(
         arguments,
         cwd=folder,
@@ -144,11 +146,13 @@ def run_until(
         try:
             for line in process.stdout:
                 printed += line
-                if wanted.fullmatch(printed):
-                    process.send_signal(signal.SIGTERM)
+                if not is_sent and wanted.fullmatch(printed):
+                    process.send_signal(sent)
+                    is_sent = True
             errors = OF_A_BUSY_MACHINE.sub("", process.stderr.read())
             returncode = process.wait(TIMEOUT_S)
         finally:
             process.kill()
-    assert (returncode, errors) == (0, ""), f"{place} ({returncode}):\n{printed}{errors}"
+    ended = wanted.fullmatch(printed) if sent == signal.SIGKILL else (returncode, errors) == (0, "")
+    assert ended, f"{place} ({returncode}):\n{printed}{errors}"
     return printed
