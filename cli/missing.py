@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from .names import Cluster
 
-TIMEOUT_S: Final = 1.0
+TIMEOUT_S: Final = 2.0
 """How long the look-up of names may take: the command has failed already."""
 
 _FURTHER: Final = re.compile(r"\.? ?See https?://\S+ for further details\.?")

@@ -172,8 +172,9 @@ class Cluster:
             try:
                 answer = self._ask(address, code, dict(fields))
             except (OSError, ValueError, NamesError) as error:
+                is_late = isinstance(error, TimeoutError)
                 with done:
-                    errors.append(error)
+                    errors.append(NamesError("no answer in time") if is_late else error)
                     done.notify()
             else:
                 with done:
