@@ -29,6 +29,7 @@ from ..remoting.hosts import join_address
 from ..store.config import MessageStoreConfig
 from ..store.errors import StoreError
 from . import up_exposure
+from .error_lines import errors_as_json, say_error
 from .up_config import Configured, UpTls, read_cluster, read_one
 from .up_flags import PROGRAM
 from .up_plan import Shape, reachable, shape_of, usage
@@ -44,14 +45,18 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Run both with the parsed flags of `PROGRAM` until SIGTERM or SIGINT; return the status."""
+    errors_as_json.set(options.json)
     try:
         shape = shape_of(options.masters, options.slaves, options.brokers, is_sync=options.is_sync)
         configured = read_cluster(options, shape) if shape is not None else read_one(options)
     except up_exposure.ExposedError as error:
-        print(red(f"{PROGRAM.name}: {error}", sys.stderr), file=sys.stderr, flush=True)
+        if options.json:
+            _report(PROGRAM.name, str(error))
+        else:
+            print(red(f"{PROGRAM.name}: {error}", sys.stderr), file=sys.stderr, flush=True)
         return process.EXIT_FAILED if options.print_all else process.EXIT_USAGE
     except ConfigError as error:
-        return process.refuse(PROGRAM.name, error, is_check=options.print_all)
+        return process.refuse(PROGRAM.name, error, is_check=options.print_all, report=_report)
     if options.print_all:
         _print(configured)
         return process.EXIT_OK
@@ -69,7 +74,12 @@ def run(options: argparse.Namespace) -> int:
         program=PROGRAM.name,
         expected=(StoreError, SelfCheckError),
         with_parent=options.exit_with_parent,
+        report=_report,
     )
+
+
+def _report(program: str, line: str) -> None:
+    say_error(line, program=program)
 
 
 def _print(configured: Configured) -> None:
@@ -106,6 +116,7 @@ def _serve_cluster(options: argparse.Namespace, configured: Configured, shape: S
         program=PROGRAM.name,
         expected=(StoreError, ClusterError),
         with_parent=options.exit_with_parent,
+        report=_report,
     )
 
 

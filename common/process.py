@@ -46,6 +46,9 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """Ctrl-C before there was anything to stop."""
 
+Report = Callable[[str, str], None]
+"""Prints an error of a program, whose name is first, in one line."""
+
 STDIN = "standard input"
 """In errors, instead of a file's path."""
 END_OF_CONFIG = b"\n\n"
@@ -200,6 +203,7 @@ def serve(
     program: str,
     expected: tuple[type[BaseException], ...] = (),
     with_parent: bool = False,
+    report: Report | None = None,
 ) -> int:
     """Run `main` until SIGTERM or SIGINT; returns the exit status.
 
@@ -210,6 +214,7 @@ def serve(
       expected: errors that are printed as one line on standard error, besides OSError and
         ConfigError. Any other is a bug and prints its traceback.
       with_parent: stop also when the process that started this one has ended.
+      report: prints an error line of `expected`; None: `print_error`.
     """
     gc.disable()  # until `settle`
     raise_open_files_limit()
@@ -238,22 +243,25 @@ def serve(
         if not all(isinstance(leaf, (OSError, ConfigError, *expected)) for leaf in failures):
             raise
         for line in dict.fromkeys(_line(leaf) for leaf in failures):
-            print_error(program, line)
+            (report or print_error)(program, line)
         return EXIT_FAILED
     finally:
         gc.enable()
     return EXIT_OK
 
 
-def refuse(program: str, error: ConfigError, *, is_check: bool = False) -> int:
+def refuse(
+    program: str, error: ConfigError, *, is_check: bool = False, report: Report | None = None
+) -> int:
     """Print a configuration's errors, and its warnings before them; returns the exit status.
 
     Args:
       is_check: the configuration was to be shown, not used.
+      report: prints an error line; None: `print_error`.
     """
     print_warnings(program, error.warnings)
     for line in str(error).split("\n"):
-        print_error(program, line)
+        (report or print_error)(program, line)
     return EXIT_FAILED if is_check else EXIT_USAGE
 
 

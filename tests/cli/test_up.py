@@ -233,7 +233,7 @@ def test_a_second_process_on_the_same_data_is_refused_in_one_line(start: Start, 
     status, out, error = up(start, home, "--json", "--log-level", "error").end()
     assert (status, out) == (1, "")
     assert error.count("\n") == 1
-    assert "another process is using this data folder" in error
+    assert "another process is using this data folder" in json.loads(error)["error"]
     assert first.end(signal.SIGTERM)[0] == 0
 
 

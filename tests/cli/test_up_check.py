@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,22 @@ def test_flags_that_refuse_a_start_give_status_1(
     assert reason in capsys.readouterr().err
     assert main(["up", *words]) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--memory", "--home", "x"], "--memory keeps no files: give it without --home"),
+        (["--memory", "-c", "nowhere.conf"], "nowhere.conf: cannot be read: "),
+        (["--memory", "--host", "0.0.0.0"], "without accounts, everyone"),
+        (["--memory", "--broker-port", "2", "--namesrv-port", "70000"], "--broker-port 2: not a"),
+    ],
+)
+def test_with_json_each_refusal_is_an_object(words: list[str], text: str, capsys: Capture) -> None:
+    assert main(["up", "--json", *words]) == 2
+    printed = capsys.readouterr()
+    errors = [json.loads(line)["error"] for line in printed.err.splitlines()]
+    assert printed.out == ""
+    assert any(text in error for error in errors)
+    assert main(["up", *words]) == 2
+    assert capsys.readouterr().err.startswith("trocket up: ")
