@@ -31,6 +31,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    note_none,
     usage,
 )
 
@@ -154,6 +155,7 @@ def user_list(
     found, error = ask_brokers(url, timeout_s, lambda admin: admin.users(filter_text, **at))
     _show_users(found, as_json=as_json)
     end_with(error)
+    note_none([each for users in found.values() for each in users], "no server has such a user")
 
 
 @user.command("show", epilog="Example: trocket auth user show alice --json")

@@ -27,6 +27,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    note_none,
     usage,
 )
 
@@ -155,6 +156,7 @@ def acl_list(
     found, error = ask_brokers(url, timeout_s, lambda admin: admin.acls(user, resource, **at))
     _show_acls(found, as_json=as_json)
     end_with(error)
+    note_none([each for acls in found.values() for each in acls], "no server has such a policy")
 
 
 @acl.command("show", epilog="Example: trocket auth acl show alice")

@@ -23,6 +23,7 @@ from .session import (
     emit,
     end_with,
     fail,
+    note_none,
     usage,
     whole_or_part,
 )
@@ -183,24 +184,26 @@ def broker_consume_stats(
             }
         )
         return
+    rows = [
+        [
+            group.group,
+            queue.topic,
+            queue.queue_id,
+            queue.committed,
+            queue.end,
+            queue.lag,
+            time_text(queue.last_consumed_ms),
+        ]
+        for group in found.groups
+        for queue in group.queues
+        if queue.lag >= min_lag
+    ]
     show(
         ["Group", "Topic", "Queue", "Committed", "End", "Lag", "Last consumed"],
-        [
-            [
-                group.group,
-                queue.topic,
-                queue.queue_id,
-                queue.committed,
-                queue.end,
-                queue.lag,
-                time_text(queue.last_consumed_ms),
-            ]
-            for group in found.groups
-            for queue in group.queues
-            if queue.lag >= min_lag
-        ],
+        rows,
         title=f"{broker}: lag {found.lag}, in flight {found.in_flight}",
     )
+    note_none(rows, f"no group has such a queue on the broker {broker}")
 
 
 @app.command("clean", epilog="Example: trocket broker clean broker-a --expired-log --yes")

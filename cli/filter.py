@@ -21,6 +21,7 @@ from .session import (
     emit,
     end_with,
     fail,
+    note_none,
     usage,
 )
 
@@ -52,7 +53,7 @@ Topic = Annotated[
 ]
 
 
-@app.command("list", epilog="Example: trocket filter list -t Orders")
+@app.command("list", epilog="Example: trocket filter list --topic Orders")
 def filter_list(
     topic: Annotated[
         str,
@@ -89,11 +90,12 @@ def filter_list(
             ],
         )
     end_with(error)
+    note_none(classes, "no filter server has a class")
 
 
 @app.command(
     "put",
-    epilog="Example: trocket filter put org.shop.KeepFifth KeepFifth.java -g billing -t Orders",
+    epilog="Example: trocket filter put shop.Fifth Fifth.java --group billing --topic Orders",
 )
 def filter_put(
     class_name: Annotated[
@@ -126,7 +128,7 @@ def filter_put(
     end_with(error)
 
 
-@app.command("rm", epilog="Example: trocket filter rm -g billing -t Orders --yes")
+@app.command("rm", epilog="Example: trocket filter rm --group billing --topic Orders --yes")
 def filter_rm(
     group: Group,
     topic: Topic,

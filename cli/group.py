@@ -8,7 +8,7 @@ import typer
 
 from ..common.terminal import show
 from .group_members import group_consume, group_status, group_topics
-from .lag import lag
+from .lag import NO_GROUP, lag
 from .session import (
     DEFAULT_URL,
     AsJson,
@@ -23,6 +23,7 @@ from .session import (
     emit,
     end_with,
     expect_names,
+    note_none,
     read_pairs,
     usage,
     whole_or_part,
@@ -50,6 +51,7 @@ def group_list(
     else:
         show(["Group"], [[name] for name in names])
     end_with(error)
+    note_none(names, NO_GROUP)
 
 
 @app.command("show", epilog="Example: trocket group show billing")
@@ -120,6 +122,8 @@ def group_clients(
     else:
         show_clients(clients)
     end_with(error)
+    kind = "producer" if producers else "consumer"
+    note_none(clients, f"no {kind} of the group {name} is connected")
 
 
 def show_clients(clients: Sequence[ClientInfo]) -> None:

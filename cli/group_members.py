@@ -25,6 +25,7 @@ from .session import (
     end_with,
     expect_names,
     fail,
+    note_none,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def group_topics(
     else:
         show(["Topic"], [[each] for each in topics])
     end_with(error)
+    note_none(topics, f"the group {group} has no offsets in any topic")
 
 
 def group_status(

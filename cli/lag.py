@@ -10,6 +10,7 @@ import typer
 
 from ..common.terminal import plain, say, show, table
 from .completion import topic_names
+from .error_lines import errors_as_json
 from .live_lines import begin_sample
 from .missing import note_topic
 from .session import (
@@ -35,6 +36,9 @@ COLUMNS_SPARE = ("End", "Committed", "Delay s")
 GROUP_COLUMNS = ("Group", "Members", "Type", "Model", "Out/s", "Lag", "Retries", "Dead letters")
 GROUP_COLUMNS_SPARE = ("Model", "Type", "Members", "Retries", "Dead letters")
 """What a narrow terminal leaves out first."""
+
+
+NO_GROUP = "there is no group; --all lists RocketMQ's own, too"
 
 
 class _Shown(NamedTuple):
@@ -273,5 +277,6 @@ async def _every(admin: Admin, *, is_all: bool) -> tuple[_Shown, str]:
         ]
         for each in found
     ]
+    notes = [] if found or error or errors_as_json.get() else [NO_GROUP]
     trees = [progress_tree(each) for each in found]
-    return _Shown(trees, GROUP_COLUMNS, rows, GROUP_COLUMNS_SPARE), error
+    return _Shown(trees, GROUP_COLUMNS, rows, GROUP_COLUMNS_SPARE, notes=notes), error

@@ -17,6 +17,7 @@ from .session import (
     ask_brokers,
     emit,
     end_with,
+    note_none,
     usage,
 )
 
@@ -68,3 +69,4 @@ def producers(
             ],
         )
     end_with(error)
+    note_none(found, f"no producer{f' of the group {group}' if group else ''} is connected")

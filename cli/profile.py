@@ -10,7 +10,7 @@ import typer
 from ..common.terminal import show
 from . import profiles
 from .completion import profile_names
-from .session import AsJson, emit, fail, usage
+from .session import AsJson, emit, fail, note_none, usage
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,6 +67,7 @@ def profile_list(as_json: AsJson = False) -> None:
         emit([{"name": name, "url": url, "current": current} for name, url, current in rows])
     else:
         show(["Name", "URL", "In use"], [(n, u, "yes" if c else "") for n, u, c in rows])
+    note_none(rows, "there is no profile; add one: trocket profile add NAME URL")
 
 
 @app.command("use", epilog="Example: trocket profile use prod")

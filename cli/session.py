@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -276,6 +276,12 @@ def end_with(*errors: str) -> None:
         say_error(one_line(error))
     if reported:
         raise typer.Exit(EXIT_FAILED)
+
+
+def note_none(found: Collection[object], text: str) -> None:
+    """Say for people that a list is empty; scripts have JSON, or no line."""
+    if not found and not errors_as_json.get():
+        say(f"trocket: {text}")
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -20,6 +20,7 @@ from .session import (
     confirm,
     emit,
     end_with,
+    note_none,
     read_pairs,
     read_perm,
     whole_or_part,
@@ -71,6 +72,7 @@ def topic_list(
         emit(names)
     else:
         show(["Topic"], [[name] for name in names])
+    note_none(names, "there is no topic; --all lists RocketMQ's own, too")
 
 
 @app.command("show", epilog="Example: trocket topic show Orders")
@@ -210,7 +212,7 @@ def static_show(
 
 @static.command(
     "create",
-    epilog="Example: trocket topic static create Orders -b broker-a -b broker-b",
+    epilog="Example: trocket topic static create Orders --broker broker-a --broker broker-b",
 )
 def static_create(
     name: TopicName,
@@ -236,7 +238,9 @@ def static_create(
     _show_static(info, as_json=as_json, is_plan=dry_run)
 
 
-@static.command("move", epilog="Example: trocket topic static move Orders -b broker-b --dry-run")
+@static.command(
+    "move", epilog="Example: trocket topic static move Orders --broker broker-b --dry-run"
+)
 def static_move(
     name: TopicName,
     broker: Brokers = None,

@@ -24,6 +24,7 @@ from .session import (
     end_with,
     expect_names,
     fail,
+    note_none,
     read_pairs,
     read_perm,
     read_queue,
@@ -94,6 +95,7 @@ def topic_groups(
     else:
         show(["Group", "Wants"], [[group, wanted or None] for group, wanted in found])
     end_with(error)
+    note_none(found, f"no group consumes the topic {name}")
 
 
 def topic_units(

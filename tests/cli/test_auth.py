@@ -102,6 +102,10 @@ def test_policies_are_set_listed_and_deleted(broker: Broker, run: Run) -> None:
     ]
     assert run("auth", "acl", "show", "alice").rows == rows
     assert run("auth", "acl", "list", "--resource", "Group").rows == [rows[1]]
+    none = run("auth", "acl", "list", "--resource", "Nosuch")
+    assert (none.rows, none.err) == ([], "trocket: no server has such a policy\n")
+    none = run("auth", "user", "list", "--filter", "nosuch")
+    assert (none.rows, none.err) == ([], "trocket: no server has such a user\n")
     (found,) = run("auth", "acl", "list", "--user", "ali", "--resource", "Ord", "--json").json
     assert found == {
         "username": "alice",

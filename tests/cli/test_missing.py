@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,34 @@ def test_without_a_near_name_the_way_to_all_names_is_said(run: Run, words: str) 
 @pytest.mark.parametrize("words", ["topic show broker-a", "group show TOOLS_CONSUMER"])
 def test_names_of_rocketmq_itself_are_there(run: Run, words: str) -> None:
     assert run(*words.split()).status == 0
+
+
+EMPTY = {
+    "producers nosuch": "no producer of the group nosuch is connected",
+    "group clients billing": "no consumer of the group billing is connected",
+    "group clients billing --producers": "no producer of the group billing is connected",
+    "group topics billing": "the group billing has no offsets in any topic",
+    "topic groups Orders": "no group consumes the topic Orders",
+    "topic list --url {url}?namespace=empty": "there is no topic; --all lists RocketMQ's own, too",
+    "group list --url {url}?namespace=empty": "there is no group; --all lists RocketMQ's own, too",
+    "lag --url {url}?namespace=empty": "there is no group; --all lists RocketMQ's own, too",
+    "broker consume-stats broker-a": "no group has such a queue on the broker broker-a",
+    "profile list": "there is no profile; add one: trocket profile add NAME URL",
+}
+"""What a command says for people whose list is empty."""
+
+
+@pytest.mark.parametrize("words", EMPTY)
+def test_an_empty_list_is_said_on_standard_error(
+    run: Run, broker: Broker, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    typed = words.format(url=broker.url).split()
+    ended = run(*typed)
+    assert (ended.status, ended.out, ended.err) == (0, "", f"trocket: {EMPTY[words]}\n")
+    scripted = run(*typed, "--json")
+    assert (scripted.status, scripted.err) == (0, "")
+    assert scripted.json == [] or "consume-stats" in words
 
 
 @pytest.mark.parametrize(
