@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..common.topic_names import (
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
 """Bytes of an answer, as of every frame. RocketMQ: com.rocketmq.remoting.frameMaxLength."""
 
+NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 _WORD: Final = struct.Struct(">i")
-
 
 NEAR_RATIO: Final = 0.75
 """From here on, by difflib's measure, one name is taken for a slip of the other: `Oders` for
@@ -106,9 +107,16 @@ class Cluster:
         return self._ours(name for name in names - own if not _is_own(name))
 
     def groups(self, *, is_all: bool = False) -> list[str]:
-        """The consumer groups of programs, sorted; as `topics`. Raises: NamesError."""
+        """The consumer groups of programs, sorted: those of the masters that answer in time.
+
+        Args:
+          is_all: as for `topics`; what is not among them is nowhere, so every master must answer.
+
+        Raises: NamesError.
+        """
         names: set[str] = set()
-        for answer in self._masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        for answer in self._masters(code, are_all_needed=is_all):
             names |= _table(answer.get("subscriptionGroupTable")).keys()
         if is_all:
             return sorted({*names, *map(self._short, names)})
@@ -118,7 +126,8 @@ class Cluster:
         """The client ids of a group's members, sorted. Raises: NamesError."""
         namespace = self.url.namespace
         full = f"{namespace}%{group}" if namespace else group
-        answers = self._masters(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup=full)
+        fields = {"consumerGroup": full}
+        answers = self._masters(RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
         return sorted({name for each in answers for name in _texts(each.get("consumerIdList"))})
 
     def brokers(self) -> list[str]:
@@ -149,7 +158,13 @@ class Cluster:
         """What the first name server that answers says."""
         return self._all(self.url.name_servers, code, {}, wanted=1)[0]
 
-    def _masters(self, code: RequestCode, **fields: str) -> list[Mapping[str, Any]]:
+    def _masters(
+        self,
+        code: RequestCode,
+        fields: Mapping[str, str] = NO_FIELDS,
+        *,
+        are_all_needed: bool = False,
+    ) -> list[Mapping[str, Any]]:
         """What the masters say, those that answer in time."""
         table = _table(self._info().get("brokerAddrTable"))
         by_id = [_table(_table(each).get("brokerAddrs")) for each in table.values()]
@@ -158,7 +173,10 @@ class Cluster:
         masters = [each for each in addresses if isinstance(each, str)]
         if not masters:
             raise NamesError("there is no master")
-        return self._all(masters, code, fields, wanted=len(masters))
+        found = self._all(masters, code, fields, wanted=len(masters))
+        if are_all_needed and len(found) < len(addresses):
+            raise NamesError(f"only {len(found)} of {len(addresses)} masters answered")
+        return found
 
     def _all(
         self, addresses: Iterable[str], code: RequestCode, fields: Mapping[str, str], *, wanted: int
@@ -171,7 +189,7 @@ class Cluster:
         def ask(address: str) -> None:
             try:
                 answer = self._ask(address, code, dict(fields))
-            except (OSError, ValueError, NamesError) as error:
+            except (OSError, ValueError, RecursionError, NamesError) as error:
                 is_late = isinstance(error, TimeoutError)
                 with done:
                     errors.append(NamesError("no answer in time") if is_late else error)

@@ -102,8 +102,10 @@ def test_a_question_without_an_answer_ends_at_its_deadline() -> None:
         frame([]),
         frame({"code": 0}, b"[1"),
         frame({"code": 0}, b"\xff\xfe"),
+        frame({"code": 0}, b"[" * 100_000),
+        struct.pack(">ii", 100_004, 100_000) + b"[" * 100_000,
     ],
-    ids=repr,
+    ids=lambda answer: repr(answer[:60]),
 )
 @pytest.mark.parametrize("ask", [Cluster.topics, Cluster.groups, Cluster.brokers])
 def test_a_wrong_answer_is_an_error_and_no_crash(
@@ -117,6 +119,16 @@ def test_a_wrong_answer_is_an_error_and_no_crash(
 def test_a_body_without_names_has_none(body: bytes) -> None:
     with answering(frame({"code": 0}, body or b"{}")) as address:
         assert Cluster.of(address, {}, DEADLINE_S).topics() == []
+
+
+def test_groups_of_some_masters_are_not_those_of_all(broker: Broker) -> None:
+    masters = {"a": {"brokerAddrs": {"0": broker.broker_address}}}
+    masters |= {"b": {"brokerAddrs": {"0": "127.0.0.1:1"}}}
+    body = json.dumps({"brokerAddrTable": masters, "clusterAddrTable": {}}).encode()
+    with answering(frame({"code": 0}, body)) as address:
+        assert Cluster.of(address, {}, DEADLINE_S).groups() == ["billing", "shop%audit"]
+        with pytest.raises(NamesError, match="1 of 2 masters"):
+            Cluster.of(address, {}, DEADLINE_S).groups(is_all=True)
 
 
 def test_a_body_of_fastjson_is_read() -> None:
