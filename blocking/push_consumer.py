@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Unpack, overload
+
+import anyio
 
 from ..client.body_types import ValueT
 from ..client.core.subscription import FilterClass, MessageSelector
@@ -272,6 +275,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
             self._threads = None
             self._handler = None
             loop_object.post(handling.__exit__, None, None, None)
+            loop_object.post(self._fetcher.end_batches)
 
     def _made_threads(
         self, handlers: Handlers, concurrency: int, batch: int | None, linger_s: float
@@ -356,27 +360,36 @@ class _Fetcher(Generic[ValueT]):
         self.buffer: MessageBuffer[PushedMessage[ValueT]] = MessageBuffer(
             self._fetch_soon, _is_wanted
         )
-
-        self._gives_back = False
+        self._collector: BatchCollector | None = None
+        self._batches: MessageBuffer[list[PushedMessage[ValueT]]]
+        self._collecting: anyio.CancelScope | None = None
 
     def batch_buffer(self, collector: BatchCollector) -> MessageBuffer[list[PushedMessage[ValueT]]]:
-        """A buffer of batches in place of `buffer`, whose messages go back into the loop."""
+        """A buffer of batches in place of `buffer`, whose messages go back into the loop.
+
+        `end_batches` ends it.
+        """
 
         def fetch_soon() -> None:
             self._loop_object.post(self._loop_object.spawn, fetch)
 
         async def fetch() -> None:
+            if self._collector is not collector:  # `run` has ended
+                return
+            batch: list[AsyncPushedMessage[ValueT]] = []
             try:
-                batch = await collector.next_batch()
+                with anyio.CancelScope() as self._collecting:
+                    batch = await collector.next_batch()
             except BaseException as error:
                 batches.close()
                 if isinstance(error, ClientError):
                     return
                 raise
-            batches.put([[PushedMessage(message, self._loop_object) for message in batch]])
+            if batch:
+                batches.put([[PushedMessage(message, self._loop_object) for message in batch]])
 
         def give_back() -> None:
-            self._gives_back = True
+            self._collector, self._batches = collector, batches
             fetched = self.buffer.remove(lambda message: True)
             self._inner.delivery_queue.give_back([message.inner for message in fetched])
 
@@ -384,6 +397,24 @@ class _Fetcher(Generic[ValueT]):
         self._loop_object.call_plain(give_back)
         self.buffer.on_close(batches.close)
         return batches
+
+    def end_batches(self) -> None:
+        """Give back what `run` has collected and not handed out; to be called in the loop."""
+        collector, self._collector = self._collector, None
+        if collector is None:
+            return
+        if self._collecting is not None:
+            self._collecting.cancel()
+        fetched = self._batches.remove(lambda batch: True)
+        left = [message.inner for batch in fetched for message in batch]
+        while (batch := collector._batches.take_due(inf)) is not None:
+            left += batch
+        if self._inner.is_orderly:  # one at a time is ready there
+            for message in left:
+                message._put_back()
+        else:
+            self._inner.delivery_queue.give_back(left)
+        self._inner.delivery_queue.wake()
 
     def _fetch_soon(self) -> None:
         self._loop_object.post(self._begin)
@@ -399,7 +430,7 @@ class _Fetcher(Generic[ValueT]):
             if isinstance(error, ClientError):
                 return
             raise
-        if self._gives_back:
+        if self._collector is not None:
             # `run` collects batches meanwhile.
             self._inner.delivery_queue.give_back([first])
             self._inner.delivery_queue.wake()

@@ -246,6 +246,44 @@ def test_a_batch_fills_up_while_it_lingers_and_is_acknowledged_as_a_whole(
     assert broker.lag(group, topic) == 0
 
 
+def test_what_a_run_of_batches_leaves_is_received_after_it(
+    broker: Broker, topic: str, group: str
+) -> None:
+    def fail(batch: list[PushedMessage]) -> None:
+        raise SystemExit(f"{len(batch)}")
+
+    send(broker, topic, range(7))
+    with made(broker, topic, group) as consumer:
+        with pytest.raises(SystemExit, match="3"):
+            consumer.run(fail, concurrency=1, batch=3, linger_s=DEADLINE_S)
+        send(broker, topic, ["later"])
+        found = {consumer.receive(timeout_s=DEADLINE_S) for _ in range(5)}
+        texts = {message.text for message in found if message is not None}
+        assert len(texts) == 5
+        assert "later" in texts
+
+
+def test_what_a_run_of_orderly_batches_leaves_is_received_in_order(
+    broker: Broker, group: str
+) -> None:
+    topic = f"{group}_T"
+    broker.create_topic(topic, queues=2)
+    send(broker, topic, "123", sharding_key="a")
+    send(broker, topic, "45", sharding_key="b")
+
+    def fail(batch: list[PushedMessage]) -> None:
+        raise SystemExit("".join(message.text for message in batch))
+
+    with made(broker, topic, group, is_orderly=True, suspend_queue_s=0.01) as consumer:
+        with pytest.raises(SystemExit, match="123"):
+            consumer.run(fail, concurrency=1, batch=3, linger_s=DEADLINE_S)
+        for text in "45":
+            message = consumer.receive(timeout_s=DEADLINE_S)
+            assert message is not None
+            assert (message.text, message.reconsume_times) == (text, 0)
+            message.ack()
+
+
 def test_messages_of_a_batch_are_settled_one_by_one(broker: Broker, topic: str, group: str) -> None:
     seen: queue.Queue[tuple[str, int]] = queue.Queue()
 
