@@ -192,6 +192,8 @@ class HandlerThreads(Generic[T]):
                 self._running_count -= 1
                 self._late.discard(number)
                 self._busy.pop(number, None)
+                # A thread that starts later may get the same number.
+                self._threads.discard(threading.get_ident())
                 self._condition.notify_all()
 
     def _handle(self, number: int, item: T) -> None:

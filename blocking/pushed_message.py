@@ -20,8 +20,9 @@ from .loop_object import LoopObject
 
 logger = logging.getLogger(__name__)
 
-# Held to settle a message: the program's threads and the one of `run` may do it at once.
-_settling = threading.Lock()
+# Held to settle a message: the program's threads and the one of `run` may do it at once. Reentrant:
+# a signal handler that closes the consumer gives messages up, too, in a thread that may hold it.
+_settling = threading.RLock()
 
 
 class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
