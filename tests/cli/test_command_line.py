@@ -17,13 +17,10 @@ from trocket.cli.help_text import RENAMED
 from trocket.cli.main import main
 from trocket.testing import Broker
 
-from .conftest import Run, completions
+from .conftest import Run, are_completed, completions
 
 HEAVY = ("rich", "pydantic", "trocket.client", "trocket.remoting.codec", "trio", "anyio", "asyncio")
 """What a help or a completion must not import: each takes longer than they may take as a whole."""
-
-
-TRIES = 5
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +219,7 @@ def test_names_in_the_cluster_are_completed(
 ) -> None:
     assert run("group", "create", "billing").status == 0
     environment = {**os.environ, "ROCKETMQ_URL": broker.url}
-    # A busy machine may take longer than the second that a completion has.
-    assert any(completions(*typed, environment=environment) == expected for _ in range(TRIES))
+    assert are_completed(expected, *typed, environment=environment)
 
 
 def test_flags_before_a_command_are_completed() -> None:
