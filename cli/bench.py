@@ -24,6 +24,8 @@ STALLED_S: Final = 10.0
 """Reading fails after this time without a message."""
 POLL_COUNT: Final = 1000
 """Messages per poll."""
+SIZE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of a body: no frame is larger (com.rocketmq.remoting.frameMaxLength)."""
 
 
 class Mode(StrEnum):
@@ -48,7 +50,9 @@ def bench(
     count: Annotated[
         int, typer.Option("--count", min=1, help="Send or read this number.")
     ] = 10_000,
-    size: Annotated[int, typer.Option("--size", min=1, help="Make bodies of this size.")] = 128,
+    size: Annotated[
+        int, typer.Option("--size", min=1, max=SIZE_MAX, help="Make bodies of this size.")
+    ] = 128,
     under_way: Annotated[
         int, typer.Option("--under-way", min=1, help="Keep this number of sends in flight.")
     ] = 64,

@@ -14,13 +14,13 @@ from .message_lines import as_json as json_of
 from .message_lines import as_text
 from .session import (
     DEFAULT_URL,
-    OFFSET_MAX,
     AsJson,
     TimeoutS,
     TopicName,
     Url,
     emit,
     fail,
+    is_offset,
     new_client,
     read_time,
     run,
@@ -126,7 +126,7 @@ def consume(
         usage("give --raw or --json, not both")
     if group and queue:
         usage("--queue does not work with --group: a group's queues are shared by its members")
-    if start and start not in ("begin", "end") and group and _is_offset(start):
+    if start and start not in ("begin", "end") and group and is_offset(start):
         usage("--from OFFSET does not work with --group; use `trocket offset reset`")
     if queue and _QUEUE.fullmatch(queue) is None:
         usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
@@ -211,10 +211,6 @@ def _selector(tag: str, sql: str) -> MessageSelector:
     return Sql(sql) if sql else Tag(tag) if tag else "*"
 
 
-def _is_offset(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) < OFFSET_MAX
-
-
 # Without a group
 
 
@@ -248,7 +244,7 @@ def _place(start: str, now_ms: int) -> Callable[[PullConsumer, MessageQueue], An
         return lambda consumer, queue: consumer.begin_offset(queue)
     if start == "end":
         return lambda consumer, queue: consumer.end_offset(queue)
-    if _is_offset(start):
+    if is_offset(start):
         wanted = int(start)
 
         async def at(consumer: PullConsumer, queue: MessageQueue) -> int:

@@ -15,6 +15,7 @@ from .live_lines import begin_sample
 from .missing import note_topic
 from .session import (
     DEFAULT_URL,
+    INTERVAL_MAX_S,
     AnyGroup,
     AsJson,
     TimeoutS,
@@ -78,7 +79,11 @@ def lag(
     interval: Annotated[
         float,
         typer.Option(
-            "--interval", min=0.1, metavar="S", help="With --watch, refresh every S seconds."
+            "--interval",
+            min=0.1,
+            max=INTERVAL_MAX_S,
+            metavar="S",
+            help="With --watch, refresh every S seconds.",
         ),
     ] = 2.0,
     url: Url = DEFAULT_URL,

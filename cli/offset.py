@@ -9,7 +9,6 @@ import typer
 from ..common.terminal import show, time_text
 from .session import (
     DEFAULT_URL,
-    OFFSET_MAX,
     AsJson,
     GroupName,
     TimeoutS,
@@ -22,6 +21,7 @@ from .session import (
     emit,
     end_with,
     expect_names,
+    is_offset,
     read_queue,
     read_time,
     usage,
@@ -86,8 +86,7 @@ def offset_reset(
     The broker notifies running consumers. To reset to a single offset, stop them first, unless the
     broker is of 5.x.
     """
-    is_offset = to.isascii() and to.isdecimal() and int(to) < OFFSET_MAX
-    if queue and not is_offset:
+    if queue and not is_offset(to):
         usage("--queue needs --to with an offset")
     chosen = [_queue(topic, text) for text in queue or ()]
     if not dry_run:
@@ -97,7 +96,7 @@ def offset_reset(
         options: dict[str, Any] = {}
         if to in ("begin", "end"):
             options["to"] = to
-        elif is_offset:
+        elif is_offset(to):
             queues = chosen or await _queues(admin, topic)
             options["offsets"] = dict.fromkeys(queues, int(to))
         else:

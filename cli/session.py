@@ -37,6 +37,13 @@ EXIT_USAGE = 2
 OFFSET_MAX = 10**12
 """Numbers below this are offsets, others are ms since 1970: as a time, it is in 2001."""
 
+DIGITS_MAX = 18
+"""Digits of a number: servers read signed numbers of 64 bits."""
+TIMEOUT_MAX_S = 600
+"""As of the client's requests."""
+INTERVAL_MAX_S = 86_400
+"""A day between two measurements; without a limit, `inf` would wait for ever."""
+
 
 def _with_profile(context: typer.Context, url: str) -> str:
     """The URL of --url, which may be a profile's name; else that of the profile in use."""
@@ -112,7 +119,13 @@ AsJson = Annotated[
 ]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout", min=0.001, metavar="S", help="Give up a request after S seconds."),
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        max=TIMEOUT_MAX_S,
+        metavar="S",
+        help="Give up a request after S seconds.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 Cluster = Annotated[
@@ -142,6 +155,9 @@ Until = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print at most N.")]
 """TIME is as `read_time` has it."""
+
+TEXT_SHOWN_MAX = 64
+"""Characters of a wrong text in an error."""
 
 T = TypeVar("T")
 
@@ -312,7 +328,7 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
 
     Returns: ms since 1970.
     """
-    if text.isascii() and text.isdecimal():
+    if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX:
         return int(text)
     span = _SPAN.fullmatch(text)
     if span is not None:
@@ -321,9 +337,15 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         usage(
-            f"{flag}: {text!r} is not a time: write 2026-11-21T06:00:00, 2h (ago), or milliseconds"
-            " since 1970"
+            f"{flag}: {text[:TEXT_SHOWN_MAX]!r} is not a time: write 2026-11-21T06:00:00, 2h (ago),"
+            " or milliseconds since 1970"
         )
+
+
+def is_offset(text: str) -> bool:
+    """Whether a text is an offset, where a time may stand, too."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    return is_number and int(text) < OFFSET_MAX
 
 
 def read_range(since: str, until: str, now_ms: int) -> tuple[int, int]:

@@ -10,7 +10,17 @@ import typer
 
 from ..common.terminal import plain, show, table, time_text
 from .live_lines import begin_sample
-from .session import DEFAULT_URL, AsJson, TimeoutS, Url, emit, end_with, new_client, run
+from .session import (
+    DEFAULT_URL,
+    INTERVAL_MAX_S,
+    AsJson,
+    TimeoutS,
+    Url,
+    emit,
+    end_with,
+    new_client,
+    run,
+)
 from .statistics_view import rate
 
 if TYPE_CHECKING:
@@ -57,7 +67,14 @@ def top(
         bool, typer.Option("--all", help="Show RocketMQ's own topics and groups, too.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, metavar="S", help="Refresh every S seconds.")
+        float,
+        typer.Option(
+            "--interval",
+            min=0.1,
+            max=INTERVAL_MAX_S,
+            metavar="S",
+            help="Refresh every S seconds.",
+        ),
     ] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="Measure for one interval, print, and end.")

@@ -142,6 +142,24 @@ def test_names_of_earlier_versions_still_work(
     assert text in ended.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topic list --timeout inf",
+        "lag --interval inf",
+        "top --interval 1e9",
+        "bench --size 9999999999",
+    ],
+)
+def test_a_number_beyond_the_largest_is_refused_by_the_name_of_its_option(
+    words: str, run: Run
+) -> None:
+    ended = run(*words.split())
+    assert (ended.status, ended.out) == (2, "")
+    option = words.split()[-2]
+    assert ended.err.startswith(f"trocket: Invalid value for '{option}': ")
+
+
 def test_names_of_earlier_versions_are_in_no_help(capsys: pytest.CaptureFixture[str]) -> None:
     for words, name in (("consume", "--count"), ("message", "--dlq"), ("group", "progress")):
         assert main([words, "--help"]) == 0

@@ -29,12 +29,28 @@ def test_a_time_is_a_date_a_number_or_how_long_ago(text: str, expected_ms: int) 
     assert session.read_time(text, "--from", NOW_MS) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2w", "-5", ""])
+@pytest.mark.parametrize("text", ["yesterday", "2w", "-5", "", "9" * 19, "9" * 5000])
 def test_what_is_no_time_is_wrong_usage(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as end:
         session.read_time(text, "--from", NOW_MS)
     assert end.value.exit_code == 2
-    assert "--from: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--from: " in error
+    assert len(error) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "is_offset"),
+    [
+        ("0", True),
+        ("999999999999", True),
+        ("1000000000000", False),
+        ("9" * 5000, False),
+        ("", False),
+    ],
+)
+def test_a_small_number_is_an_offset(text: str, is_offset: bool) -> None:
+    assert session.is_offset(text) is is_offset
 
 
 def test_pairs_have_a_name(capsys: pytest.CaptureFixture[str]) -> None:
