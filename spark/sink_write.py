@@ -155,7 +155,7 @@ class SinkWriter:
         return message
 
     def _queue(self, values: dict[str, Any], message: Message, row: int) -> MessageQueue | None:
-        broker_name, queue_id = values.get("brokerName"), values.get("queueId")
+        broker_name, queue_id = values.get("brokerName") or None, values.get("queueId")
         if (broker_name is None) != (queue_id is None):
             raise refused(values, row, "has one of brokerName and queueId: give both, or neither")
         if broker_name is not None and queue_id is not None:

@@ -152,6 +152,7 @@ BAD_ROWS = {
     "two delays": ({"delayLevel": 1, "deliverAt": datetime(2030, 1, 1, tzinfo=UTC)}, "several"),
     "a broker without a queue": ({"brokerName": "broker-a"}, "give both, or neither"),
     "a queue without a broker": ({"queueId": 0}, "give both, or neither"),
+    "an empty broker": ({"brokerName": "", "queueId": 0}, "give both, or neither"),
     "a negative queue": ({"brokerName": "broker-a", "queueId": -1}, "names the queue -1 of"),
     "a queue that is not there": ({"brokerName": "broker-a", "queueId": 1}, "has 1 to write to"),
     "an id with a control character": ({"id": "a\x02b"}, "the message's properties"),
