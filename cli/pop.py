@@ -22,6 +22,7 @@ from .session import (
     emit,
     end_with,
     expect_names,
+    note_none,
     read_time,
     usage,
     whole_or_part,
@@ -83,7 +84,10 @@ def pop_show(
     else:
         _show(pops, limit)
     for name in pops.without_memory:
-        say(f"trocket: broker {name} does not tell pops that are in its memory only")
+        say(
+            f"trocket: broker {name} has no request for pops that it keeps in memory: those of its"
+            " last seconds are not shown"
+        )
     if pops.left_out:
         say(f"trocket: {pops.left_out} records of pops were not read: give a later --since")
     end_with(error)
@@ -208,3 +212,4 @@ def pop_mode(
             ],
         )
     end_with(error)
+    note_none(chosen, "no broker has a mode for it: consumers pull, unless they ask for pops")

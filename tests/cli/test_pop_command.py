@@ -71,11 +71,15 @@ def test_show_has_json_and_finds_one_message(run: Run, topic: str) -> None:
     assert run("pop", "show", "g", topic, "--message", last, "--json").json["messages"] == []
 
 
-def test_a_mode_is_set_and_shown(run: Run, topic: str) -> None:
+def test_a_mode_is_set_and_shown(run: Run, broker: Broker, topic: str) -> None:
     assert run("pop", "mode", "g", topic, "pop", "--share", "2").out == ""
     assert run("pop", "mode", "g").rows == [[topic, "g", "POP", "2", "broker-a"]]
     assert run("pop", "mode", "g", topic, "--json").json[0]["mode"] == "POP"
-    assert run("pop", "mode", "h").out == ""
+    assert run("pop", "mode", "h").err.startswith("trocket: there is no group 'h'")
+    broker.create_group("h")
+    none = run("pop", "mode", "h")
+    assert (none.status, none.out) == (0, "")
+    assert none.err.startswith("trocket: no broker has a mode for it: ")
     wrong = run("pop", "mode", "g", topic, "push")
     assert (wrong.status, wrong.err) == (
         2,
