@@ -26,7 +26,7 @@ from .session import (
 )
 
 if TYPE_CHECKING:
-    from ..client import Delivery, Message, Producer, SendResult
+    from ..client import Client, Delivery, Message, Producer, SendResult
 
 UNDER_WAY_MAX: Final = 256
 """Sends in flight; results are printed in the order of the input."""
@@ -92,26 +92,32 @@ def send(
     }
 
     async def main() -> None:
-        from ..client import Producer
-        from ..client.core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
-        from ..client.producer import DEFAULT_GROUP
-        from ..client.waiting import Window
+        from ..client.producer import DEFAULT_GROUP, Producer
 
         source = _Source(topic, body, count, more)
         async with (
             new_client(url, timeout_s, waits=True) as client,
             Producer(client, group=group or DEFAULT_GROUP) as producer,
         ):
-            # A name server or a topic that is not there is said at once; later sends may wait.
-            await client.publish_info(
-                client.with_namespace(topic), DEFAULT_TOPIC_QUEUE_NUMS, Window(client.now_s, 0)
-            )
+            await _find(client, topic)
             if batch > 1:
                 await _send_batches(producer, source, batch, as_json=as_json)
             else:
                 await _send_each(producer, source, as_json=as_json)
 
     run(main)
+
+
+async def _find(client: Client, topic: str) -> None:
+    """Look up the topic without waiting for it, so that a slip is said at once; sends may wait.
+
+    Raises: ClientError: no name server answers, or the topic is not there and is not created.
+    """
+    from ..client.core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
+    from ..client.waiting import Window
+
+    full = client.with_namespace(topic)
+    await client.publish_info(full, DEFAULT_TOPIC_QUEUE_NUMS, Window(client.now_s, 0))
 
 
 def _read_some() -> bytes:
