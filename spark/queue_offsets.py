@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ..common.java_integers import INT32_MAX, INT64_MAX
 from .errors import OptionError, SparkConnectorError
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 GROUP: Final = -3
 """Stand-ins for an offset in JSON, as in Spark's Kafka source (-3 is trocket's addition)."""
+
+_QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
+_SHOWN_MAX: Final = 64
+"""Characters of a refused text in an error."""
 
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST, "group": GROUP}
 
@@ -118,7 +124,7 @@ def read_time_spec(text: str, name: str) -> TimeSpec:
     """
     queues = _read_tree(text, f"{name} must be JSON", 1_763_800_000_000)
     for queue, time_ms in queues.items():
-        if time_ms < 0:
+        if not 0 <= time_ms < INT64_MAX:  # the end of a range is the ms after it
             raise OptionError(f"{name}: {time_ms} is not a time in ms since 1970 ({queue})")
     return TimeSpec(None, queues)
 
@@ -133,11 +139,21 @@ def _read_tree(text: str, what: str, example: int) -> dict[Queue, int]:
         ) from None
 
 
+def _queue_id(text: str) -> int:
+    """Raises: ValueError: it is none: 0 to 2,147,483,647, as Java's int."""
+    number = int(text) if _QUEUE_ID.fullmatch(text) else INT32_MAX + 1
+    if number > INT32_MAX:
+        raise ValueError(f"{text[:_SHOWN_MAX]!r} is not the id of a queue")
+    return number
+
+
 def _flat(tree: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterable[tuple[Queue, int]]:
     for topic, brokers in tree.items():
         for broker_name, queues in brokers.items():
             for queue_id, offset in queues.items():
-                yield Queue(topic, broker_name, int(queue_id)), int(offset)
+                if abs(offset) > INT64_MAX:
+                    raise ValueError(f"{queue_id}: the number is not one of 64 bits")
+                yield Queue(topic, broker_name, _queue_id(queue_id)), int(offset)
 
 
 def as_tree(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:

@@ -19,6 +19,7 @@ from trocket.spark.queue_offsets import (
     StreamOffset,
     limited,
     read_offset_spec,
+    read_time_spec,
     split_ranges,
 )
 
@@ -38,12 +39,25 @@ def test_what_a_user_writes() -> None:
     assert spec.of(Queue("T", "broker-b", 0)) is None
 
 
-@pytest.mark.parametrize("text", ["", "newest", "{", '{"T":{"0":1}}', '{"T":{"b":{"x":1}}}', "7"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "newest", "{", '{"T":{"0":1}}', '{"T":{"b":{"x":1}}}', "7",
+        '{"T":{"b":{"1_0":1}}}', '{"T":{"b":{" 1":1}}}', '{"T":{"b":{"-1":1}}}',
+        '{"T":{"b":{"2147483648":1}}}', '{"T":{"b":{"0":9223372036854775808}}}',
+    ],
+)  # fmt: skip
 def test_what_is_no_offset_is_refused_with_an_example(text) -> None:
     with pytest.raises(OptionError, match=r'startingOffsets must be .*\{"T":\{"broker-a"'):
         read_offset_spec(text, "startingOffsets")
     with pytest.raises(OptionError, match=r"-4 is not an offset \(topic T, broker b, queue 0\)"):
         read_offset_spec('{"T":{"b":{"0":-4}}}', "startingOffsets")
+
+
+@pytest.mark.parametrize("time_ms", ["-1", "9223372036854775807", "1.5"])
+def test_what_is_no_time_is_refused(time_ms: str) -> None:
+    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp.* (must be|is not a time)"):
+        read_time_spec(f'{{"T":{{"b":{{"0":{time_ms}}}}}}}', "startingOffsetsByTimestamp")
 
 
 @given(OFFSETS, st.booleans(), OFFSETS)
