@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+from ..common.java_integers import INT64_MAX
 from .errors import OptionError, nearest
 
 T = TypeVar("T")
@@ -167,7 +168,8 @@ def _size(text: str) -> SizeBytes:
 
 def _time(text: str) -> TimeMs:
     text = text.strip()
-    if _NUMBER.fullmatch(text):
+    # The ms after it, with which a range ends, must be a number of 64 bits, too.
+    if _NUMBER.fullmatch(text) and abs(int(text)) < INT64_MAX:
         return TimeMs(int(text))
     try:
         moment = datetime.fromisoformat(text)

@@ -71,6 +71,7 @@ def test_keys_are_read_in_any_case_and_values_get_their_types() -> None:
         ({"maxTriggerDelay": "2 weeks"}, "maxTriggerDelay must be a time such as"),
         ({"pullBytes": "4t"}, "pullBytes must be a number of bytes"),
         ({"startingTimestamp": "yesterday"}, "must be ms since 1970 or ISO 8601"),
+        ({"startingTimestamp": "9223372036854775807"}, "must be ms since 1970 or ISO 8601"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
         ({"mode": "lax"}, "mode must be one of failfast, permissive, not 'lax'"),
     ],
