@@ -405,6 +405,8 @@ class _Fetcher(Generic[ValueT]):
             return
         if self._collecting is not None:
             self._collecting.cancel()
+        if self._inner.delivery_queue.is_stopped:  # the messages come again to others
+            return
         fetched = self._batches.remove(lambda batch: True)
         left = [message.inner for batch in fetched for message in batch]
         while (batch := collector._batches.take_due(inf)) is not None:
