@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from trocket import (
+    ClosedError,
     ConfigurationError,
     ConsumeFromWhere,
     Message,
@@ -169,3 +170,21 @@ async def test_the_rate_limit_is_kept_after_a_slow_handler(
         await world.texts(20)
         # At most a tenth of a second of messages may be made up for.
         assert trio.current_time() - begun_s == pytest.approx(1.9, abs=0.15)
+
+
+async def test_stop_ends_a_wait_for_the_rate_limit(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened(rate_limit=0.01) as world:
+        await world.send("A", "0", "1")
+        await world.texts(1)
+
+        async def receive() -> None:
+            with pytest.raises(ClosedError):
+                await world.consumer.receive()
+
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                await trio.testing.wait_all_tasks_blocked()
+                world.consumer.stop()
