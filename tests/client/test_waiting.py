@@ -268,6 +268,25 @@ async def test_the_time_limit_of_one_send_holds(
             assert trio.current_time() - began_s <= 1.5 + 1e-6
 
 
+class Slow:
+    """Holds each request for some time."""
+
+    async def wait(self) -> None:
+        await trio.sleep(2.0)
+
+
+async def test_the_time_limit_of_a_send_of_a_new_topic_holds_beside_a_slow_name_server(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.frozen["ns1"] = Slow()  # type: ignore[assignment]
+        async with Producer(URL, dial=brokers.dial) as producer:
+            began_s = trio.current_time()
+            with pytest.raises(ConnectError, match="did not answer"):
+                await producer.send(Message("T2", "x"), timeout_s=3.0)
+            assert trio.current_time() - began_s <= 3.0 + 1e-6
+
+
 async def test_another_topic_is_looked_up_while_the_name_server_is_away(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
