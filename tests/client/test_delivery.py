@@ -18,6 +18,7 @@ from trocket import (
     MessageQueue,
     Producer,
     PushConsumer,
+    PushedMessage,
 )
 from trocket.testing import MemoryBroker
 
@@ -188,3 +189,17 @@ async def test_stop_ends_a_wait_for_the_rate_limit(
                 nursery.start_soon(receive)
                 await trio.testing.wait_all_tasks_blocked()
                 world.consumer.stop()
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
+    autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    async def handle(batch: list[PushedMessage]) -> None:
+        pytest.fail("the batch was not due")
+
+    async with opened(is_orderly=is_orderly) as world:
+        await world.send("A", "0", "1", "2")
+        with trio.move_on_after(5.0):
+            await world.consumer.run(handle, batch=10, linger_s=60.0)
+        assert await world.texts(3) == ["0", "1", "2"]
