@@ -171,8 +171,11 @@ class PopResults:
             )
 
     def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """Raises: TypeError: popped messages have no order."""
-        raise TypeError(f"{message} was popped: it has no place in an order")
+        """Have a message delivered again soon, to any member, and count no delivery."""
+        message, queue = _popped(message, assigned)
+        call_after_consume(self._interceptors, message, RetryLater())
+        queue.remove(message)
+        self._start(self.give_back, [message])
 
     # Dead letters
 

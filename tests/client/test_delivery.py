@@ -203,3 +203,22 @@ async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
         with trio.move_on_after(5.0):
             await world.consumer.run(handle, batch=10, linger_s=60.0)
         assert await world.texts(3) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("options", [{}, {"is_orderly": True}, {"mode": "pop"}], ids=str)
+async def test_messages_of_handlers_come_again_when_run_is_cancelled(
+    autojump_clock: trio.testing.MockClock, options: dict[str, Any], batch: int | None
+) -> None:
+    begun: list[object] = []
+
+    async def handle(given: object) -> None:
+        begun.append(given)
+        await trio.sleep_forever()
+
+    async with opened(**options) as world:
+        await world.send("A", "0", "1", "2")
+        with trio.move_on_after(5.0):
+            await world.consumer.run(handle, concurrency=1, batch=batch)  # type: ignore[call-overload]
+        assert len(begun) == 1
+        assert sorted(await world.texts(3)) == ["0", "1", "2"]

@@ -494,3 +494,16 @@ async def test_the_time_of_messages_of_one_broker_is_extended_while_the_other_on
             for _ in range(200):
                 await trio.sleep(1.0)
                 assert not any(m.is_revoked for m in messages if m.queue.broker_name == "b")
+
+
+async def test_a_message_of_a_handler_is_given_back_when_run_is_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def handle(message: PushedMessage) -> None:
+        await trio.sleep_forever()
+
+    async with opened(Pops(1), pop_extend=True) as (brokers, consumer):
+        with trio.move_on_after(5.0):
+            await consumer.run(handle)
+        await settle_all()
+        assert [each["invisibleTime"] for each in brokers.fields(CHANGE)] == ["1000"]
