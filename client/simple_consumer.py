@@ -129,7 +129,7 @@ class SimpleConsumer(Participant):
         self._watch = PopWatch(
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
-        self._pops = LatePops(self._client, self._watch.wake)
+        self._pops = LatePops(self._client, self._subscriptions, self._watch.wake)
         self._late_acks = LateAcks(self._client, self._popping, self._on_acknowledged)
         self._member = GroupMember(
             self._group,
