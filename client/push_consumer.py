@@ -559,6 +559,8 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
 
         A handler that holds the event loop for long is logged, once.
 
+        If `run` is cancelled, so are its handlers, and their messages come again.
+
         Args:
           handler: an async function; or a plain one, which is called in a thread and may block,
             with a copy of the context variables. It takes the message. Or a mapping of each
