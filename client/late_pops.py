@@ -18,7 +18,7 @@ import anyio.lowlevel
 from .client import Client
 from .core.pop import Place
 from .errors import ClientError, ConnectError
-from .first_answer import NEXT_SERVER_S
+from .patience import wait_a_little
 from .popped_message import PoppedMessage
 
 logger = logging.getLogger(__name__)
@@ -73,16 +73,15 @@ class LatePops:
 
         If the caller is cancelled, the pop goes on.
 
-        Raises: ClientError: the pop failed.
+        Raises: ClientError: the pop failed. ClosedError; ForkedError.
         """
         if any(late.place == place for late in self._late):
             await anyio.lowlevel.checkpoint()
             return None
+        self._client.check_open()
         made = _Pop(place)
-        self._client.start_soon(self._run, made, pop)
         try:
-            with anyio.move_on_after(NEXT_SERVER_S):
-                await made.ended.wait()
+            await wait_a_little(self._client, self._run, made, pop)
         finally:
             if not made.ended.is_set():
                 self._late.add(made)
