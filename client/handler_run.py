@@ -45,6 +45,7 @@ class HandlerRun:
       handling: calls the handlers.
       next_messages: waits for the next messages; raises ClosedError when the consumer is stopped.
       concurrency: number of handlers at a time.
+      loop_call: calls back into the event loop from their threads.
     """
 
     def __init__(
