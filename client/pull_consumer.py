@@ -44,7 +44,6 @@ from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
 from .pull_options import (
-    LEAVE_S,
     POLL_TIMEOUT_S,
     PullConsumerConfig,
     PullConsumerOptions,
@@ -60,6 +59,7 @@ from .pulling import (
     pull,
     search_offset,
 )
+from .push_options import LEAVE_S
 from .rebalance import notify_listener
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace

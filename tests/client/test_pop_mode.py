@@ -480,6 +480,7 @@ async def test_closing_gives_back_the_messages_of_one_broker_while_the_other_one
             await trio.sleep(1.0)
             brokers.hanging.add("a")
         assert brokers.log.count(("b", CHANGE)) == 64
+        assert ("b", RequestCode.UNREGISTER_CLIENT) in brokers.log
 
 
 async def test_the_time_of_messages_of_one_broker_is_extended_while_the_other_one_hangs(
