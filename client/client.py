@@ -398,12 +398,12 @@ class Client(Openable):
         """The time, from now on, in which a call waits for servers that are not there (yet).
 
         Args:
-          limit_s: the time limit of the call, in seconds.
+          limit_s: the time limit of the call, in seconds; its first try may take all of it.
           wait_s: seconds to wait; None: `wait_for_broker_s`, by default `limit_s`.
         """
         if wait_s is None:
             wait_s = self.wait_for_broker_s
-        return Window(self.now_s, limit_s if wait_s is None else wait_s)
+        return Window(self.now_s, limit_s if wait_s is None else wait_s, first_s=limit_s)
 
     # Connections
 

@@ -149,12 +149,16 @@ class ConsumeResultService:
             self._remove(message, assigned)
 
     def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """Put a message of an orderly queue back, behind one that is to be redelivered."""
+        """Deliver a message again, and count no delivery: an orderly one after a pause."""
         call_after_consume(self._interceptors, message, RetryLater())
         if assigned.is_dropped:
             assigned.settle(message)
+            return
+        again = message.again(self, is_counted=False)
+        if self._config.is_orderly:
+            self._finish(message, assigned, again)
         else:
-            self._finish(message, assigned, message.again(self, is_counted=False))
+            self._hand_out([again])
 
     async def retry(
         self,

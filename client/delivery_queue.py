@@ -137,12 +137,13 @@ class DeliveryQueue:
 
     async def wait(self) -> None:
         """Wait until `take` may return a message, or until `stop`."""
-        if self._limit is not None and self._ready:
-            await anyio.sleep(self._limit.wait_s(self._client.now_s()))
-            return
         if self._arrival.is_set():
             self._arrival = anyio.Event()
-        await self._arrival.wait()
+        if self._limit is not None and self._ready:
+            with anyio.move_on_after(self._limit.wait_s(self._client.now_s())):
+                await self._arrival.wait()  # `stop` ends it, too
+        else:
+            await self._arrival.wait()
 
     # Pauses
 

@@ -123,13 +123,16 @@ class Dialer:
 
     async def _connect(self, address: str) -> Connection:
         host, separator, port = address.rpartition(":")
-        if not separator or not port.isdecimal():
+        if not separator or not _is_port(port):
             raise ConnectError(address, "not an address of the form host:port", is_final=True)
         try:
             transport = await self._open(host.strip("[]"), int(port))
         except (OSError, *STREAM_ERRORS) as error:
             reason = failure_reason(error, self._tls, host)
             raise ConnectError(address, reason, is_final=isinstance(error, ssl.SSLError)) from error
+        except ValueError as error:  # asyncio encodes the name itself
+            reason = f"the host is no name of a machine ({error})"
+            raise ConnectError(address, reason, is_final=True) from error
         if self._is_closed:
             # The client was closed meanwhile; no task of it would close this connection.
             await transport.aclose()
@@ -159,3 +162,7 @@ class Dialer:
                     # or a peer that accepts and closes would be tried without end.
                     error = ConnectError(connection.address, connection.close_reason)
                     self._failures[connection.address] = self._now_s(), error
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 0xFFFF

@@ -143,6 +143,8 @@ class QueueFetcher:
         while fetched.is_paused or len(fetched.fetched) >= config.pull_threshold_for_queue:
             fetched.wake = anyio.Event()
             await fetched.wake.wait()
+        # The topic may have been unsubscribed before this task ran.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         result = await pull(
             self._client,
             queue,

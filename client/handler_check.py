@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from .errors import ConfigurationError
+from .option_check import is_int, is_number
+from .shown import shown
 
 CONCURRENCY_MAX: Final = 1024
 """Largest number of handlers that one `run` calls at a time. RocketMQ: consumeThreadMax 1,000."""
@@ -123,8 +125,7 @@ def check_run(concurrency: object, batch: object, linger_s: object) -> None:
             f"batch {batch!r} is not in 1..{BATCH_MAX}: give the largest number of messages that"
             " one call gets, or None for one message, which is no list"
         )
-    is_number = isinstance(linger_s, int | float) and not isinstance(linger_s, bool)
-    if not is_number or not 0 <= linger_s <= LINGER_S_MAX:  # type: ignore[operator]
+    if not is_number(linger_s) or not 0 <= linger_s <= LINGER_S_MAX:
         raise ConfigurationError(
             f"linger_s {linger_s!r} is not in 0..{LINGER_S_MAX:g}: give the seconds to wait for a"
             " batch to fill"
@@ -136,7 +137,7 @@ def check_run(concurrency: object, batch: object, linger_s: object) -> None:
 
 
 def _is_int_within(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+    return is_int(value) and 1 <= value <= most
 
 
 def check_timeout(timeout_s: object) -> None:
@@ -144,8 +145,7 @@ def check_timeout(timeout_s: object) -> None:
 
     Raises: ConfigurationError: it is neither None nor a number from 0 on.
     """
-    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-    if timeout_s is not None and not (is_number and timeout_s >= 0):  # type: ignore[operator]
+    if timeout_s is not None and not (is_number(timeout_s) and timeout_s >= 0):
         raise ConfigurationError(
             f"timeout_s is {timeout_s!r}: give the seconds that handlers have, from 0 on"
         )
@@ -171,7 +171,8 @@ def check_handler(handler: object, *, is_batch: bool = False) -> CheckedHandler:
         raise ConfigurationError(f"the handler is a generator, {name}: {_EXAMPLE}")
     if not callable(handler):
         raise ConfigurationError(
-            f"the handler is {_described(handler)}, which cannot be called: {_EXAMPLE}"
+            f"the handler is the {type(handler).__name__} {shown(handler)}, which cannot be"
+            f" called: {_EXAMPLE}"
         )
     core = _core(handler)
     if isinstance(core, type):
@@ -319,12 +320,6 @@ def _check_parameters(handler: Callable[..., Any], name: str, argument: str) -> 
         f"the handler {name} needs {_listed(names)}, but {takes}: give the others beforehand, by"
         f" functools.partial({name.rpartition('.')[2]}, {given})"
     )
-
-
-def _described(value: object) -> str:
-    text = repr(value)
-    kind = type(value).__name__
-    return f"the {kind} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def _listed(names: Collection[Any]) -> str:

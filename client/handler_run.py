@@ -45,6 +45,7 @@ class HandlerRun:
       handling: calls the handlers.
       next_messages: waits for the next messages; raises ClosedError when the consumer is stopped.
       concurrency: number of handlers at a time.
+      loop_call: calls back into the event loop from their threads.
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class HandlerRun:
     async def work(self) -> None:
         """Handle messages until the consumer is stopped, and all handlers have ended or are cut.
 
-        If it is cancelled, so are the handlers; their messages come again.
+        If it is cancelled, so are the handlers; their messages come again, to this consumer if it
+        goes on.
 
         Raises: an exception of a handler that is not an Exception.
         """
@@ -86,8 +88,9 @@ class HandlerRun:
             await self._ended.wait()
         finally:
             if self._running and not self._ended.is_set():
-                self._cut("run was cancelled")
+                cut = self._cut("run was cancelled")
                 await self._cancel()
+                self._put_back(cut)
             self._tasks.group.cancel_scope.cancel()
             for worker in self._workers:
                 worker.thread.end()
@@ -123,8 +126,8 @@ class HandlerRun:
         await self._cancel()
         self._ended.set()
 
-    def _cut(self, reason: str) -> None:
-        """Take the messages from their handlers, and log which they are."""
+    def _cut(self, reason: str) -> list[PushedMessage]:
+        """Take the messages from their handlers, log which they are, and return them."""
         cut = []
         for worker in self._workers:
             for message in worker.messages:
@@ -133,6 +136,16 @@ class HandlerRun:
                     cut.append(message)
         if cut:
             log_cut(cut, reason)
+        return cut
+
+    def _put_back(self, cut: Sequence[PushedMessage]) -> None:
+        """Have messages delivered again whose handlers have ended; a late one still has its own."""
+        ids = {id(message) for message in cut}
+        for worker in self._workers:
+            if self._ended.is_set() and not worker.thread.is_busy:
+                for message in worker.messages:
+                    if id(message) in ids:
+                        message._put_back()
 
     async def _cancel(self) -> None:
         """Cancel the handlers, and wait a little for their end."""

@@ -84,9 +84,8 @@ class HandlerService:
             is_batch=batch is not None,
             is_orderly=self._config.is_orderly,
         )
-        next_messages = self._next_one
-        if batch is not None:
-            next_messages = self.batches(batch, linger_s, handlers).next_batch
+        batches = None if batch is None else self.batches(batch, linger_s, handlers)
+        next_messages = self._next_one if batches is None else batches.next_batch
 
         async def call(message: PushedMessage) -> None:
             thread = HandlerThread("trocket-handler", loop_call)
@@ -102,6 +101,8 @@ class HandlerService:
                 await run.work()
             finally:
                 self._running = None
+                if batches is not None:
+                    batches.give_back()
 
     def batches(self, size_max: int, linger_s: float, handlers: Handlers) -> BatchCollector:
         """A collector of the batches of one `run`."""
@@ -202,7 +203,7 @@ class BatchCollector:
             while True:
                 self._client.check_open()
                 if self._ready.is_stopped:
-                    self._batches.drop_all()
+                    self._batches.take_all()
                     raise ClosedError("the consumer was stopped")
                 batch = self._collect()
                 if batch is not None:
@@ -214,6 +215,12 @@ class BatchCollector:
                 wait_s = inf if due_s is None else due_s - self._client.now_s()
                 with anyio.move_on_after(wait_s):
                     await self._ready.wait()
+
+    def give_back(self) -> None:
+        """Give back the messages that no handler had: the consumer may go on after the `run`."""
+        messages = self._batches.take_all()
+        if not self._ready.is_stopped:
+            self._ready.give_back(messages)
 
     def _collect(self) -> list[PushedMessage] | None:
         """Add the messages that are there until a batch is full; returns it, or one that is due."""

@@ -183,5 +183,5 @@ class ResultsFromThreads:
             logger.exception("a message could not be settled")
 
     def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """Put a message of an orderly queue back."""
+        """Have a message delivered again; called in the loop."""
         self._results.put_back(message, assigned)

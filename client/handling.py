@@ -47,7 +47,7 @@ class Settleable(Protocol):
         """Acknowledge it."""
 
     def _put_back(self) -> None:
-        """Put it back into its orderly queue."""
+        """Have it delivered again soon, and count no delivery."""
 
 
 class Handling:

@@ -13,8 +13,8 @@ import anyio
 
 from .client import Client
 from .errors import ClientError, ClosedError, ExpiredReceiptError
-from .first_answer import NEXT_SERVER_S
 from .message import for_log
+from .patience import wait_a_little
 from .popped_message import PoppedMessage
 from .popping import TRANSIENT_ERRORS, Popping
 from .task_group import together
@@ -43,7 +43,7 @@ class LateAcks:
         self._under_way: set[_Ack] = set()
 
     async def ack(self, message: PoppedMessage) -> None:
-        """Acknowledge a message, and wait for the answer for NEXT_SERVER_S at most.
+        """Acknowledge a message, and wait for the answer for half a second at most.
 
         If the broker cannot be reached, or does not accept the receipt any more, that is logged:
         the message is delivered again.
@@ -53,9 +53,7 @@ class LateAcks:
         self._client.check_open()
         ack = _Ack()
         self._under_way.add(ack)
-        self._client.start_soon(self._run, message, ack)
-        with anyio.move_on_after(NEXT_SERVER_S):
-            await ack.ended.wait()
+        await wait_a_little(self._client, self._run, message, ack)
         if ack.error is not None and not isinstance(ack.error, DELIVERED_AGAIN):
             raise ack.error
 

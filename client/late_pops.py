@@ -9,7 +9,7 @@ Java counterpart: none; the proxy pops from one broker at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -18,7 +18,7 @@ import anyio.lowlevel
 from .client import Client
 from .core.pop import Place
 from .errors import ClientError, ConnectError
-from .first_answer import NEXT_SERVER_S
+from .patience import wait_a_little
 from .popped_message import PoppedMessage
 
 logger = logging.getLogger(__name__)
@@ -34,11 +34,15 @@ class LatePops:
 
     Args:
       client: an open client, whose background tasks pop.
+      topics: the topics that the consumer subscribes to, with namespace; it changes.
       on_arrival: called when messages have arrived for which no call waits.
     """
 
-    def __init__(self, client: Client, on_arrival: Callable[[], None]) -> None:
+    def __init__(
+        self, client: Client, topics: Container[str], on_arrival: Callable[[], None]
+    ) -> None:
         self._client = client
+        self._topics = topics
         self._on_arrival = on_arrival
         self._late: set[_Pop] = set()
         self._answered_count = 0
@@ -51,9 +55,16 @@ class LatePops:
         return bool(self._messages)
 
     def take(self, count: int) -> list[PoppedMessage]:
-        """At most `count` late messages; those whose invisible time is over are left out."""
+        """At most `count` late messages.
+
+        Those whose invisible time is over, or whose topic was unsubscribed, are left out.
+        """
         now_s = self._client.now_s()
-        valid = [each for each in self._messages if now_s < each.deadline_s]
+        valid = [
+            each
+            for each in self._messages
+            if now_s < each.deadline_s and each.settled.topic in self._topics
+        ]
         self._messages = valid[count:]
         return valid[:count]
 
@@ -62,16 +73,15 @@ class LatePops:
 
         If the caller is cancelled, the pop goes on.
 
-        Raises: ClientError: the pop failed.
+        Raises: ClientError: the pop failed. ClosedError; ForkedError.
         """
         if any(late.place == place for late in self._late):
             await anyio.lowlevel.checkpoint()
             return None
+        self._client.check_open()
         made = _Pop(place)
-        self._client.start_soon(self._run, made, pop)
         try:
-            with anyio.move_on_after(NEXT_SERVER_S):
-                await made.ended.wait()
+            await wait_a_little(self._client, self._run, made, pop)
         finally:
             if not made.ended.is_set():
                 self._late.add(made)

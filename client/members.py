@@ -256,7 +256,7 @@ class Members:
     # Requests of brokers
 
     def on_request(self, connection: Connection, command: RemotingCommand) -> None:
-        """Processor a request of a broker in the background, and send the answer."""
+        """Process a request of a broker in the background, and send the answer."""
         if any(command.code in member.processors for member in self._members):
             self._client.start_soon(self._answer, connection, command)
         elif not command.is_oneway:

@@ -108,7 +108,7 @@ def _seconds(maximum: float, *, or_zero: bool = False) -> _Kind:
 
 
 def _member(kind: type[Enum], choices: Mapping[str, Enum]) -> _Kind:
-    shown = ", ".join(map(repr, choices))
+    texts = ", ".join(map(repr, choices))
     names = ", ".join(f"{kind.__name__}.{member.name}" for member in choices.values())
 
     def read(value: Any) -> Any:
@@ -116,7 +116,7 @@ def _member(kind: type[Enum], choices: Mapping[str, Enum]) -> _Kind:
             return choices.get(value.lower()) or kind.__members__.get(value.upper(), value)
         return value
 
-    return _Kind(f"give one of {shown}, or {names}", lambda value: isinstance(value, kind), read)
+    return _Kind(f"give one of {texts}, or {names}", lambda value: isinstance(value, kind), read)
 
 
 def _optional(kind: _Kind) -> _Kind:

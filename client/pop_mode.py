@@ -306,13 +306,14 @@ class PopMode:
             await anyio.sleep(self._config.pop_invisible_s / EXTENSIONS_PER_TIME)
             if self._is_released:
                 return
-            await self._extend_once()
+            self._extend_once()
 
-    async def _extend_once(self) -> None:
+    def _extend_once(self) -> None:
+        """Begin to extend what ends soon; messages of one broker do not wait for another one."""
         soon_s = self._client.now_s() + self._config.pop_invisible_s / 2
         waiting = self._ready.waiting
-        async with TaskGroup() as group:
-            for queue in [*self.assigned.values(), *self._dropped]:
-                for message in queue.unsettled:
-                    if message.deadline_s < soon_s and id(message) not in waiting:
-                        group.start_soon(self._results.extend, message, queue)
+        for queue in [*self.assigned.values(), *self._dropped]:
+            for message in queue.unsettled:
+                is_due = message.deadline_s < soon_s and message.change is None
+                if is_due and id(message) not in waiting:
+                    self._client.start_soon(self._results.extend, message, queue)

@@ -23,7 +23,7 @@ from .interceptor import Interceptor, call_after_consume
 from .message import for_log
 from .patience import wait_a_little
 from .pop_queue import PopPushedMessage, PopQueue
-from .popping import Popping
+from .popping import IN_FLIGHT_MAX, Popping
 from .push_options import MAX_RECONSUME_TIMES, PushConsumerConfig, RetryLater
 from .pushed_message import AssignedQueue, PushedMessage
 from .task_group import TaskGroup
@@ -171,8 +171,11 @@ class PopResults:
             )
 
     def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """Raises: TypeError: popped messages have no order."""
-        raise TypeError(f"{message} was popped: it has no place in an order")
+        """Have a message delivered again soon, to any member, and count no delivery."""
+        message, queue = _popped(message, assigned)
+        call_after_consume(self._interceptors, message, RetryLater())
+        queue.remove(message)
+        self._start(self.give_back, [message])
 
     # Dead letters
 
@@ -267,10 +270,12 @@ class PopResults:
 
     async def give_back(self, messages: Sequence[PopPushedMessage]) -> None:
         """Have messages that are not settled delivered to others soon; no try is counted."""
-        limit = anyio.CapacityLimiter(32)
+        # Of each broker, so that one that hangs leaves the others their turns.
+        limits: dict[str, anyio.CapacityLimiter] = {}
 
         async def give(message: PopPushedMessage) -> None:
-            async with limit:
+            name = message.settled.receipt.broker_name
+            async with limits.setdefault(name, anyio.CapacityLimiter(IN_FLIGHT_MAX)):
                 if message.change is not None:  # the receipt is about to be replaced
                     await message.change.wait()
                 with contextlib.suppress(ClientError):

@@ -54,7 +54,7 @@ restarts is away for 5 s."""
 SETTLE_RETRY_S: Final = 0.5
 """Pause between two such attempts."""
 IN_FLIGHT_MAX: Final = 32
-"""Single acknowledgements that wait for their answers at the same time."""
+"""Single acknowledgements, or changes of invisible times, that one broker has at the same time."""
 
 TRANSIENT_ERRORS: Final = (ConnectError, RequestTimeoutError, BusyError)
 """Errors after which the same request may succeed."""

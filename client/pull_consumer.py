@@ -35,7 +35,7 @@ from .core.subscription import (
     read_subscription,
 )
 from .core.topics import check_consumer_group, check_topic
-from .errors import ConfigurationError
+from .errors import ClosedError, ConfigurationError
 from .fetching import FetchedQueue, QueueFetcher
 from .members import GroupMember
 from .message import ReceivedMessage
@@ -44,7 +44,6 @@ from .options import split_options
 from .other_names import PULL_CONSUMER
 from .participant import Participant, configured
 from .pull_options import (
-    LEAVE_S,
     POLL_TIMEOUT_S,
     PullConsumerConfig,
     PullConsumerOptions,
@@ -60,6 +59,7 @@ from .pulling import (
     pull,
     search_offset,
 )
+from .push_options import LEAVE_S
 from .rebalance import notify_listener
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
@@ -119,6 +119,7 @@ class PullConsumer(Participant):
         )
         self._has_chosen = False
         self._has_failed = False
+        self._has_left = False
         # Queues that were given up, and how far they were consumed, until that is committed.
         self._revoked: dict[MessageQueue, int | None] = {}
         self._revoking = anyio.Lock()
@@ -158,6 +159,8 @@ class PullConsumer(Participant):
         await super().__aexit__(kind, error, traceback)
 
     async def _leave(self) -> None:
+        self._has_left = True
+        self._arrival.set()
         for scope in self._scopes:
             scope.cancel()
         for assigned in self._assigned.values():
@@ -522,6 +525,8 @@ class PullConsumer(Participant):
         self._arrival.set()
 
     def _take(self, count_max: int) -> list[ReceivedMessage]:
+        if self._has_left:
+            raise ClosedError("the consumer is closed: create another one")
         taken: list[ReceivedMessage] = []
         for queue, assigned in list(self._assigned.items()):
             if assigned.refusal is not None:

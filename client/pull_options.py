@@ -24,8 +24,6 @@ from .shown import shown
 
 POLL_TIMEOUT_S: Final = 5.0
 """RocketMQ: pollTimeoutMillis 5,000."""
-LEAVE_S: Final = 1.0
-"""Time limit for leaving the group after last commits that took their whole time."""
 AUTO_COMMIT_S: Final = 5.0
 """RocketMQ: autoCommitIntervalMillis 5,000."""
 

@@ -69,6 +69,7 @@ from .pulling import (
 from .push_options import (
     CONCURRENCY,
     FIRST_HEARTBEAT_S,
+    LEAVE_S,
     LEAVE_TIMEOUT_S,
     REBALANCE_RETRY_S,
     PushConsumerConfig,
@@ -435,12 +436,15 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     async def _leave(self) -> None:
         # Shielded from cancellation: messages that were acknowledged must not be redelivered.
         left_s = max(self._closing_ends_s - self._client.now_s(), self._config.leave_timeout_s)
-        with anyio.move_on_after(min(left_s, LEAVE_TIMEOUT_S), shield=True):
-            await self.commit()
+        limit_s = min(left_s, LEAVE_TIMEOUT_S)
+        with anyio.move_on_after(limit_s, shield=True):
+            # A broker that hangs must leave time for unregistering at the others.
+            with anyio.move_on_after(max(limit_s - LEAVE_S, limit_s / 2)):
+                await self.commit()
+            steps = [self._rebalance.release, super()._leave]
             if self._pop_mode is not None:
-                await self._pop_mode.release()
-            await self._rebalance.release()
-            await super()._leave()
+                steps.append(self._pop_mode.release)
+            await together(steps)
 
     async def _until_stopped(self, work: Callable[[], Awaitable[None]]) -> None:
         while not self._is_stopping:
@@ -558,6 +562,8 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         does with the message has no effect, and it gets no other message until it returns.
 
         A handler that holds the event loop for long is logged, once.
+
+        If `run` is cancelled, so are its handlers, and their messages come again.
 
         Args:
           handler: an async function; or a plain one, which is called in a thread and may block,

@@ -60,6 +60,8 @@ CLOSE_TIMEOUT_S: Final = 20.0
 kills a program 30 s after SIGTERM; the rest is for what else the program closes."""
 LEAVE_TIMEOUT_S: Final = 5.0
 """Part of CLOSE_TIMEOUT_S for leaving: committing offsets, releasing locks, unregistering."""
+LEAVE_S: Final = 1.0
+"""Time for leaving the group after last commits that took their whole time."""
 MAX_RECONSUME_TIMES: Final = 16
 """RocketMQ: maxReconsumeTimes of a concurrent consumer; an orderly one retries for ever."""
 

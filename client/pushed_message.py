@@ -54,7 +54,7 @@ class ConsumeResults(Protocol):
         ...
 
     def put_back(self, message: PushedMessage, assigned: AssignedQueue) -> None:
-        """Put a message of an orderly queue back, behind one that is to be redelivered."""
+        """Have a message delivered again soon, and count no delivery."""
 
 
 class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
@@ -158,7 +158,7 @@ class PushedMessage(ReceivedMessage, Generic[ValueT_co]):
         return self._results.retry(self, self._ext, self._assigned, 0, cause)
 
     def _put_back(self) -> None:
-        """Put it back into its orderly queue, and count no delivery."""
+        """Have it delivered again soon, and count no delivery."""
         self._settlement = REDELIVERED
         self._results.put_back(self, self._assigned)
 

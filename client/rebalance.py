@@ -258,8 +258,9 @@ class Rebalance:
         async def lock_and_begin(broker_queues: Sequence[MessageQueue]) -> None:
             of_broker = await self._lock_at_one_broker(broker_queues)
             locked.update(of_broker)
-            # Another rebalance may have assigned them during the wait.
-            new = [q for q in broker_queues if q in of_broker and q not in self.assigned]
+            # Another rebalance may have assigned them during the wait, or even let them go again.
+            held = self.held
+            new = [q for q in broker_queues if q in of_broker and q not in held]
             if self._is_stopped:
                 await self._unlock(new)
             else:

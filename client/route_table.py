@@ -247,11 +247,15 @@ class RouteTable:
     async def _publish_info(
         self, topic: str, default_queue_count: int, timeout_s: float, *, is_fresh: bool
     ) -> TopicPublishInfo:
+        end_s = self._now_s() + timeout_s
         try:
             route = await self.route(topic, is_fresh=is_fresh, timeout_s=timeout_s)
             info = publish_info(topic, route)
         except RouteNotFoundError as error:
-            info = await self._info_of_new_topic(topic, default_queue_count, error, timeout_s)
+            left_s = end_s - self._now_s()
+            if left_s <= 0:
+                raise
+            info = await self._info_of_new_topic(topic, default_queue_count, error, left_s)
         if not info.queues:
             raise RouteNotFoundError(
                 ResponseCode.TOPIC_NOT_EXIST,

@@ -153,12 +153,11 @@ class Sender:
           timeout_s: its time limit, in seconds; None: the producer's.
         """
         now_s = self._client.now_s
-        wait_s = self._timeout_s if timeout_s is None else timeout_s
-        if self._wait_s is not None:
-            wait_s = min(wait_s, self._wait_s)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        wait_s = limit_s if self._wait_s is None else min(limit_s, self._wait_s)
         if not self._waits_for_route:
             wait_s = 0.0
-        window = Window(now_s, wait_s, start_s)
+        window = Window(now_s, wait_s, start_s, first_s=limit_s)
         count = self.config.default_topic_queue_nums
         return await self._client.publish_info(topic, count, window)
 

@@ -129,7 +129,7 @@ class SimpleConsumer(Participant):
         self._watch = PopWatch(
             self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
         )
-        self._pops = LatePops(self._client, self._watch.wake)
+        self._pops = LatePops(self._client, self._subscriptions, self._watch.wake)
         self._late_acks = LateAcks(self._client, self._popping, self._on_acknowledged)
         self._member = GroupMember(
             self._group,
@@ -234,7 +234,8 @@ class SimpleConsumer(Participant):
           max_messages: largest number of messages, 1 to 32.
           invisible_s: seconds until a message that is not acknowledged is delivered again, 0.001
             to three days.
-          wait_s: seconds to wait for the first message, >= 0; `math.inf`: until there is one.
+          wait_s: seconds to wait for the first message, >= 0; `math.inf`: until there is one. A
+            request that is under way then gets its own time limit.
 
         Returns: the messages; an empty list if there were none in time.
         Raises:

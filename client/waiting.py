@@ -31,6 +31,8 @@ class Window:
       now_s: returns the time of the event loop's clock, in seconds.
       wait_s: seconds, from now on or from `start_s` on; 0: the call does not wait.
       start_s: when the time begins; None: now.
+      first_s: seconds that the first try has even if the call waits for a shorter time: a server
+        that is there may be slow. It counts from when the time begins, too.
 
     Attributes:
       start_s: when the time began.
@@ -38,12 +40,18 @@ class Window:
       try_count: how often the call has tried; it is counted by `pause`.
     """
 
-    __slots__ = ("_now_s", "_pause_s", "end_s", "start_s", "try_count")
+    __slots__ = ("_first_s", "_now_s", "_pause_s", "end_s", "start_s", "try_count")
 
     def __init__(
-        self, now_s: Callable[[], float], wait_s: float, start_s: float | None = None
+        self,
+        now_s: Callable[[], float],
+        wait_s: float,
+        start_s: float | None = None,
+        *,
+        first_s: float = 0.0,
     ) -> None:
         self._now_s = now_s
+        self._first_s = first_s
         self._pause_s = FIRST_PAUSE_S
         self.start_s: float = now_s() if start_s is None else start_s
         self.end_s: float = self.start_s + wait_s
@@ -66,7 +74,8 @@ class Window:
         """
         if self.end_s <= self.start_s or (not self.try_count and not self.left_s):
             return limit_s
-        return min(limit_s, self.left_s)
+        first_s = 0.0 if self.try_count else self._first_s - self.elapsed_s
+        return min(limit_s, max(self.left_s, first_s))
 
     async def pause(self) -> bool:
         """Wait before the next try; False: the time is over, and the call fails."""

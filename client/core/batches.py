@@ -57,9 +57,11 @@ class Batches(Generic[T]):
         """The last item of each batch, with its key."""
         return [(key, batch.items[-1]) for key, batch in self._open.items()]
 
-    def drop_all(self) -> None:
-        """Forget all batches."""
+    def take_all(self) -> list[T]:
+        """Take the items of all batches: those of one batch in their order."""
+        items = [item for batch in self._open.values() for item in batch.items]
         self._open.clear()
+        return items
 
 
 class _Batch(NamedTuple, Generic[T]):

@@ -362,11 +362,6 @@ class Sending:
         """Whether another try keeps the order: after one that no broker has seen it does."""
         return self._fixed is None or not self.is_sent
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the message has to go to the queue that was chosen, and to no other."""
-        return self._fixed is not None
-
     def _given_up(self) -> SendError:
         error = SendError(self.outgoing.message.topic, self.attempts)
         error.__cause__ = self.attempts[-1].error

@@ -11,12 +11,14 @@ import trio
 import trio.testing
 
 from trocket import (
+    ClosedError,
     ConfigurationError,
     ConsumeFromWhere,
     Message,
     MessageQueue,
     Producer,
     PushConsumer,
+    PushedMessage,
 )
 from trocket.testing import MemoryBroker
 
@@ -169,3 +171,54 @@ async def test_the_rate_limit_is_kept_after_a_slow_handler(
         await world.texts(20)
         # At most a tenth of a second of messages may be made up for.
         assert trio.current_time() - begun_s == pytest.approx(1.9, abs=0.15)
+
+
+async def test_stop_ends_a_wait_for_the_rate_limit(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with opened(rate_limit=0.01) as world:
+        await world.send("A", "0", "1")
+        await world.texts(1)
+
+        async def receive() -> None:
+            with pytest.raises(ClosedError):
+                await world.consumer.receive()
+
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive)
+                await trio.testing.wait_all_tasks_blocked()
+                world.consumer.stop()
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
+    autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    async def handle(batch: list[PushedMessage]) -> None:
+        pytest.fail("the batch was not due")
+
+    async with opened(is_orderly=is_orderly) as world:
+        await world.send("A", "0", "1", "2")
+        with trio.move_on_after(5.0):
+            await world.consumer.run(handle, batch=10, linger_s=60.0)
+        assert await world.texts(3) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize("options", [{}, {"is_orderly": True}, {"mode": "pop"}], ids=str)
+async def test_messages_of_handlers_come_again_when_run_is_cancelled(
+    autojump_clock: trio.testing.MockClock, options: dict[str, Any], batch: int | None
+) -> None:
+    begun: list[object] = []
+
+    async def handle(given: object) -> None:
+        begun.append(given)
+        await trio.sleep_forever()
+
+    async with opened(**options) as world:
+        await world.send("A", "0", "1", "2")
+        with trio.move_on_after(5.0):
+            await world.consumer.run(handle, concurrency=1, batch=batch)  # type: ignore[call-overload]
+        assert len(begun) == 1
+        assert sorted(await world.texts(3)) == ["0", "1", "2"]

@@ -212,6 +212,21 @@ async def test_closing_commits_at_the_other_broker_and_waits_once_for_the_one_th
         assert committed == {str(queue_id) for queue_id in range(4)}
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_other_broker_knows_of_a_closing_that_has_little_time(
+    autojump_clock: trio.testing.MockClock, mode: str
+) -> None:
+    async with two_brokers() as brokers:
+        member = member_of(brokers, persist_offsets_s=1000.0, close_timeout_s=2.0, **MODES[mode])
+        async with member:
+            for _ in range(1 if mode == "popped" else 8):
+                (await member.receive()).ack()
+            brokers.hanging.add(HANGING)
+        assert (HEALTHY, RequestCode.UNREGISTER_CLIENT) in brokers.log
+        if mode == "ordered":
+            assert (HEALTHY, RequestCode.UNLOCK_BATCH_MQ) in brokers.log
+
+
 async def test_a_broker_that_hung_is_asked_last_until_it_answers(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

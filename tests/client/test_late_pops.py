@@ -77,3 +77,16 @@ async def test_a_late_message_whose_time_is_over_is_left_to_the_broker(
             with trio.fail_after(60):
                 (message,) = await consumer.receive()
             assert message.reconsume_times == 1
+
+
+async def test_a_late_message_of_a_topic_that_was_left_is_left_to_the_broker(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with MemoryBroker() as broker:
+        await stored(broker, "T")
+        async with consumer_of(broker) as consumer:
+            broker.faults.delay(RequestCode.POP_MESSAGE, LATE_S, times=2)
+            with trio.move_on_after(2 * NEXT_SERVER_S):
+                await consumer.receive()
+            consumer.unsubscribe("T")
+            assert await consumer.receive(wait_s=10) == []

@@ -36,6 +36,7 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
 from .core.pop_answers import TIME_MS, found, of_queue, record
+from .outages import BROKERS, member_of, two_brokers
 from .scripted_broker import URL, ScriptedBrokers, refusal, scripted
 
 POP = RequestCode.POP_MESSAGE
@@ -451,3 +452,59 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, Any]) ->
 def test_a_filter_class_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="FilterClass"):
         PushConsumer(URL, group="g", subscriptions={"T": FilterClass("a.B")}, mode="pop")
+
+
+class BatchesOf:
+    """Answers the first pops at each broker with full batches, and holds the others."""
+
+    def __init__(self, batch_count: int, size: int) -> None:
+        self._left: dict[str, int] = dict.fromkeys(BROKERS, batch_count)
+        self._size = size
+
+    def __call__(self, request: RemotingCommand) -> RemotingCommand | None:
+        name = request.ext_fields["bname"]
+        if not self._left[name]:
+            return None
+        self._left[name] -= 1
+        first = self._left[name] * self._size
+        return of_queue(range(first, first + self._size))
+
+
+async def test_closing_gives_back_the_messages_of_one_broker_while_the_other_one_hangs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.answer(POP, BatchesOf(2, 32))
+        brokers.answer(CHANGE, change)
+        async with member_of(brokers, mode="pop"):
+            await trio.sleep(1.0)
+            brokers.hanging.add("a")
+        assert brokers.log.count(("b", CHANGE)) == 64
+        assert ("b", RequestCode.UNREGISTER_CLIENT) in brokers.log
+
+
+async def test_the_time_of_messages_of_one_broker_is_extended_while_the_other_one_hangs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.answer(POP, BatchesOf(1, 1))
+        brokers.answer(CHANGE, change)
+        async with member_of(brokers, mode="pop", pop_extend=True, pop_invisible_s=10.0) as member:
+            messages = [await member.receive(), await member.receive()]
+            brokers.hanging.add("a")
+            for _ in range(200):
+                await trio.sleep(1.0)
+                assert not any(m.is_revoked for m in messages if m.queue.broker_name == "b")
+
+
+async def test_a_message_of_a_handler_is_given_back_when_run_is_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def handle(message: PushedMessage) -> None:
+        await trio.sleep_forever()
+
+    async with opened(Pops(1), pop_extend=True) as (brokers, consumer):
+        with trio.move_on_after(5.0):
+            await consumer.run(handle)
+        await settle_all()
+        assert [each["invisibleTime"] for each in brokers.fields(CHANGE)] == ["1000"]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from math import inf
 
 import pytest
+import trio
+import trio.testing
 
 from trocket import (
+    Client,
+    ClosedError,
     ConfigurationError,
     ConsumeFromWhere,
     Message,
@@ -20,6 +26,8 @@ from trocket import (
 from trocket.testing import Broker
 
 from .conftest import Play
+from .outages import know, two_brokers
+from .scripted_broker import URL
 
 FIRST = PullConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
@@ -162,4 +170,45 @@ def test_a_queue_that_a_program_kept_needs_no_look_up_of_its_topic(
             await ask(fresh, queue)
 
     play(scenario)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_closing_ends_a_poll_that_waits_without_limit(
+    autojump_clock: trio.testing.MockClock, is_shared: bool
+) -> None:
+    async with two_brokers() as brokers, AsyncExitStack() as stack:
+        client = Client(URL, dial=brokers.dial)
+        if is_shared:
+            await stack.enter_async_context(client)
+            consumer = PullConsumer(client, group="g")
+        else:
+            consumer = PullConsumer(URL, group="g", dial=brokers.dial)
+        await consumer.open()
+        consumer.subscribe("T")
+
+        async def poll() -> None:
+            with pytest.raises(ClosedError):
+                await consumer.poll(timeout_s=inf)
+
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(poll)
+                await trio.testing.wait_all_tasks_blocked()
+                await consumer.close()
+            await poll()
+
+
+async def test_a_topic_may_be_left_before_its_first_pull(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_brokers() as brokers:
+        consumer = PullConsumer(URL, group="g", dial=brokers.dial, **FIRST)
+        know(brokers, consumer.client.client_id)
+        async with consumer:
+            consumer.subscribe("T")
+            assert await consumer.poll()
+            consumer.seek(consumer.assignment[0], 5)
+            consumer.unsubscribe("T")
+            await trio.testing.wait_all_tasks_blocked()
     assert not caplog.records

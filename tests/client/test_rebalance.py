@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
 
 from trocket import (
+    Client,
     ConsumeFromWhere,
     Message,
     Producer,
@@ -18,6 +20,7 @@ from trocket import (
 )
 from trocket.client import clock, rebalance
 from trocket.client.core.process_queue import REBALANCE_LOCK_MAX_LIVE_MS
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
@@ -132,6 +135,51 @@ def test_a_reset_inside_a_handler_begins_when_its_message_is_settled(
             again = await consumer.receive()
             assert again.text == "1"
             again.ack()
+
+    play(scenario)
+
+
+def test_a_lock_that_is_answered_late_does_not_begin_a_queue_whose_message_is_in_hand(
+    play: Play, broker: Broker, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        is_first, is_late, answer_now, is_answered = (
+            True,
+            anyio.Event(),
+            anyio.Event(),
+            anyio.Event(),
+        )
+        request = Client.request
+
+        async def delayed(
+            client: Client, address: str, code: int, header: object, body: bytes = b"", **more: Any
+        ) -> RemotingCommand:
+            nonlocal is_first
+            answer = await request(client, address, code, header, body, **more)  # type: ignore[arg-type]
+            is_lock = code == RequestCode.LOCK_BATCH_MQ and topic.encode() in body
+            if is_lock and b"%RETRY%" not in body and is_first:
+                is_first = False
+                is_late.set()
+                await answer_now.wait()
+                is_answered.set()
+            return answer
+
+        monkeypatch.setattr(Client, "request", delayed)
+        await send(broker, topic, "1", "2")
+        async with PushConsumer(
+            broker.url, group=group, subscriptions={topic: "*"}, **ORDERLY
+        ) as consumer:
+            await is_late.wait()  # the first rebalance goes on when another one is through
+            await until_owner(consumer, topic)
+            message = await consumer.receive()
+            await consumer.seek(message.queue, 0)
+            answer_now.set()
+            await is_answered.wait()
+            for _ in range(3):
+                await consumer.rebalance()
+            assert topic not in {queue.topic for queue in consumer.queues}
+            message.ack()
+            (await consumer.receive()).ack()
 
     play(scenario)
 

@@ -12,6 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from trocket import Client, ConnectError
 from trocket.client.transport import StreamTransport, Transport, connect_tcp
 
 from .conftest import Play
@@ -167,5 +168,28 @@ def test_a_refused_connection_is_an_oserror(play: Play):
             unused.bind(("127.0.0.1", 0))
             with pytest.raises(OSError, match=r"."):
                 await connect_tcp("127.0.0.1", unused.getsockname()[1])
+
+    play(run)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:99999",
+        "localhost:65536",
+        f"127.0.0.1:{'9' * 5000}",
+        "127.0.0.1:²",
+        "127.0.0.1:",
+        "127.0.0.1",
+        f"{'x' * 70}:10911",
+        "a..b:10911",
+        "a\0b:10911",
+    ],
+)
+def test_an_address_of_a_route_that_is_none_is_an_error_of_the_client(play: Play, address: str):
+    async def run() -> None:
+        async with Client("127.0.0.1:1") as client:
+            with pytest.raises(ConnectError):
+                await client.connection(address)
 
     play(run)

@@ -227,6 +227,32 @@ async def test_a_client_waits_as_long_as_it_is_to_wait(
             await start(brokers, wait_for_broker_s=40)
 
 
+async def receive_briefly(brokers: ScriptedBrokers, **options: Any) -> object:
+    consumer = SimpleConsumer(URL, group="g", subscriptions={"T": "*"}, dial=brokers.dial)
+    async with consumer:
+        return await consumer.receive(wait_s=options["wait_for_broker_s"])
+
+
+@pytest.mark.parametrize("wait_s", [0, 0.1])
+@pytest.mark.parametrize("start", [*LOOK_UPS, consume, administer, receive_briefly], ids=named)
+async def test_a_short_wait_leaves_a_slow_name_server_the_time_of_one_request(
+    autojump_clock: trio.testing.MockClock,
+    start: Callable[..., Awaitable[object]],
+    wait_s: float,
+) -> None:
+    async with two_brokers() as brokers, trio.open_nursery() as nursery:
+        brokers.frozen.update(ns1=trio.Event(), ns2=trio.Event())
+
+        async def answer() -> None:
+            await trio.sleep(2.5)
+            for each in brokers.frozen.values():
+                each.set()
+
+        nursery.start_soon(answer)
+        with trio.fail_after(TRY_S):
+            await start(brokers, wait_for_broker_s=wait_s)
+
+
 @pytest.mark.parametrize("fault", ["down", "hanging", "lost"])
 @pytest.mark.parametrize("away", ["name servers", "brokers"])
 async def test_the_time_limit_of_one_send_holds(
@@ -240,6 +266,25 @@ async def test_the_time_limit_of_one_send_holds(
             with pytest.raises(ClientError):
                 await producer.send(Message("T", "x"), timeout_s=1.5)
             assert trio.current_time() - began_s <= 1.5 + 1e-6
+
+
+class Slow:
+    """Holds each request for some time."""
+
+    async def wait(self) -> None:
+        await trio.sleep(2.0)
+
+
+async def test_the_time_limit_of_a_send_of_a_new_topic_holds_beside_a_slow_name_server(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with two_brokers() as brokers:
+        brokers.frozen["ns1"] = Slow()  # type: ignore[assignment]
+        async with Producer(URL, dial=brokers.dial) as producer:
+            began_s = trio.current_time()
+            with pytest.raises(ConnectError, match="did not answer"):
+                await producer.send(Message("T2", "x"), timeout_s=3.0)
+            assert trio.current_time() - began_s <= 3.0 + 1e-6
 
 
 async def test_another_topic_is_looked_up_while_the_name_server_is_away(

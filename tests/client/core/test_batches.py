@@ -35,5 +35,6 @@ def test_without_lingering_a_batch_is_due_at_once() -> None:
     batches.add("x", "a", 1.0)
     assert batches.take_due(1.0) == ["a"]
     batches.add("x", "b", 2.0)
-    batches.drop_all()
+    batches.add("y", "c", 2.0)
+    assert batches.take_all() == ["b", "c"]
     assert batches.take_due(9.0) is None
