@@ -60,6 +60,14 @@ from .pulling import (
     pull,
     search_offset,
 )
+from .queue_check import (
+    check_offset,
+    check_offsets,
+    check_place,
+    not_assigned,
+    queues_of,
+    topics_of,
+)
 from .rebalance import notify_listener
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
@@ -217,10 +225,8 @@ class PullConsumer(Participant):
             raise ConfigurationError(
                 "the program assigned queues to the consumer: use either `assign` or `subscribe`"
             )
-        if isinstance(topics, str):
-            topics = [topics]
         if not isinstance(topics, Mapping):
-            topics = dict.fromkeys(topics, selector)
+            topics = dict.fromkeys(topics_of(topics), selector)
         configured(check_subscriptions, topics)
         made = {}
         for topic, each in topics.items():
@@ -347,7 +353,7 @@ class PullConsumer(Participant):
 
         Raises: ConfigurationError: a queue is not assigned.
         """
-        for queue in queues:
+        for queue in queues_of(queues, "pause"):
             self._of(queue).is_paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -355,7 +361,7 @@ class PullConsumer(Participant):
 
         Raises: ConfigurationError: a queue is not assigned.
         """
-        for queue in queues:
+        for queue in queues_of(queues, "resume"):
             assigned = self._of(queue)
             assigned.is_paused = False
             assigned.wake.set()
@@ -364,7 +370,7 @@ class PullConsumer(Participant):
     def _of(self, queue: MessageQueue) -> FetchedQueue:
         assigned = self._assigned.get(queue)
         if assigned is None:
-            raise ConfigurationError(f"{queue} is not assigned; call `assign` first")
+            raise not_assigned(queue, is_subscribed=bool(self._subscribed.topics))
         return assigned
 
     # Positions
@@ -378,8 +384,7 @@ class PullConsumer(Participant):
 
         Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
         """
-        if offset < 0:
-            raise ConfigurationError(f"the offset {offset} is negative: give one from 0 on")
+        check_offset(offset)
         old = self._of(queue)
         old.scope.cancel()
         self._start(queue, FetchedQueue(offset, is_paused=old.is_paused))
@@ -464,6 +469,7 @@ class PullConsumer(Participant):
         """
         if offsets is None:
             offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
+        check_offsets(offsets)
         for queue, offset in offsets.items():
             if queue in self._assigned:
                 # An automatic commit must not take it back.
@@ -561,6 +567,7 @@ class PullConsumer(Participant):
           ConfigurationError: the selector is invalid.
           ClientError: the pull failed.
         """
+        check_place(queue, offset)
         subscription = self._subscribe_once(queue.topic, selector)
         result = await pull(
             self._client,
