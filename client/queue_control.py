@@ -64,7 +64,7 @@ class QueueControl:
         check_place(queue, offset)
         if queue not in self._rebalance.assigned:
             raise ConfigurationError(
-                f"{queue} is no assigned queue of this consumer: give one of its own, such as the"
+                f"{queue} is no assigned queue of this consumer: give one that it has, such as the"
                 " `queue` of a received message"
             )
         await self._rebalance.reset({queue: offset})
