@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import Never, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -492,7 +492,7 @@ class PullConsumer(Participant):
     # Messages
 
     async def poll(
-        self, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S
+        self, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S, **unknown: Never
     ) -> list[ReceivedMessage]:
         """Return messages of the assigned queues, and move the positions past them.
 
@@ -510,7 +510,7 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        check_poll(max, timeout_s, has_queues=self._has_chosen)
+        check_poll(max, timeout_s, unknown, has_queues=self._has_chosen)
         for assigned in self._assigned.values():
             assigned.done = assigned.position
         taken = self._take(max)

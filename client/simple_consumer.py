@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Final, Never, NoReturn, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -26,6 +26,7 @@ from ..remoting.bodies import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from .call_check import refuse_names
 from .client import Client
 from .core.pop import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from .core.routes import subscribe_queues
@@ -224,6 +225,7 @@ class SimpleConsumer(Participant):
         *,
         invisible_s: float = INVISIBLE_S,
         wait_s: float = WAIT_S,
+        **unknown: Never,
     ) -> list[PoppedMessage]:
         """Receive messages, which are invisible to others until they are acknowledged.
 
@@ -250,6 +252,7 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
+        refuse_names("receive of a SimpleConsumer", unknown)
         check_receive(max_messages, wait_s)
         check_invisible("invisible_s", invisible_s, INVISIBLE_S_MIN)
         end_s = self._client.now_s() + wait_s

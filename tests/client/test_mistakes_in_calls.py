@@ -115,6 +115,9 @@ PULLS: dict[str, tuple[Use, str]] = {
     "commit a topic": (lambda c, q: c.commit({"T": 3}), "'T' is no queue"),
     "commit None": (lambda c, q: c.commit({q: None}), "give an int from 0 on"),
     "pull a topic": (lambda c, q: c.pull("T", 0), "'T' is no queue"),
+    "poll in ms": (lambda c, q: c.poll(timeout_ms=100), "write poll(timeout_s=1), in seconds"),
+    "max_records": (lambda c, q: c.poll(max_records=9), "write poll(32)"),
+    "an unknown name": (lambda c, q: c.poll(partitions=[0]), "has no argument partitions=[0]"),
     "stop": (lambda c, q: c.stop(), "the end of the `with` block closes it"),
     "lag": (lambda c, q: c.lag(), "write end_offset(queue), less position(queue)"),
 }
@@ -176,6 +179,7 @@ SIMPLE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a time as count": (lambda c: c.receive(1.5), "a time is receive(wait_s=...)"),
     "milliseconds": (lambda c: c.receive(1, wait_s=5000), "write wait_s=5"),
     "seconds as text": (lambda c: c.receive(invisible_s="60"), "give 0.001 to 259200 seconds"),
+    "timeout": (lambda c: c.receive(timeout=3), "write receive(wait_s=1)"),
     "ack None": (lambda c: c.ack(None), "and got None: write ack(message)"),
     "ack an id": (lambda c: c.ack("7F00"), "ack takes a message that a SimpleConsumer received"),
     "ack a list": (lambda c: c.ack([]), "write ack_all(messages)"),
@@ -216,6 +220,12 @@ SENDS: dict[str, tuple[Callable[[Any, str], Any], str]] = {
         lambda p, t: p.send_batch([Message(t, b"x"), "y"]),
         "for [1]: send takes a Message, and got 'y': write send(Message('orders', 'y'))",
     ),
+    "value": (lambda p, t: p.send(t, value=b"x"), "write send(Message('orders', b'...'))"),
+    "key": (
+        lambda p, t: p.send(Message(t, b"x"), key="k"),
+        "send(Message('orders', b'...', keys='order-1'))",
+    ),
+    "timeout": (lambda p, t: p.send(Message(t, b"x"), timeout=3), "timeout_s=5), in seconds"),
     "stop": (lambda p, t: p.stop(), "the end of the `with` block closes it"),
     "begin_transaction": (
         lambda p, t: p.begin_transaction(),
@@ -275,3 +285,35 @@ def test_a_lambda_without_a_message_is_written_as_one(
     made = trocket.PushConsumer(broker.url, group=group, subscriptions={topic: "*"})
     with pytest.raises(ClientError, match=r"write `lambda message: \.\.\.`"):
         call(made, lambda consumer: consumer.run(lambda: None))
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ({"workers": 4}, "write run(handler, concurrency=20)"),
+        ({"prefetch_count": 4}, "pull_threshold_for_queue"),
+        ({"batch_size": 4}, "write run(handler, batch=32)"),
+        ({"timeout_s": 4}, "call stop()"),
+    ],
+)
+def test_run_says_how_its_arguments_are_called(
+    broker: Broker,
+    topic: str,
+    group: str,
+    door: ModuleType,
+    names: dict[str, Any],
+    text: str,
+) -> None:
+    made = door.PushConsumer(broker.url, group=group, subscriptions={topic: "*"})
+    with pytest.raises(ClientError) as refused:
+        call(made, lambda consumer: consumer.run(lambda message: None, **names))
+    assert text in str(refused.value)
+
+
+def test_receive_in_a_loop_says_how_to_limit_its_time(
+    broker: Broker, topic: str, group: str
+) -> None:
+    made = trocket.PushConsumer(broker.url, group=group, subscriptions={topic: "*"})
+    with pytest.raises(ClientError, match=r"`async with asyncio\.timeout\(1\):` around it"):
+        call(made, lambda consumer: consumer.receive(timeout_s=3))
