@@ -492,7 +492,7 @@ class PullConsumer(Participant):
     # Messages
 
     async def poll(
-        self, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S, **unknown: Never
+        self, /, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S, **unknown: Never
     ) -> list[ReceivedMessage]:
         """Return messages of the assigned queues, and move the positions past them.
 

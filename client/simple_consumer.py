@@ -221,6 +221,7 @@ class SimpleConsumer(Participant):
 
     async def receive(
         self,
+        /,
         max_messages: int = RECEIVE_COUNT,
         *,
         invisible_s: float = INVISIBLE_S,
