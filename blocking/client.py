@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ..client.client import Client as AsyncClient
 from ..client.errors import ClosedError
-from ..client.misuse import check_client, explained
+from ..client.misuse import check_client, explained, knows_elsewhere
 from ..client.options import ClientOptions
+from ..client.other_names import CLIENT
 from ..client.participant import Participant
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers.base import Header
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..remoting.signature import Credentials
 
 
+@knows_elsewhere(CLIENT)
 class Client(BlockingObject[AsyncClient]):
     """Connections, routes and heartbeats of one client id; the blocking `trocket.client.Client`.
 

@@ -11,12 +11,15 @@ from ..client import process
 from ..client.core.in_flight import DeliveryState, InFlight
 from ..client.errors import ClosedError, ForkedError
 from ..client.message import Message, SendResult
+from ..client.misuse import knows_elsewhere
+from ..client.other_names import DELIVERY
 from .loop_thread import Waiter, longest_wait_s
 
 PART: Final = 4
 """A thread that waits for room resumes when this part (1/PART) of the buffer is free."""
 
 
+@knows_elsewhere(DELIVERY)
 class Delivery(DeliveryState[Exception]):
     """A message of `Producer.send_soon` and its outcome.
 

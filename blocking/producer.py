@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, Generic, Never, Unpack, overload
 
 from ..client.body_types import PlainBody, SentT
+from ..client.call_check import refuse_names
 from ..client.client import Client as AsyncClient
 from ..client.clock import monotonic_ms
 from ..client.core.sending import Selector
@@ -132,6 +133,7 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
+        **unknown: Never,
     ) -> SendResult:
         """Send a message and wait until a broker has stored it.
 
@@ -152,6 +154,8 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
           ServerError: the broker refused it, and would refuse it again.
           ClosedError; ForkedError; ConnectError: no name server answers.
         """
+        if unknown:
+            refuse_names("send", unknown)
         if more:
             raise wrong_arguments("send", message, more)
         if message.__class__ is not Message:

@@ -11,6 +11,7 @@ from ..client.misuse import explained, knows_elsewhere
 from ..client.other_names import PULL_CONSUMER
 from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
 from ..client.pull_consumer import PullConsumerOptions
+from ..client.queue_check import queues_of
 from .client import Client, TracedMember
 from .forwarded import forwarded
 
@@ -109,14 +110,14 @@ class PullConsumer(TracedMember[AsyncPullConsumer]):
 
         Raises: ConfigurationError: a queue is not assigned.
         """
-        self._call_plain(self._inner.pause, list(queues))
+        self._call_plain(self._inner.pause, list(queues_of(queues, "pause")))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Return messages of these queues from `poll` again.
 
         Raises: ConfigurationError: a queue is not assigned.
         """
-        self._call_plain(self._inner.resume, list(queues))
+        self._call_plain(self._inner.resume, list(queues_of(queues, "resume")))
 
     # Positions
 

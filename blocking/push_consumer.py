@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn, Unpack, overload
 
 import anyio
 
 from ..client.body_types import ValueT
+from ..client.call_check import refuse_names
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.handler_check import Handlers, check_timeout
@@ -227,6 +228,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         concurrency: int = CONCURRENCY,
         batch: int | None = None,
         linger_s: float = 0.0,
+        **unknown: Never,
     ) -> None:
         """Call a handler with each message, in several threads, until `stop`.
 
@@ -259,6 +261,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
           ForkedError: the consumer was opened in the parent of this process.
           BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
+        refuse_names("run", unknown)
         loop_object = self._opened()
         loop_object.check_thread()
         service = self._inner._handler_service

@@ -10,6 +10,7 @@ from ..client.body_types import PlainBody, SentT
 from ..client.message import Message, ReceivedMessage
 from ..client.misuse import explained
 from ..client.send_options import ProducerOptions
+from ..client.sendable import check_takes
 from ..client.transaction import TransactionResult, TransactionState, read_outcome
 from ..client.transaction_producer import TransactionProducer as AsyncTransactionProducer
 from .client import Client
@@ -75,6 +76,8 @@ class TransactionProducer(Producer[SentT]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         room = asyncio.Semaphore(CHECKS_MAX)
+
+        check_takes("check", check, "check(message)")
 
         async def check_in_thread(message: ReceivedMessage) -> TransactionState:
             async with room:

@@ -46,10 +46,11 @@ from .errors import (
 from .interceptor import Interceptor
 from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
-from .misuse import check_client, explained
+from .misuse import check_client, explained, knows_elsewhere
 from .name_servers import Ask as AskNameServer
 from .name_servers import NameServers
 from .options import ClientOptions, split_options
+from .other_names import CLIENT
 from .pending_reply import PendingReply
 from .route_table import RouteTable
 from .task_host import Openable, TaskHost
@@ -75,6 +76,7 @@ HEARTBEAT_S: Final = 30.0
 _instances = itertools.count(1)
 
 
+@knows_elsewhere(CLIENT)
 class Client(Openable):
     """Connections, routes and heartbeats of one client id.
 

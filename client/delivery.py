@@ -10,8 +10,11 @@ import anyio
 from .core.in_flight import DeliveryState, InFlight
 from .errors import ClientError
 from .message import Message, SendResult
+from .misuse import knows_elsewhere
+from .other_names import DELIVERY
 
 
+@knows_elsewhere(DELIVERY)
 class Delivery(DeliveryState[ClientError]):
     """A message that `Producer.send_soon` has accepted; a broker may not have confirmed it yet.
 

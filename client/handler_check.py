@@ -305,9 +305,10 @@ def _check_parameters(handler: Callable[..., Any], name: str, argument: str) -> 
     takes = f"it is called with {argument} alone"
     if not any(p.kind is not p.KEYWORD_ONLY for p in parameters):
         named = f", but needs {_listed(names)}" if names else ""
+        own = name.rpartition(".")[2]
+        line = "lambda message: ..." if own == "<lambda>" else f"def {own}(message)"
         raise ConfigurationError(
-            f"the handler {name} takes no argument{named}: {takes}: write `def"
-            f" {name.rpartition('.')[2]}(message)`"
+            f"the handler {name} takes no argument{named}: {takes}: write `{line}`"
         )
     if names[0] == "self":
         raise ConfigurationError(

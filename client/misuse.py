@@ -115,7 +115,7 @@ def _check_arguments(
     kind = line.partition("(")[0]
     for name in options:
         hint = option_elsewhere(name)
-        if hint is not None and name != first:
+        if hint is not None and name != first and name not in required:
             raise ConfigurationError(f"unknown option {name}: {hint}. Write {line}")
     if not given and first not in options:
         raise ConfigurationError(f"{kind} needs the address of the name servers: write {line}")
@@ -143,11 +143,15 @@ def check_client(client: object, *, kind: str, door: str, client_type: type) -> 
     line = f"{kind}({URL}, ...)"
     if client is None:
         hint = f"write {line}; if it comes from an environment variable, that is not set"
+    elif isinstance(client, tuple) and len(client) == 2 and isinstance(client[1], int):
+        hint = f"write {kind}('{client[0]}:{client[1]}', ...)"
     elif isinstance(client, list | tuple | set | frozenset):
         joined = ";".join(str(each) for each in client) or "127.0.0.1:9876"
         hint = f"several name servers are one text: write {kind}({joined!r}, ...)"
     elif type(client).__name__ == "Client":
         hint = f"it is of the other door: share a {door}.Client, or write {line}"
+    elif type(client).__module__.startswith("trocket.testing"):
+        hint = f"write {kind}(broker.url, ...)"
     elif isinstance(client, bytes):
         hint = f"write {kind}({client.decode(errors='replace')!r}, ...)"
     else:

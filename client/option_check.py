@@ -5,10 +5,13 @@ Java counterpart: DefaultMQPushConsumerImpl.checkConfig, for the ranges.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from inspect import iscoroutinefunction
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
@@ -28,6 +31,7 @@ REQUEST_S_MAX: Final = 600.0
 """The same for the time limit of one request or connection, whose defaults are 3 s."""
 CONSUME_S_MAX: Final = 7 * 24 * 3600.0
 """The same for a handler: RocketMQ's default is 15 minutes, and some work for days."""
+_NOT_IN_NAMESPACES: Final = re.compile(r"[^|a-zA-Z0-9_-]")
 NEAR: Final = 0.7
 """Likeness from which on a name is taken for a misspelled one; `difflib` has 1 for equal ones."""
 
@@ -100,6 +104,8 @@ def _seconds(maximum: float, *, or_zero: bool = False) -> _Kind:
         return is_number(value) and (value >= 0 if or_zero else value > 0) and value <= maximum
 
     def more(name: str, value: Any) -> str:
+        if value == inf:
+            return f"at most {maximum:g}"
         if is_number(value) and value > maximum:
             return f"at most {maximum:g}; for milliseconds write {name}={value / 1000:g}"
         return _number_of(name, value)
@@ -160,10 +166,23 @@ _TIME: Final = _Kind(
 )
 _BOOL: Final = _Kind("give True or False", lambda value: isinstance(value, bool))
 _TEXT: Final = _Kind("give a str", lambda value: isinstance(value, str))
+_NAMESPACE: Final = _Kind(
+    "give a str of letters a-z and A-Z, digits, '|', '_' and '-'",
+    lambda value: isinstance(value, str) and not _NOT_IN_NAMESPACES.search(value),
+)
 _TRACE: Final = _Kind(
     "give True, False or the name of a trace topic", lambda value: isinstance(value, bool | str)
 )
 _FUNCTION: Final = _Kind("give a function", callable)
+_PLAIN: Final = _Kind(
+    "give a function",
+    lambda value: callable(value) and not iscoroutinefunction(value),
+    more=lambda name, value: (
+        "it is async, and is called where nothing awaits it: remove its `async`"
+        if iscoroutinefunction(value)
+        else ""
+    ),
+)
 _CREDENTIALS: Final = _Kind(
     'give Credentials("access key", "secret key")', lambda value: isinstance(value, Credentials)
 )
@@ -201,7 +220,7 @@ _COMPRESSION: Final = _member(
 _KINDS: Final[Mapping[str, _Kind]] = {
     # ClientOptions
     "instance_name": _optional(_TEXT),
-    "namespace": _optional(_TEXT),
+    "namespace": _optional(_NAMESPACE),
     "credentials": _optional(_CREDENTIALS),
     "tls": _optional(_TLS),
     "timeout_s": _REQUEST,
@@ -210,9 +229,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "route_refresh_s": _SECONDS,
     "heartbeat_s": _SECONDS,
     "interceptors": _Kind("give a list of Interceptor objects, such as [Log()]", _interceptors),
-    "on_connection": _optional(_FUNCTION),
+    "on_connection": _optional(_PLAIN),
     "dial": _optional(_FUNCTION),
-    "wall_ms": _FUNCTION,
+    "wall_ms": _PLAIN,
     # ProducerOptions
     "retry_times": _optional(_count(0)),
     "send_timeout_s": _optional(_SECONDS),
@@ -224,7 +243,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "delay_level_max": _count(1),
     "default_topic_queue_nums": _count(1),
     "send_latency_fault_enable": _BOOL,
-    "serializer": _optional(_FUNCTION),
+    "serializer": _optional(_PLAIN),
     "send_buffer_count_max": _count(1),
     "send_buffer_size_max": _count(1),
     "linger_s": _PAUSE,
@@ -256,7 +275,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             lambda value: is_number(value) and value > 0,
         )
     ),
-    "deserializer": _optional(_FUNCTION),
+    "deserializer": _optional(_PLAIN),
     "mode": _Kind('give "pull" or "pop"', lambda value: value in ("pull", "pop")),
     "pop_invisible_s": _SECONDS,
     "pop_batch_size": _count(1),

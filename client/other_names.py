@@ -68,9 +68,11 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "heartbeatintervalms": "write heartbeat_s, in seconds",
     "metadatamaxagems": "write route_refresh_s, in seconds",
     "partitionassignmentstrategy": "write strategy=AllocateMessageQueueAveragely()",
+    "transactionalid": "write TransactionProducer(url, group='shop', check=check)",
     "securityprotocol": _TLS,
     "saslplainusername": _CREDENTIALS,
     "saslplainpassword": _CREDENTIALS,
+    "subscriptions": "a PullConsumer has subscribe('orders'), when it is open",
     "loop": "the running event loop is used: leave it out",
     # nats.py
     "servers": _SERVERS,
@@ -163,6 +165,7 @@ _OPENED: Final[Mapping[str, str]] = {
     "connect": _OPEN,
     "shutdown": _CLOSE,
     "disconnect": _CLOSE,
+    "stop": _CLOSE,
     "set_name_server_address": _SERVERS,
     "set_namesrv_addr": _SERVERS,
     "set_namesrv_domain": _SERVERS,
@@ -176,6 +179,10 @@ _OPENED: Final[Mapping[str, str]] = {
 }
 
 _BY_KEY: Final = "write send(Message('orders', b'...', sharding_key='order-1'))"
+_TRANSACTION: Final = (
+    "with a TransactionProducer write `async with producer.transaction(message):` (in"
+    " trocket.blocking without `async`)"
+)
 _SEND: Final = "write send(Message('orders', b'...'))"
 _SOON: Final = "write send_soon(message), which gives a Delivery"
 
@@ -201,6 +208,12 @@ PRODUCER: Final[Mapping[str, str]] = {
     "poll": "confirmations need no call: drain() waits for those of send_soon",
     "partitions_for": "write queues('orders')",
     "partitions_for_topic": "write queues('orders')",
+    "transaction": _TRANSACTION,
+    "begin_transaction": _TRANSACTION,
+    "commit_transaction": _TRANSACTION,
+    "init_transactions": _TRANSACTION,
+    "abort_transaction": _TRANSACTION,
+    "metrics": "the brokers have metrics; `trocket top` shows them",
     "set_compress_level": "write compression_level=5 in the constructor",
     "set_max_message_size": "write message_size_max, in bytes, in the constructor",
 }
@@ -256,6 +269,11 @@ PULL_CONSUMER: Final[Mapping[str, str]] = {
     "highwater": "write end_offset(queue)",
     "commit_sync": "write commit()",
     "commit_async": "write commit()",
+    "lag": "write end_offset(queue), less position(queue); in a shell `trocket lag GROUP`",
+    "consumer_lag": "write end_offset(queue), less position(queue)",
+    "subscription": "write assignment: the queues",
+    "seek_to_timestamp": "write seek_to_time(queue, timestamp_ms)",
+    "messages": "write a loop around poll(32)",
     "ack": "write commit(): a PullConsumer commits positions",
 }
 """Methods of a pull consumer."""
@@ -314,6 +332,17 @@ RECEIVED: Final[Mapping[str, str]] = {
     "in_progress": "a PushConsumer has consume_timeout_s, a SimpleConsumer"
     " change_invisible(message, seconds)",
     "delivery_tag": "a PushConsumer's message has ack() and retry()",
+    "retry": "a PushConsumer's message has it; a SimpleConsumer has change_invisible(message,"
+    " seconds), and a PullConsumer returns a message again after seek(queue, offset)",
+    "reject": "a PushConsumer's message has retry(-1), which sends it to the dead letters",
+    "requeue": "a PushConsumer's message has retry()",
+    "json": "write json.loads(message.body), or give the PushConsumer deserializer=json.loads",
+    "decode": "write text: the body as str",
+    "reply": "write producer.reply(message, body)",
+    "respond": "write producer.reply(message, body)",
+    "redelivered": "a PushConsumer's message has reconsume_times",
+    "num_delivered": "a PushConsumer's message has reconsume_times",
+    "delivery_attempt": "a PushConsumer's message has reconsume_times",
 }
 """Attributes of received messages."""
 
@@ -323,5 +352,49 @@ RESULT: Final[Mapping[str, str]] = {
     "partition": "write queue.queue_id",
     "seq": "write queue_offset",
     "ok": "write result.status is SendStatus.SEND_OK",
+    "get": "it is the result already: write result.message_id, result.queue_offset",
+    "topic": "write queue.topic",
+    "queue_id": "write queue.queue_id",
 }
 """Attributes of the result of a send."""
+
+_OUTCOME: Final = "write `await delivery`, or in trocket.blocking delivery.result()"
+_OF_RESULT: Final = (
+    "the result has it: `(await delivery)`, or in trocket.blocking delivery.result()"
+)
+
+DELIVERY: Final[Mapping[str, str]] = {
+    "result": "write `await delivery`",
+    "get": _OUTCOME,
+    "done": "write is_done",
+    "exception": "write error",
+    "add_done_callback": "write a task that does `await delivery`; drain() waits for all of them",
+    "status": _OF_RESULT,
+    "message_id": _OF_RESULT,
+    "queue_offset": _OF_RESULT,
+}
+"""Attributes of the delivery of a `send_soon`."""
+
+_WRITE_PRODUCER: Final = "write Producer(client), and send with that"
+_WRITE_CONSUMER: Final = (
+    "write PushConsumer(client, group='billing', subscriptions={'orders': '*'})"
+)
+
+CLIENT: Final[Mapping[str, str]] = {
+    "start": _OPEN,
+    "connect": _OPEN,
+    "stop": _CLOSE,
+    "shutdown": _CLOSE,
+    "disconnect": _CLOSE,
+    "drain": _CLOSE,
+    "send": _WRITE_PRODUCER,
+    "publish": _WRITE_PRODUCER,
+    "producer": _WRITE_PRODUCER,
+    "create_producer": _WRITE_PRODUCER,
+    "subscribe": _WRITE_CONSUMER,
+    "consumer": _WRITE_CONSUMER,
+    "create_consumer": _WRITE_CONSUMER,
+    "channel": "a client has no channels: write Producer(client), PushConsumer(client, ...)",
+    "jetstream": "a client has no contexts: write Producer(client), PushConsumer(client, ...)",
+}
+"""Methods of a client."""

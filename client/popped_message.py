@@ -11,8 +11,9 @@ from ..remoting.message import MessageExt
 from ..remoting.numbers import parse_integer
 from ..remoting.receipt import Receipt
 from .core.pop import Settled
-from .errors import AlreadySettledError
+from .errors import AlreadySettledError, ConfigurationError
 from .message import ReceivedMessage
+from .shown import shown
 
 
 def first_pop_time_ms(ext: MessageExt, receipt: Receipt) -> int:
@@ -109,3 +110,23 @@ class PoppedMessage(ReceivedMessage):
         """Called when its invisible time was changed; not meant for programs."""
         self._settled = self._settled._replace(receipt=receipt)
         self._deadline_s = deadline_s
+
+
+def check_settling(message: object, verb: str) -> None:
+    """Check what a program gives to a verb of a simple consumer that settles a message.
+
+    Raises:
+      ConfigurationError: it is no message that a simple consumer received.
+      AlreadySettledError: it was acknowledged.
+    """
+    if isinstance(message, PoppedMessage):
+        message.check_unsettled(verb)
+        return
+    text = f"{verb} takes a message that a SimpleConsumer received, and got {shown(message)}"
+    if isinstance(message, list | tuple) and verb == "ack":
+        text += ": write ack_all(messages)"
+    elif isinstance(message, ReceivedMessage):
+        text += ": a PushConsumer's message has ack(), a PullConsumer commit()"
+    else:
+        text += f": write {verb}(message{', seconds' if verb == 'change_invisible' else ''})"
+    raise ConfigurationError(text)

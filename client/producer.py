@@ -18,6 +18,7 @@ from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
 from .accumulator import ProduceAccumulator
 from .body_types import PlainBody, SentT
+from .call_check import refuse_names
 from .client import Client
 from .connection import request_name
 from .core.outgoing import BatchEntry
@@ -157,6 +158,7 @@ class Producer(Participant, Generic[SentT]):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
+        **unknown: Never,
     ) -> SendResult:
         """Send a message and wait until a broker has stored it.
 
@@ -184,6 +186,8 @@ class Producer(Participant, Generic[SentT]):
           ClosedError: the producer is not open.
           ForkedError: the producer was opened in the parent of this process.
         """
+        if unknown:
+            refuse_names("send", unknown)
         if more:
             raise wrong_arguments("send", message, more)
         interceptors = self._client.interceptors

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import Never, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -60,6 +60,14 @@ from .pulling import (
     search_offset,
 )
 from .push_options import LEAVE_S
+from .queue_check import (
+    check_offset,
+    check_offsets,
+    check_place,
+    not_assigned,
+    queues_of,
+    topics_of,
+)
 from .rebalance import notify_listener
 from .subscribed import SubscribedQueues
 from .tracing import consumer_trace
@@ -220,10 +228,8 @@ class PullConsumer(Participant):
             raise ConfigurationError(
                 "the program assigned queues to the consumer: use either `assign` or `subscribe`"
             )
-        if isinstance(topics, str):
-            topics = [topics]
         if not isinstance(topics, Mapping):
-            topics = dict.fromkeys(topics, selector)
+            topics = dict.fromkeys(topics_of(topics), selector)
         configured(check_subscriptions, topics)
         made = {}
         for topic, each in topics.items():
@@ -350,7 +356,7 @@ class PullConsumer(Participant):
 
         Raises: ConfigurationError: a queue is not assigned.
         """
-        for queue in queues:
+        for queue in queues_of(queues, "pause"):
             self._of(queue).is_paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -358,7 +364,7 @@ class PullConsumer(Participant):
 
         Raises: ConfigurationError: a queue is not assigned.
         """
-        for queue in queues:
+        for queue in queues_of(queues, "resume"):
             assigned = self._of(queue)
             assigned.is_paused = False
             assigned.wake.set()
@@ -367,7 +373,7 @@ class PullConsumer(Participant):
     def _of(self, queue: MessageQueue) -> FetchedQueue:
         assigned = self._assigned.get(queue)
         if assigned is None:
-            raise ConfigurationError(f"{queue} is not assigned; call `assign` first")
+            raise not_assigned(queue, is_subscribed=bool(self._subscribed.topics))
         return assigned
 
     # Positions
@@ -381,8 +387,7 @@ class PullConsumer(Participant):
 
         Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
         """
-        if offset < 0:
-            raise ConfigurationError(f"the offset {offset} is negative: give one from 0 on")
+        check_offset(offset)
         old = self._of(queue)
         old.scope.cancel()
         self._start(queue, FetchedQueue(offset, is_paused=old.is_paused))
@@ -467,6 +472,7 @@ class PullConsumer(Participant):
         """
         if offsets is None:
             offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
+        check_offsets(offsets)
         for queue, offset in offsets.items():
             if queue in self._assigned:
                 # An automatic commit must not take it back.
@@ -489,7 +495,7 @@ class PullConsumer(Participant):
     # Messages
 
     async def poll(
-        self, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S
+        self, /, max: int = PULL_BATCH_SIZE, *, timeout_s: float = POLL_TIMEOUT_S, **unknown: Never
     ) -> list[ReceivedMessage]:
         """Return messages of the assigned queues, and move the positions past them.
 
@@ -507,7 +513,7 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        check_poll(max, timeout_s, has_queues=self._has_chosen)
+        check_poll(max, timeout_s, unknown, has_queues=self._has_chosen)
         for assigned in self._assigned.values():
             assigned.done = assigned.position
         taken = self._take(max)
@@ -566,6 +572,7 @@ class PullConsumer(Participant):
           ConfigurationError: the selector is invalid.
           ClientError: the pull failed.
         """
+        check_place(queue, offset)
         subscription = self._subscribe_once(queue.topic, selector)
         result = await pull(
             self._client,

@@ -5,13 +5,14 @@ Java counterpart: the fields of DefaultLitePullConsumer; PullResult.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, Final
 
 import msgspec
 
 from ..remoting.bodies import MessageQueue
+from .call_check import refuse_names
 from .consumer_options import ConsumerConfig, ConsumerOptions
 from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from .core.queue_requests import PullStatus
@@ -77,11 +78,14 @@ class Pulled(msgspec.Struct, frozen=True):
     max_offset: int
 
 
-def check_poll(count: object, timeout_s: object, *, has_queues: bool) -> None:
+def check_poll(
+    count: object, timeout_s: object, unknown: Mapping[str, object], *, has_queues: bool
+) -> None:
     """Check the arguments of `poll`, and that the consumer subscribes or has assigned queues.
 
     Raises: ConfigurationError: one is out of range, or it does neither.
     """
+    refuse_names("poll", unknown)
     if not has_queues:
         raise ConfigurationError(
             "the consumer has no queues: call subscribe('orders'), or assign(queues), before poll"

@@ -26,6 +26,7 @@ from .core import queue_requests as requests
 from .core.queue_requests import PullAnswer, PullStatus, QueueRequest
 from .core.subscription import matches
 from .errors import ClientError, ConfigurationError, ConnectError, ServerError, reading_answer
+from .queue_check import check_queue, check_time
 from .task_group import TaskGroup
 
 logger = logging.getLogger(__name__)
@@ -215,11 +216,13 @@ class PullFailureLog:
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:
     """The offset of the next message to be stored in a queue. Raises: as `Client.request`."""
+    check_queue(queue)
     return await _ask(client, queue, broker_of, requests.max_offset(queue))
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
     """The offset of the first message that a queue still has. Raises: as `Client.request`."""
+    check_queue(queue)
     return await _ask(client, queue, broker_of, requests.min_offset(queue))
 
 
@@ -228,6 +231,8 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp_ms: int) 
 
     Raises: as `Client.request`.
     """
+    check_queue(queue)
+    check_time("timestamp_ms", timestamp_ms)
     request = requests.search_offset(queue, timestamp_ms)
     return await _ask(client, queue, broker_of, request)
 
@@ -256,6 +261,7 @@ async def committed_offset(client: Client, queue: MessageQueue, group: str) -> i
 
     Raises: as `Client.request`.
     """
+    check_queue(queue)
     request = requests.committed_offset(queue, group)
     return await _ask(client, queue, reader_of, request)
 

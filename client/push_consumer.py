@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Unpack, overload
 
 import anyio.lowlevel
 
@@ -31,6 +31,7 @@ from ..remoting.message import MessageExt
 from ..remoting.request_codes import RequestCode
 from . import reports
 from .body_types import ValueT
+from .call_check import refuse_names
 from .client import Client
 from .connection import Connection
 from .connection_log import failure_level
@@ -484,7 +485,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         """
         return Messages(self.receive, self._receive_ready, auto_ack)
 
-    async def receive(self) -> PushedMessage[ValueT]:
+    async def receive(self, **unknown: Never) -> PushedMessage[ValueT]:
         """Wait for the next message, which the caller settles by `ack` or `retry`.
 
         Raises:
@@ -492,6 +493,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
           ConfigurationError: `run` gives all messages to its handler.
           ForkedError: the consumer was opened in the parent of this process.
         """
+        refuse_names("receive", unknown)
         self._check_receives()
         return await self.next_message()
 
@@ -550,6 +552,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         in_loop: bool = False,
         batch: int | None = None,
         linger_s: float = 0.0,
+        **unknown: Never,
     ) -> None:
         """Call a handler with each message until `stop`.
 
@@ -586,5 +589,6 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
           ForkedError: the consumer was opened in the parent of this process.
           BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
+        refuse_names("run", unknown)
         self._client.check_open()
         await self._handler_service.run(handler, concurrency, in_loop, batch, linger_s)

@@ -12,6 +12,7 @@ from .delivery_queue import DeliveryQueue
 from .errors import ConfigurationError
 from .pulling import OffsetStore
 from .pushed_message import AssignedQueue
+from .queue_check import check_place
 from .rebalance import Rebalance
 
 
@@ -60,9 +61,11 @@ class QueueControl:
 
         Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
         """
-        if offset < 0 or queue not in self._rebalance.assigned:
+        check_place(queue, offset)
+        if queue not in self._rebalance.assigned:
             raise ConfigurationError(
-                f"the offset {offset} of {queue}: give one from 0 on, of an assigned queue"
+                f"{queue} is no assigned queue of this consumer: give one that it has, such as the"
+                " `queue` of a received message"
             )
         await self._rebalance.reset({queue: offset})
 

@@ -7,6 +7,7 @@ Java counterpart: none.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -72,8 +73,14 @@ def check_batch(messages: object) -> None:
             f"send_batch takes a list of messages, and got {shown(messages)}: write"
             " send_batch([Message('orders', b'...'), ...])"
         )
-    for message in messages:
-        check_sendable(message, "a batch's send")
+    for number, message in enumerate(messages):
+        if not isinstance(message, Message):
+            try:
+                check_sendable(message)
+            except MessageRefusedError as error:
+                raise MessageRefusedError(
+                    f"send_batch takes Messages; for [{number}]: {error}"
+                ) from None
 
 
 def wrong_arguments(verb: str, message: object, more: Sequence[object]) -> MessageRefusedError:
@@ -116,6 +123,31 @@ def wrong_queue(queue: object, topic: str) -> ConfigurationError:
         f"queue is {shown(queue)}: give one of the queues of producer.queues({topic!r}), or let"
         " sharding_key of the message choose it"
     )
+
+
+def check_takes(name: str, function: object, example: str) -> None:
+    """Check that a function can be called as the client calls it.
+
+    Args:
+      name: of the argument that it was given for.
+      function: what the program gave.
+      example: the function to write, such as "check(message)".
+
+    Raises: ConfigurationError: it cannot be called so.
+    """
+    if not callable(function):
+        raise ConfigurationError(
+            f"{name} is {shown(function)}: give a function, such as `def {example}: ...`"
+        )
+    try:
+        inspect.signature(function).bind(*[None] * len(example.split(",")))
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{name} is called as {example}, which {shown(function)} does not take ({error}): write"
+            f" `def {example}: ...`"
+        ) from None
+    except ValueError:  # written in C, without a signature
+        return
 
 
 def wrong_choice(queue: object) -> ConfigurationError:

@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Final, Never, NoReturn, Self, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -24,11 +24,11 @@ from ..remoting.bodies import (
     MessageModel,
     SubscriptionData,
 )
-from ..remoting.receipt import POP_COUNT_MAX
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
+from .call_check import refuse_names
 from .client import Client
-from .core.pop import INVISIBLE_S_MAX, INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
+from .core.pop import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from .core.routes import subscribe_queues
 from .core.subscription import (
     FilterClass,
@@ -54,7 +54,7 @@ from .options import split_options
 from .other_names import SIMPLE_CONSUMER
 from .participant import Participant, configured
 from .pop_watch import PopWatch
-from .popped_message import PoppedMessage, queue_of
+from .popped_message import PoppedMessage, check_settling, queue_of
 from .popping import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popping
 from .simple_options import (
     INVISIBLE_S,
@@ -62,6 +62,8 @@ from .simple_options import (
     WAIT_S,
     SimpleConsumerConfig,
     SimpleConsumerOptions,
+    check_invisible,
+    check_receive,
     pop_init_mode,
 )
 from .sql_check import check_sql_subscriptions
@@ -219,10 +221,12 @@ class SimpleConsumer(Participant):
 
     async def receive(
         self,
+        /,
         max_messages: int = RECEIVE_COUNT,
         *,
         invisible_s: float = INVISIBLE_S,
         wait_s: float = WAIT_S,
+        **unknown: Never,
     ) -> list[PoppedMessage]:
         """Receive messages, which are invisible to others until they are acknowledged.
 
@@ -250,11 +254,9 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        if not 1 <= max_messages <= POP_COUNT_MAX:
-            raise ConfigurationError(f"max_messages is {max_messages}: give 1 to {POP_COUNT_MAX}")
-        _check_seconds("invisible_s", invisible_s, INVISIBLE_S_MIN)
-        if not wait_s >= 0:
-            raise ConfigurationError(f"wait_s is {wait_s}: give a number of seconds from 0 on")
+        refuse_names("receive of a SimpleConsumer", unknown)
+        check_receive(max_messages, wait_s)
+        check_invisible("invisible_s", invisible_s, INVISIBLE_S_MIN)
         end_s = self._client.now_s() + wait_s
         sweep = _Sweep(max_messages, invisible_s, end_s)
         self._turn += 1
@@ -438,7 +440,7 @@ class SimpleConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._client.check_open()
-        message.check_unsettled("ack")
+        check_settling(message, "ack")
         await self._popping.ack(message.settled, is_awaited=True)
         self._on_acknowledged(message)
 
@@ -455,7 +457,7 @@ class SimpleConsumer(Participant):
         self._client.check_open()
         given = list(messages)
         for each in given:
-            each.check_unsettled("ack_all")
+            check_settling(each, "ack_all")
         wanted = {each.settled: each for each in given}
         failed = await self._popping.ack_all(list(wanted), is_awaited=True)
         left = {settled for settled, _ in failed}
@@ -481,8 +483,8 @@ class SimpleConsumer(Participant):
         Raises: ConfigurationError: the time is out of range; and as `ack`.
         """
         self._client.check_open()
-        _check_seconds("seconds", seconds, 0)
-        message.check_unsettled("change_invisible")
+        check_invisible("seconds", seconds, 0)
+        check_settling(message, "change_invisible")
         receipt = await self._popping.change_invisible(message.settled, seconds, is_awaited=True)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
@@ -581,10 +583,3 @@ class _Messages:
                 if consumer.client.now_s() < message.deadline_s:
                     return message
             self._received = await consumer.receive(self._count, invisible_s=self._invisible_s)
-
-
-def _check_seconds(name: str, seconds: float, least: float) -> None:
-    if not least <= seconds <= INVISIBLE_S_MAX:
-        raise ConfigurationError(
-            f"{name} is {seconds}: give {least} to {INVISIBLE_S_MAX} seconds (3 days)"
-        )

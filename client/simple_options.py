@@ -5,14 +5,19 @@ Java counterpart: SimpleConsumerBuilder of rocketmq-clients; initMode of a pop.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import msgspec
 
 from ..remoting.bodies import ConsumeFromWhere
+from ..remoting.receipt import POP_COUNT_MAX
 from .consumer_options import StartName
+from .core.pop import INVISIBLE_S_MAX
 from .errors import ConfigurationError
+from .option_check import check_timeout, is_int, is_number
 from .options import ClientOptions
+from .shown import shown
 
 RECEIVE_COUNT: Final = 16
 """Messages of one `receive`; brokers allow 32."""
@@ -60,3 +65,28 @@ def pop_init_mode(where: ConsumeFromWhere) -> int:
         f"consume_from_where is {where.name}: a consumer that pops begins at the first message or"
         " at the last one. Create the group's offsets at a time before, by `trocket offset reset`"
     )
+
+
+def check_receive(count: object, wait_s: object) -> None:
+    """Check the arguments of `receive`.
+
+    Raises: ConfigurationError: one is out of range, or of a wrong type.
+    """
+    if not is_int(count) or not 1 <= count <= POP_COUNT_MAX:
+        raise ConfigurationError(
+            f"max_messages is {shown(count)}: give the largest number of messages, an int of 1 to"
+            f" {POP_COUNT_MAX}; a time is receive(wait_s=...)"
+        )
+    if wait_s != inf:
+        check_timeout("wait_s", wait_s)
+
+
+def check_invisible(name: str, seconds: object, least: float) -> None:
+    """Check the seconds for which a message is given to no one else.
+
+    Raises: ConfigurationError: they are out of range, or no number.
+    """
+    if not is_number(seconds) or not least <= seconds <= INVISIBLE_S_MAX:
+        raise ConfigurationError(
+            f"{name} is {shown(seconds)}: give {least} to {INVISIBLE_S_MAX} seconds (3 days)"
+        )

@@ -33,7 +33,7 @@ from .message import (
 from .misuse import explained
 from .producer import Producer
 from .send_options import ProducerOptions
-from .sendable import call_before_send
+from .sendable import call_before_send, check_takes
 from .transaction import (
     HalfMessage,
     Outcome,
@@ -106,6 +106,7 @@ class TransactionProducer(Producer[SentT]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(client, group=group, serializer=serializer, **options)
+        check_takes("check", check, "check(message)")
         self._check = check
         self._processors[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
 

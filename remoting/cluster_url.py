@@ -178,8 +178,19 @@ def _name_server(number: int, item: str) -> str:
     if not has_port:
         return f"{host}:{DEFAULT_PORT}"
     if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535):
-        raise ValueError(f"{where} has no port from 1 to 65535 behind the ':': {_EXAMPLE}")
+        raise ValueError(f"{where} {_wrong_port(item, port)}")
     return f"{host}:{int(port)}"
+
+
+def _wrong_port(item: str, port: str) -> str:
+    """What is wrong with what stands behind the host's ':'."""
+    if item.lower().startswith(URL_SCHEME):
+        return f"begins with {URL_SCHEME} again: write it once, before all"
+    if "/" in port:
+        return f"has a path behind it: {_EXAMPLE}; topics are no part of it"
+    if len(port.split()) > 1:
+        return "has a space: write a ';' between name servers"
+    return f"has no port from 1 to 65535 behind the ':': {_EXAMPLE}"
 
 
 def _is_ipv6(text: str) -> bool:

@@ -43,7 +43,7 @@ from ..errors import (
     server_error,
 )
 from ..message import Message, SendResult
-from ..sendable import is_queue, wrong_choice, wrong_queue
+from ..sendable import check_takes, is_queue, wrong_choice, wrong_queue
 from .fault_strategy import FaultStrategy, RoundRobinIndex
 from .outgoing import STORED, Outgoing
 from .routes import TopicPublishInfo
@@ -245,7 +245,11 @@ class Sending:
                 f"a queue of {queue.topic} for a message to {outgoing.message.topic}"
             )
         if self._selector is not None:
-            chosen = self._selector(info.queues, outgoing.message)
+            try:
+                chosen = self._selector(info.queues, outgoing.message)
+            except TypeError:
+                check_takes("selector", self._selector, "choose(queues, message)")
+                raise
             if not is_queue(chosen):
                 raise wrong_choice(chosen)
             return chosen
