@@ -7,8 +7,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
+from ..remoting.bodies import SubscriptionData
 from . import process
 from .client import Client
+from .core.subscription import FilterClass, MessageSelector, read_subscription
 from .errors import ConfigurationError
 from .members import GroupMember
 from .misuse import check_client
@@ -132,3 +134,22 @@ def configured(check: Callable[[T], Any], value: T) -> T:
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
     return value
+
+
+def subscribed_to(topic: str, selector: MessageSelector, wall_ms: int) -> SubscriptionData:
+    """The subscription of a consumer that asks for its messages itself.
+
+    Args:
+      topic: with namespace.
+      wall_ms: the time, which is the subscription's version.
+
+    Raises: ConfigurationError: the selector is a FilterClass, or not valid.
+    """
+    if isinstance(selector, FilterClass):
+        raise ConfigurationError(
+            "only push consumers support a FilterClass: use a PushConsumer, or tags or Sql"
+        )
+    try:
+        return read_subscription(topic, selector, wall_ms)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None

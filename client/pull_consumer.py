@@ -28,12 +28,7 @@ from .client import Client
 from .connection import Connection
 from .consumer_options import PULL_BATCH_SIZE
 from .core.routes import subscribe_queues
-from .core.subscription import (
-    FilterClass,
-    MessageSelector,
-    check_subscriptions,
-    read_subscription,
-)
+from .core.subscription import MessageSelector, check_subscriptions
 from .core.topics import check_consumer_group, check_topic
 from .errors import ClosedError, ConfigurationError
 from .fetching import FetchedQueue, QueueFetcher
@@ -42,7 +37,7 @@ from .message import ReceivedMessage
 from .misuse import explained, knows_elsewhere
 from .options import split_options
 from .other_names import PULL_CONSUMER
-from .participant import Participant, configured
+from .participant import Participant, configured, subscribed_to
 from .pull_options import (
     POLL_TIMEOUT_S,
     PullConsumerConfig,
@@ -235,7 +230,7 @@ class PullConsumer(Participant):
         for topic, each in topics.items():
             configured(check_topic, topic)
             full = self._client.with_namespace(topic)
-            made[full] = self._subscribe_once(full, each)
+            made[full] = subscribed_to(full, each, self._client.wall_ms())
         self._subscriptions.update(made)
         self._has_chosen = True
         self._subscribed.add(made)
@@ -340,7 +335,7 @@ class PullConsumer(Participant):
 
     def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
         known = self._subscriptions.get(topic)
-        made = self._subscribe_once(topic, selector)
+        made = subscribed_to(topic, selector, self._client.wall_ms())
         if known is not None and known.sub_string == made.sub_string:
             return known
         self._subscriptions[topic] = made
@@ -573,7 +568,7 @@ class PullConsumer(Participant):
           ClientError: the pull failed.
         """
         check_place(queue, offset)
-        subscription = self._subscribe_once(queue.topic, selector)
+        subscription = subscribed_to(queue.topic, selector, self._client.wall_ms())
         result = await pull(
             self._client,
             queue,
@@ -593,13 +588,3 @@ class PullConsumer(Participant):
             result.min_offset,
             result.max_offset,
         )
-
-    def _subscribe_once(self, topic: str, selector: MessageSelector) -> SubscriptionData:
-        if isinstance(selector, FilterClass):
-            raise ConfigurationError(
-                "only push consumers support a FilterClass: use a PushConsumer, or tags or Sql"
-            )
-        try:
-            return read_subscription(topic, selector, self._client.wall_ms())
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from None

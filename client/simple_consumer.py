@@ -30,12 +30,7 @@ from .call_check import refuse_names
 from .client import Client
 from .core.pop import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from .core.routes import subscribe_queues
-from .core.subscription import (
-    FilterClass,
-    MessageSelector,
-    check_subscriptions,
-    read_subscription,
-)
+from .core.subscription import MessageSelector, check_subscriptions
 from .core.topics import check_consumer_group, check_topic
 from .errors import (
     ClientError,
@@ -52,7 +47,7 @@ from .members import GroupMember
 from .misuse import explained, knows_elsewhere, wrong_for
 from .options import split_options
 from .other_names import SIMPLE_CONSUMER
-from .participant import Participant, configured
+from .participant import Participant, configured, subscribed_to
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, check_settling, queue_of
 from .popping import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popping
@@ -202,17 +197,9 @@ class SimpleConsumer(Participant):
         self._client.heartbeat_soon()
 
     def _subscribe(self, topic: str, selector: MessageSelector) -> None:
-        if isinstance(selector, FilterClass):
-            raise ConfigurationError(
-                "only push consumers support a FilterClass: use a PushConsumer, or tags or Sql"
-            )
         configured(check_topic, topic)
         full = self._client.with_namespace(topic)
-        try:
-            made = read_subscription(full, selector, self._client.wall_ms())
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from None
-        self._subscriptions[full] = made
+        self._subscriptions[full] = subscribed_to(full, selector, self._client.wall_ms())
 
     def _forget_places(self) -> None:
         self._places = None

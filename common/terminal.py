@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
@@ -105,7 +105,8 @@ def table(
     are left out, and named below; then the last one is cut.
 
     Args:
-      width: of the terminal, in characters; None: of standard output's.
+      width: of the terminal, in characters; None: that of standard output, or, where that is none,
+        no column is left out.
       spare: columns to leave out before others, the first one first; then those at the right are.
     """
     from rich.console import Console
@@ -113,7 +114,12 @@ def table(
     from rich.text import Text
 
     rows = list(rows)
-    shown = _fitting(columns, rows, Console().width if width is None else width, spare)
+    shown: Mapping[int, int | None]
+    if width is None and not sys.stdout.isatty():
+        # A log is read later, by people who cannot make it wider and ask again.
+        shown = dict.fromkeys(range(len(columns)))
+    else:
+        shown = _fitting(columns, rows, Console().width if width is None else width, spare)
     left_out = ", ".join(each for index, each in enumerate(columns) if index not in shown and each)
     made = Table(
         title=title or None,
@@ -124,7 +130,9 @@ def table(
     )
     for index, wide in shown.items():
         is_number = bool(rows) and all(_is_number(row[index]) for row in rows)
-        is_wrapped = wide < _natural(columns, rows, index) and wide >= _word(columns, rows, index)
+        is_wrapped = wide is None or (
+            _word(columns, rows, index) <= wide < _natural(columns, rows, index)
+        )
         made.add_column(
             columns[index],
             justify="right" if is_number else "left",

@@ -18,8 +18,7 @@ from trocket.interop.frame_lines import frame_line
 from trocket.testing import Broker
 
 TIMEOUT_S = 30.0
-PROGRAM = "import typer; from trocket.cli.interop_record import record; typer.run(record)"
-"""The command by itself, whatever family it stands in."""
+COMMAND = (sys.executable, "-m", "trocket.cli.main", "interop", "record")
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +28,7 @@ class Recorder:
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments],
+            [*COMMAND, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

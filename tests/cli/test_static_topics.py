@@ -87,7 +87,7 @@ def test_a_static_topic_by_commands(run: Run) -> None:
         ["1", "broker-b"],
         ["2", "broker-a"],
     ]
-    assert "no broker has a static topic" in run("topic", "static", "show", TOPIC).err
+    assert f"there is no topic {TOPIC!r}" in run("topic", "static", "show", TOPIC).err
     assert run(*create, "-b", "broker-a").status == 0
     shown = run("topic", "static", "show", TOPIC, "--json")
     assert shown.json["leaders"] == dict.fromkeys("012", "broker-a")
