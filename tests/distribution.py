@@ -2,7 +2,8 @@
 
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
 are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
-module that builds and installs the distributions. Two processes begin with the longest units, and a
+module of broker processes beside peers that misbehave, the module that builds and installs the
+distributions. Two processes begin with the longest units, and a
 third one with the single quick tests.
 """
 
@@ -16,7 +17,11 @@ from xdist.workermanage import WorkerController
 
 FOLDERS = ("tests/interop/spark/", "tests/spark/jobs/", "tests/spark/")
 """Folders that are one unit each: every process that runs a test of one starts Spark."""
-MODULES = ("tests/interop/", "tests/packaging/test_distribution.py")
+MODULES = (
+    "tests/interop/",
+    "tests/broker/peers/test_processes.py",
+    "tests/packaging/test_distribution.py",
+)
 """The modules that are one unit each, by the beginning of their paths."""
 
 LONGEST = (

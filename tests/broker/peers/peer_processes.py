@@ -28,6 +28,11 @@ PAUSE_S = 0.05
 REGISTER_BROKER, REGISTER_FILTER_SERVER, GET_ROUTE = 103, 301, 105
 REPORT = struct.pack(">q", 0)
 """What a slave sends first: it has the log up to 0."""
+SMALL_FILES: dict[str, object] = {
+    "mappedFileSizeCommitLog": 4 << 20, "mappedFileSizeConsumeQueue": 20_000,
+    "maxHashSlotNum": 1_000, "maxIndexNum": 4_000,
+}  # fmt: skip
+"""A file is given its whole size on the disk at once, and tens of brokers run here."""
 SLAVE: dict[str, object] = {"brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
 _CHILD = re.compile(r"filter server (\d+) started")
 
@@ -99,7 +104,7 @@ class Site:
             "brokerName": self.broker_name, "brokerIP1": HOST, "bindAddress": HOST,
             "listenPort": port, "storePathRootDir": self.folder / store,
             "namesrvAddr": f"{HOST}:{self.namesrv_port}", "registerNameServerPeriod": 10_000,
-            **more,
+            **SMALL_FILES, **more,
         }  # fmt: skip
 
 
