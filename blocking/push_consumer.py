@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn, Unpack, overload
 
 import anyio
@@ -408,18 +407,8 @@ class _Fetcher(Generic[ValueT]):
             return
         if self._collecting is not None:
             self._collecting.cancel()
-        if self._inner.delivery_queue.is_stopped:  # the messages come again to others
-            return
         fetched = self._batches.remove(lambda batch: True)
-        left = [message.inner for batch in fetched for message in batch]
-        while (batch := collector._batches.take_due(inf)) is not None:
-            left += batch
-        if self._inner.is_orderly:  # one at a time is ready there
-            for message in left:
-                message._put_back()
-        else:
-            self._inner.delivery_queue.give_back(left)
-        self._inner.delivery_queue.wake()
+        collector.give_back(message.inner for batch in fetched for message in batch)
 
     def _fetch_soon(self) -> None:
         self._loop_object.post(self._begin)

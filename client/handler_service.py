@@ -6,7 +6,7 @@ MessageListenerOrderly.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from typing import Any
@@ -216,11 +216,21 @@ class BatchCollector:
                 with anyio.move_on_after(wait_s):
                     await self._ready.wait()
 
-    def give_back(self) -> None:
-        """Give back the messages that no handler had: the consumer may go on after the `run`."""
-        messages = self._batches.take_all()
-        if not self._ready.is_stopped:
+    def give_back(self, not_begun: Iterable[PushedMessage] = ()) -> None:
+        """Give back the messages that no handler had: the consumer may go on after the `run`.
+
+        Args:
+          not_begun: those of batches that were handed out, and not given to a handler.
+        """
+        messages = [*not_begun, *self._batches.take_all()]
+        if self._ready.is_stopped:  # they come again to others
+            return
+        if self._is_orderly:  # of each queue, one at a time is ready
+            for message in messages:
+                message._put_back()
+        else:
             self._ready.give_back(messages)
+        self._ready.wake()
 
     def _collect(self) -> list[PushedMessage] | None:
         """Add the messages that are there until a batch is full; returns it, or one that is due."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -203,6 +204,34 @@ async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
         with trio.move_on_after(5.0):
             await world.consumer.run(handle, batch=10, linger_s=60.0)
         assert await world.texts(3) == ["0", "1", "2"]
+
+
+async def test_an_orderly_batch_that_is_filling_comes_again_one_message_at_a_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    handled: list[str] = []
+    done = trio.Event()
+
+    async def collect(batch: list[PushedMessage]) -> None:
+        pytest.fail("the batch was not due")
+
+    async def handle(message: PushedMessage) -> None:
+        handled.append(f"{message.text} begins")
+        await trio.sleep(1.0)
+        handled.append(f"{message.text} ends")
+        if len(handled) == 6:
+            done.set()
+
+    async with opened(is_orderly=True) as world:
+        await world.send("A", "0", "1", "2")
+        with trio.move_on_after(5.0):
+            await world.consumer.run(collect, batch=10, linger_s=60.0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(world.consumer.run, handle, concurrency=3))
+            with trio.fail_after(DEADLINE_S):
+                await done.wait()
+            world.consumer.stop()
+    assert handled == [f"{text} {what}" for text in "012" for what in ("begins", "ends")]
 
 
 @pytest.mark.parametrize("batch", [None, 2])
