@@ -3,8 +3,8 @@
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
 are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
 module of broker processes beside peers that misbehave, the module that builds and installs the
-distributions. Two processes begin with the longest units, and a
-third one with the single quick tests.
+distributions. Two processes begin with the longest units, and a third one with the single quick
+tests.
 """
 
 from __future__ import annotations
