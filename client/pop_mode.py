@@ -10,7 +10,7 @@ RebalanceImpl.updateMessageQueueAssignment.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -34,6 +34,7 @@ from .popped_message import queue_of
 from .popping import EMPTY_PAUSE_S, Popping
 from .pulling import PullFailureLog
 from .push_options import FIRST_HEARTBEAT_S, PULL_RETRY_S, PushConsumerConfig
+from .rebalance import notify_listener
 from .server_assignment import AssignmentQuestion, ServerAssignment
 from .simple_options import pop_init_mode
 from .task_group import TaskGroup, together
@@ -56,7 +57,6 @@ class PopMode:
       config: configuration of the consumer.
       subscriptions: the subscriptions by topic, with namespace; retry topics are added.
       ready: gets the messages.
-      notify: called with the name of a RebalanceListener's method and the queues.
 
     Raises: ConfigurationError: the group is to begin at a time, which a pop cannot say.
 
@@ -72,14 +72,12 @@ class PopMode:
         config: PushConsumerConfig,
         subscriptions: dict[str, SubscriptionData],
         ready: DeliveryQueue,
-        notify: Callable[[str, Sequence[MessageQueue]], None],
     ) -> None:
         self._client = client
         self._group = group
         self._config = config
         self._subscriptions = subscriptions
         self._ready = ready
-        self._notify = notify
         self._popping = Popping(client, group, pop_init_mode(config.consume_from_where))
         self._results = PopResults(client, group, config, self._popping, ready.interceptors)
         strategy: AllocateMessageQueueStrategy = config.strategy
@@ -170,10 +168,10 @@ class PopMode:
             self._dropped.append(dropped)
         self._dropped = [each for each in self._dropped if each.unsettled]
         if lost:
-            self._notify("on_revoke", lost)
+            notify_listener(self._config.listener, "on_revoke", lost)
         gained = [q for q in queues if q not in self.assigned]
         if gained:
-            self._notify("on_assign", gained)
+            notify_listener(self._config.listener, "on_assign", gained)
         for queue in gained:
             subscription = self._subscriptions[topic]
             made = PopQueue(queue, subscription, self._config, self._client.now_s)

@@ -260,14 +260,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
             raise ConfigurationError(
                 'a FilterClass does not go with mode="pop": use tags or Sql, or pull'
             )
-        return PopMode(
-            self._client,
-            self._group,
-            self._config,
-            self._subscriptions,
-            self._ready,
-            lambda method, queues: self._rebalance.notify_listener(method, queues),
-        )
+        return PopMode(self._client, self._group, self._config, self._subscriptions, self._ready)
 
     def _describe(self) -> ConsumerData:
         return ConsumerData(

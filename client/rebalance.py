@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -49,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 UNLOCK_S: Final = 1.0
 """Time limit for sending all unlocks, which have no answers: connecting may take longer."""
+
+ListenerMethod: TypeAlias = Literal["on_assign", "on_revoke"]
+"""A method of RebalanceListener."""
 
 
 class Outcome(enum.Enum):
@@ -273,7 +276,7 @@ class Rebalance:
     def _begin_all(self, queues: Sequence[MessageQueue], subscription: SubscriptionData) -> None:
         if not queues or self._is_stopped:
             return
-        self.notify_listener("on_assign", queues)
+        notify_listener(self._config.listener, "on_assign", queues)
         for queue in queues:
             assigned = AssignedQueue(queue, subscription, self._config)
             assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
@@ -300,7 +303,7 @@ class Rebalance:
             return
         # Those of one broker go while another one is still asked to commit.
         await self._at_all_brokers(queues, self._let_go_at_one_broker)
-        self.notify_listener("on_revoke", queues)
+        notify_listener(self._config.listener, "on_revoke", queues)
 
     async def _let_go_at_one_broker(self, queues: Sequence[MessageQueue]) -> None:
         await self._offsets.persist(queues)
@@ -365,10 +368,6 @@ class Rebalance:
         for queue in queues:
             self._offsets.remove(queue)
         self.rebalance_soon()
-
-    def notify_listener(self, method: str, queues: Sequence[MessageQueue]) -> None:
-        """Call a method of the RebalanceListener, if there is one; exceptions are logged."""
-        notify_listener(self._config.listener, method, queues)
 
     # Locks
 
@@ -466,7 +465,7 @@ class Rebalance:
 
 
 def notify_listener(
-    listener: RebalanceListener | None, method: str, queues: Sequence[MessageQueue]
+    listener: RebalanceListener | None, method: ListenerMethod, queues: Sequence[MessageQueue]
 ) -> None:
     """Call a method of a RebalanceListener, if there is one; exceptions are logged."""
     if listener is not None:
