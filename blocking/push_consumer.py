@@ -11,7 +11,7 @@ from ..client.body_types import ValueT
 from ..client.call_check import refuse_names
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
-from ..client.handler_check import Handlers, check_timeout
+from ..client.handler_check import Handlers, check_stop_timeout
 from ..client.handler_service import BatchCollector
 from ..client.message import MessageQueue
 from ..client.misuse import explained, knows_elsewhere, wrong_for
@@ -307,7 +307,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
           ConfigurationError: the time is no number from 0 on.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        check_timeout(timeout_s)
+        check_stop_timeout(timeout_s)
         self._opened().post(self._inner.stop, timeout_s)
         self._stop_handlers(timeout_s)
 

@@ -140,7 +140,7 @@ def _is_int_within(value: object, most: int) -> bool:
     return is_int(value) and 1 <= value <= most
 
 
-def check_timeout(timeout_s: object) -> None:
+def check_stop_timeout(timeout_s: object) -> None:
     """Check the time of `stop`.
 
     Raises: ConfigurationError: it is neither None nor a number from 0 on.

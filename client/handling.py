@@ -25,7 +25,7 @@ from .loop_watch import LoopWatch, Watched
 from .message import ReceivedMessage, for_log
 from .push_options import RetryLater
 from .pushed_message import REDELIVERED, InHandler, PushedMessage
-from .task_group import TaskGroup
+from .task_group import together
 
 logger = logging.getLogger(__name__)
 
@@ -131,12 +131,13 @@ class Handling:
 
     async def _give_up(self, messages: Sequence[PushedMessage]) -> None:
         """Have the messages of a handler redelivered that did not return in time."""
-        async with TaskGroup() as group:
-            for message in messages:
-                if not message.is_settled:
-                    late = HandlerTimeoutError(message.message_id, self._timeout_s)
-                    logger.error("%s; the message will be redelivered", late)
-                    group.start_soon(_give_up_one, message, late)
+        calls = []
+        for message in messages:
+            if not message.is_settled:
+                late = HandlerTimeoutError(message.message_id, self._timeout_s)
+                logger.error("%s; the message will be redelivered", late)
+                calls.append(partial(message._redeliver_late, late))
+        await together(calls)
 
 
 def _call_with(
@@ -175,17 +176,7 @@ async def retry_all(
         for message in unsettled:
             await message.retry(delay_level, cause=cause)
         return
-    async with TaskGroup() as group:
-        for message in unsettled:
-            group.start_soon(_retry_one, message, delay_level, cause)
-
-
-async def _retry_one(message: PushedMessage, delay_level: int, cause: Exception | None) -> None:
-    await message.retry(delay_level, cause=cause)
-
-
-async def _give_up_one(message: PushedMessage, late: Exception) -> None:
-    await message._redeliver_late(late)
+    await together(partial(message.retry, delay_level, cause=cause) for message in unsettled)
 
 
 def unsettled_count(messages: Sequence[Settleable]) -> int:

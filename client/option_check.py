@@ -5,7 +5,6 @@ Java counterpart: DefaultMQPushConsumerImpl.checkConfig, for the ranges.
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from ..remoting.bodies import ConsumeFromWhere, MessageModel
+from ..remoting.cluster_url import is_namespace
 from ..remoting.compression import CompressionType
 from ..remoting.signature import Credentials
 from ..remoting.tls_options import TlsOptions
@@ -31,7 +31,6 @@ REQUEST_S_MAX: Final = 600.0
 """The same for the time limit of one request or connection, whose defaults are 3 s."""
 CONSUME_S_MAX: Final = 7 * 24 * 3600.0
 """The same for a handler: RocketMQ's default is 15 minutes, and some work for days."""
-_NOT_IN_NAMESPACES: Final = re.compile(r"[^|a-zA-Z0-9_-]")
 NEAR: Final = 0.7
 """Likeness from which on a name is taken for a misspelled one; `difflib` has 1 for equal ones."""
 
@@ -168,7 +167,7 @@ _BOOL: Final = _Kind("give True or False", lambda value: isinstance(value, bool)
 _TEXT: Final = _Kind("give a str", lambda value: isinstance(value, str))
 _NAMESPACE: Final = _Kind(
     "give a str of letters a-z and A-Z, digits, '|', '_' and '-'",
-    lambda value: isinstance(value, str) and not _NOT_IN_NAMESPACES.search(value),
+    lambda value: isinstance(value, str) and is_namespace(value),
 )
 _TRACE: Final = _Kind(
     "give True, False or the name of a trace topic", lambda value: isinstance(value, bool | str)
@@ -305,11 +304,7 @@ def read_options(given: Mapping[str, object], known: Iterable[str]) -> dict[str,
             raise ConfigurationError(_unknown(name, names))
         kind = _KINDS.get(name)
         if kind is not None:
-            options[name] = read = kind.read(value)
-            if not kind.accepts(read):
-                more = kind.more(name, value)
-                text = f"{name} is {shown(value)}: {kind.hint}"
-                raise ConfigurationError(f"{text}; {more}" if more else text)
+            options[name] = _checked(kind, name, value)
         else:
             options[name] = value
     return options
@@ -320,10 +315,17 @@ def check_timeout(name: str, value: object) -> None:
 
     Raises: ConfigurationError: it is no number, below 0, or so large that it is in milliseconds.
     """
-    if not _PAUSE.accepts(value):
-        more = _PAUSE.more(name, value)
-        text = f"{name} is {shown(value)}: {_PAUSE.hint}"
+    _checked(_PAUSE, name, value)
+
+
+def _checked(kind: _Kind, name: str, value: object) -> Any:
+    """The value as it was read. Raises: ConfigurationError: it is not of the kind."""
+    read = kind.read(value)
+    if not kind.accepts(read):
+        more = kind.more(name, value)
+        text = f"{name} is {shown(value)}: {kind.hint}"
         raise ConfigurationError(f"{text}; {more}" if more else text)
+    return read
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

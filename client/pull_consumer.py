@@ -44,7 +44,6 @@ from .pull_options import (
     PullConsumerOptions,
     Pulled,
     check_poll,
-    check_queues,
 )
 from .pulling import (
     RemoteOffsetStore,
@@ -59,6 +58,7 @@ from .queue_check import (
     check_offset,
     check_offsets,
     check_place,
+    check_queues,
     not_assigned,
     queues_of,
     topics_of,

@@ -5,13 +5,12 @@ Java counterpart: the fields of DefaultLitePullConsumer; PullResult.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
 import msgspec
 
-from ..remoting.bodies import MessageQueue
 from .call_check import refuse_names
 from .consumer_options import ConsumerConfig, ConsumerOptions
 from .core.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
@@ -97,16 +96,3 @@ def check_poll(
         )
     if timeout_s != inf:
         check_timeout("timeout_s", timeout_s)
-
-
-def check_queues(queues: Iterable[object]) -> None:
-    """Check the queues of `assign`.
-
-    Raises: ConfigurationError: one is something else.
-    """
-    for queue in queues:
-        if not isinstance(queue, MessageQueue):
-            raise ConfigurationError(
-                f"{shown(queue)} is no queue: write assign(queues), with those of queues('orders'),"
-                " or subscribe('orders')"
-            )

@@ -51,7 +51,7 @@ from .errors import (
     RouteNotFoundError,
 )
 from .filter_servers import FilterServers
-from .handler_check import check_timeout
+from .handler_check import check_stop_timeout
 from .handler_service import HandlerService
 from .interceptor import Interceptor
 from .loop_call import LoopCall
@@ -410,7 +410,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
 
         Raises: ConfigurationError: the time is no number from 0 on.
         """
-        check_timeout(timeout_s)
+        check_stop_timeout(timeout_s)
         if self._loop_call is not None and not self._loop_call.is_here:
             self._loop_call(self._stop, timeout_s)
         else:

@@ -7,24 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 from ..remoting.bodies import MessageQueue
 from .errors import ConfigurationError
-from .message_check import SECONDS_SINCE_1970
-from .option_check import is_int, is_number
+from .option_check import is_int, is_number, looks_like_seconds
 from .shown import shown
 
+_OF_A_TOPIC: Final = "give one of consumer.assignment, or of consumer.queues('orders')"
+_ASSIGNED: Final = "give one of consumer.assignment"
+_TO_ASSIGN: Final = "write assign(queues), with those of queues('orders'), or subscribe('orders')"
 
-def check_queue(queue: object) -> None:
+
+def check_queue(queue: object, hint: str = _OF_A_TOPIC) -> None:
     """Check that something is a queue.
+
+    Args:
+      hint: what to give, for the text of the error.
 
     Raises: ConfigurationError: it is something else, such as the name of a topic.
     """
     if not isinstance(queue, MessageQueue):
-        raise ConfigurationError(
-            f"{shown(queue)} is no queue: give one of consumer.assignment, or of"
-            " consumer.queues('orders')"
-        )
+        raise ConfigurationError(f"{shown(queue)} is no queue: {hint}")
+
+
+def check_queues(queues: Iterable[object]) -> None:
+    """Check the queues of `assign`. Raises: ConfigurationError: one is something else."""
+    for queue in queues:
+        check_queue(queue, _TO_ASSIGN)
 
 
 def check_offset(offset: object) -> None:
@@ -49,12 +59,12 @@ def check_time(name: str, value: object) -> None:
 
     Raises: ConfigurationError: it is no int, or rather in seconds.
     """
-    if is_int(value) and not SECONDS_SINCE_1970[0] <= value < SECONDS_SINCE_1970[1]:
+    if is_int(value) and not looks_like_seconds(value):
         return
     hint = f"{name} is {shown(value)}: give an int of milliseconds since 1970"
     if isinstance(value, datetime):
         hint += f": write {int(value.timestamp() * 1000)}"
-    elif is_number(value) and SECONDS_SINCE_1970[0] <= value < SECONDS_SINCE_1970[1]:
+    elif is_number(value) and looks_like_seconds(value):
         hint += f"; that is in seconds: write {int(value * 1000)}"
     raise ConfigurationError(hint)
 
@@ -102,10 +112,12 @@ def topics_of(topics: str | Iterable[str]) -> Iterable[str]:
 
 
 def not_assigned(queue: object, *, is_subscribed: bool) -> ConfigurationError:
-    """The error for a queue that is not this consumer's, or for what is no queue."""
-    if not isinstance(queue, MessageQueue):
-        text = f"{shown(queue)} is no queue: give one of consumer.assignment"
-    elif is_subscribed:
+    """The error for a queue that is not this consumer's.
+
+    Raises: ConfigurationError: it is no queue.
+    """
+    check_queue(queue, _ASSIGNED)
+    if is_subscribed:
         text = (
             f"{queue} is not assigned to this consumer, or not yet: give one of"
             " consumer.assignment, after a `poll`"

@@ -201,8 +201,13 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
+def is_namespace(text: str) -> bool:
+    """Whether it may be a namespace; "" stands for none."""
+    return not text or _NAMESPACE.fullmatch(text) is not None
+
+
 def _read_namespace(value: str) -> str | None:
-    if value and not _NAMESPACE.fullmatch(value):
+    if not is_namespace(value):
         raise ValueError(
             f"namespace={value[:_SHOWN_CHARS_MAX]!r} has an illegal character: allowed are letters,"
             " digits, '|', '_' and '-'"
