@@ -81,7 +81,9 @@ class TwoBrokers:
     """A name server and two brokers, as processes; a broker can be frozen."""
 
     def __init__(self, folder: Path) -> None:
-        keys: dict[str, Any] = {"defaultMessageRequestMode": "POP"}
+        keys: dict[str, Any] = {
+            "defaultMessageRequestMode": "POP", "preallocateCommitLog": False,
+        }  # fmt: skip
         first, second = BROKERS
         pair = TrocketPair(folder / "a", broker_keys={**keys, "brokerName": first})
         keys |= {"brokerName": second, "namesrvAddr": pair.namesrv_address}
