@@ -19,6 +19,7 @@ import trio
 from ..common.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError
+from ..remoting.headers import CheckTransactionStateRequestHeader, encode_header
 from ..remoting.hosts import host_text
 from ..remoting.memory_limit import default_budget
 from ..remoting.message import MessageExt
@@ -482,16 +483,17 @@ class TransactionService:
         """
         half = check.half
         unique_key = half.unique_key or ""
-        fields = {
-            "bname": self._config.broker_name,
-            "commitLogOffset": str(check.physical_offset),
-            "topic": TRANS_HALF_TOPIC,
-            "msgId": unique_key,
-            "tranStateTableOffset": str(check.queue_offset),
-            "offsetMsgId": encode_offset_id(half.store_host, check.physical_offset),
-            "transactionId": unique_key,
-        }
+        header = CheckTransactionStateRequestHeader(
+            broker_name=self._config.broker_name,
+            commit_log_offset=check.physical_offset,
+            topic=TRANS_HALF_TOPIC,
+            msg_id=unique_key,
+            tran_state_table_offset=check.queue_offset,
+            offset_msg_id=encode_offset_id(half.store_host, check.physical_offset),
+            transaction_id=unique_key,
+        )
         body = question(half, check.physical_offset, check.queue_offset)
+        fields = encode_header(header)
         command = RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, fields, body)
         check.channel.send_oneway(command)
 

@@ -14,7 +14,11 @@ import anyio
 
 from ..common import message_properties as names
 from ..remoting.codec import RemotingCommand, encode
-from ..remoting.headers import EndTransactionRequestHeader
+from ..remoting.headers import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    decode,
+)
 from ..remoting.message_codec import decode_record
 from ..remoting.message_id import decode_offset_id
 from ..remoting.request_codes import RequestCode
@@ -215,12 +219,12 @@ class TransactionProducer(Producer[SentT]):
 
     async def _on_check(self, connection: Connection, command: RemotingCommand) -> None:
         """Process CHECK_TRANSACTION_STATE. Source: DefaultMQProducerImpl.checkTransactionState."""
+        question = decode(CheckTransactionStateRequestHeader, command.ext_fields)
         half = decode_record(command.body, inflate=True)
         if half.find(names.PROPERTY_PRODUCER_GROUP.encode()) != self._group:
             return
-        fields = command.ext_fields
         topic = self._client.without_namespace(half.topic)
-        queue = MessageQueue(half.topic, fields.get("bname", ""), half.queue_id)
+        queue = MessageQueue(half.topic, question.broker_name or "", half.queue_id)
         message = ReceivedMessage(half, queue, topic)
         try:
             state = await _outcome(self._check(message))
@@ -229,15 +233,15 @@ class TransactionProducer(Producer[SentT]):
                 "the check of message %s failed; the broker will ask again", message.message_id
             )
             state = TransactionState.UNKNOWN
-        unique_key = half.unique_key or fields.get("msgId")
+        unique_key = half.unique_key or question.msg_id
         header = EndTransactionRequestHeader(
             producer_group=self._group,
-            tran_state_table_offset=int(fields["tranStateTableOffset"]),
-            commit_log_offset=int(fields["commitLogOffset"]),
+            tran_state_table_offset=question.tran_state_table_offset,
+            commit_log_offset=question.commit_log_offset,
             commit_or_rollback=state.value,
             from_transaction_check=True,
             msg_id=unique_key,
-            transaction_id=fields.get("transactionId"),
+            transaction_id=question.transaction_id,
             topic=half.topic,
         )
         connection.send_oneway(

@@ -94,6 +94,7 @@ from .filter_server import (
 )
 from .message import (
     SEND_MESSAGE_V2_LETTERS,
+    CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
@@ -162,6 +163,7 @@ __all__ = [
     "BrokerIdentity",
     "ChangeInvisibleTimeRequestHeader",
     "ChangeInvisibleTimeResponseHeader",
+    "CheckTransactionStateRequestHeader",
     "CloneGroupOffsetRequestHeader",
     "ConsumeMessageDirectlyRequestHeader",
     "ConsumerGroupRequestHeader",

@@ -314,6 +314,26 @@ class EndTransactionRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     topic: str | None = None
 
 
+class CheckTransactionStateRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
+    """Request of CHECK_TRANSACTION_STATE (39), which a broker sends to a producer.
+
+    Attributes:
+      commit_log_offset: physical offset of the half message.
+      topic: the topic that holds the half message, RMQ_SYS_TRANS_HALF_TOPIC (5.x).
+      msg_id, transaction_id: the message's unique key.
+      tran_state_table_offset: queue offset of the half message.
+      offset_msg_id: offset id of the half message.
+    Source: RocketMQ 5.5.0 CheckTransactionStateRequestHeader.
+    """
+
+    commit_log_offset: PhysicalOffset
+    topic: str | None = None
+    msg_id: str | None = None
+    tran_state_table_offset: TableOffset
+    offset_msg_id: str | None = None
+    transaction_id: str | None = None
+
+
 class ResumeCheckHalfMessageRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of RESUME_CHECK_HALF_MESSAGE (323).
 

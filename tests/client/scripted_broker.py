@@ -72,7 +72,10 @@ class ScriptedBrokers:
         self.frozen: dict[str, trio.Event] = {}
         self.lost: set[str] = set()
         self.log: list[tuple[str, int]] = []
+        self._inboxes: dict[str, list[Inbox]] = defaultdict(list)
         self._streams: dict[str, list[trio.abc.Stream]] = defaultdict(list)
+        self._reached: dict[str, trio.Event] = defaultdict(trio.Event)
+        self._turns: dict[trio.abc.Stream, trio.Lock] = defaultdict(trio.Lock)
         self._answers: dict[int, deque[Answer]] = {}
         self._nursery = nursery
 
@@ -94,12 +97,26 @@ class ScriptedBrokers:
         for stream in self._streams.pop(name, []):
             await stream.aclose()
 
+    async def reached(self, name: str) -> None:
+        """Wait until a client has connected to a server."""
+        await self._reached[name].wait()
+
+    async def push(self, name: str, request: RemotingCommand) -> None:
+        """Send a request to every client that is connected to a server; see `answers`."""
+        for stream in self._streams[name]:
+            await self._send(stream, request)
+
+    def answers(self, name: str) -> list[RemotingCommand]:
+        """The answers to what was pushed to the clients of a server."""
+        return [answer for inbox in self._inboxes[name] for answer in inbox.unasked]
+
     async def dial(self, host: str, port: int) -> anyio.abc.ByteStream:
         """Connect; for the option `dial` of clients."""
         name = NAME_SERVERS.get(port) or self.names[port - FIRST_BROKER]
         if name in self.down:
             raise ConnectionRefusedError("refused")
         self.connection_counts[name] += 1
+        self._reached[name].set()
         near, far = trio.testing.memory_stream_pair()
         self._streams[name].append(far)
         self._nursery.start_soon(self._serve, far, name)
@@ -107,6 +124,7 @@ class ScriptedBrokers:
 
     async def _serve(self, stream: trio.abc.Stream, name: str) -> None:
         inbox = Inbox()
+        self._inboxes[name].append(inbox)
         with suppress(trio.ClosedResourceError):  # `cut` has closed it
             while data := bytes(await stream.receive_some(RECEIVE_SIZE)):
                 inbox.receive_data(data)
@@ -128,7 +146,11 @@ class ScriptedBrokers:
                     if answer is not None and not request.is_oneway:
                         answer.opaque = request.opaque
                         answer.flag = 1
-                        await stream.send_all(encode(answer))
+                        await self._send(stream, answer)
+
+    async def _send(self, stream: trio.abc.Stream, command: RemotingCommand) -> None:
+        async with self._turns[stream]:
+            await stream.send_all(encode(command))
 
     def _answer_to(self, request: RemotingCommand, name: str) -> RemotingCommand | None:
         code = request.code
