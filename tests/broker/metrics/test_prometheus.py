@@ -131,7 +131,8 @@ def two_free_ports() -> int:
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "broker.conf").write_text("metricsExporterType=PROM\n", "ascii")
+    keys = "metricsExporterType=PROM\npreallocateCommitLog=false\n"
+    (folder / "broker.conf").write_text(keys, "ascii")
     port = two_free_ports()
     with open_listener("127.0.0.1", 0) as listener:
         namesrv_port = int(listener.getsockname()[1])
