@@ -30,7 +30,13 @@ from .client import Client
 from .connection_log import failure_level
 from .core.allocation import AllocateMessageQueueStrategy
 from .core.routes import subscribe_queues
-from .errors import ClientError, RouteNotFoundError, ServerError, reading_answer
+from .errors import (
+    ClientError,
+    ConfigurationError,
+    RouteNotFoundError,
+    ServerError,
+    reading_answer,
+)
 from .member_ids import MemberIds
 from .pulling import OffsetStore, broker_of
 from .push_options import (
@@ -42,6 +48,7 @@ from .push_options import (
     RebalanceListener,
 )
 from .pushed_message import AssignedQueue, PushedMessage
+from .queue_check import check_queue
 from .task_group import TaskGroup
 from .ticker import Ticker
 
@@ -240,10 +247,10 @@ class Rebalance:
         if not self._is_clustering or not queues:
             return queues
         members = await self._members.of(queues)
-        strategy: AllocateMessageQueueStrategy = self._config.strategy
         if not members:
             return []
-        return strategy.allocate(self._group, self._client.client_id, queues, members)
+        strategy: AllocateMessageQueueStrategy = self._config.strategy
+        return allocated(strategy, self._group, self._client.client_id, queues, members)
 
     async def _assign(
         self, topic: str, subscription: SubscriptionData, mine: Sequence[MessageQueue]
@@ -462,6 +469,28 @@ class Rebalance:
         for queue in queues:
             brokers.setdefault(self._client.owner(queue), []).append(queue)
         return list(brokers.values())
+
+
+def allocated(
+    strategy: AllocateMessageQueueStrategy,
+    group: str,
+    client_id: str,
+    queues: Sequence[MessageQueue],
+    client_ids: Sequence[str],
+) -> list[MessageQueue]:
+    """The queues that a strategy gives to one member; see AllocateMessageQueueStrategy.
+
+    Raises: ConfigurationError: it failed, or returned something else; the member keeps its queues.
+    Source: RebalanceImpl.rebalanceByTopic, which keeps them, too.
+    """
+    name = type(strategy).__name__
+    try:
+        mine = list(strategy.allocate(group, client_id, queues, client_ids))
+    except Exception as error:
+        raise ConfigurationError(f"{name}.allocate raised {error!r}: correct it") from error
+    for queue in mine:
+        check_queue(queue, f"{name}.allocate must return some of the queues that it is given")
+    return mine
 
 
 def notify_listener(

@@ -19,6 +19,7 @@ from .core.routes import subscribe_queues
 from .errors import ClientError, RouteNotFoundError, ServerError
 from .member_ids import MemberIds
 from .push_options import FIRST_HEARTBEAT_S, MISSING_TOPIC_S, REBALANCE_RETRY_S
+from .rebalance import allocated
 from .task_group import TaskGroup
 from .ticker import Ticker
 
@@ -144,4 +145,4 @@ class SubscribedQueues:
         members = await self._members.of(queues)
         if client_id not in members:
             return None
-        return self._strategy.allocate(self._group, client_id, queues, members)
+        return allocated(self._strategy, self._group, client_id, queues, members)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -13,7 +14,9 @@ from trocket import (
     Client,
     ConsumeFromWhere,
     Message,
+    MessageQueue,
     Producer,
+    PullConsumer,
     PushConsumer,
     PushConsumerOptions,
     PushedMessage,
@@ -24,7 +27,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
-from .conftest import Play
+from .conftest import DEADLINE_S, Play
 
 ORDERLY = PushConsumerOptions(
     consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -54,6 +57,84 @@ async def until_owner(consumer: PushConsumer, topic: str) -> None:
 def successor_of(consumer: PushConsumer) -> str:
     """An instance name whose client id comes before that of the consumer, so it gets the queue."""
     return "!" + consumer.client.instance_name
+
+
+class Failing:
+    """A strategy of a program that fails at times."""
+
+    name = "FAILING"
+
+    def __init__(self) -> None:
+        self.failures: list[object] = []
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        if not self.failures:
+            return queues
+        failure = self.failures.pop(0)
+        if isinstance(failure, Exception):
+            raise failure
+        return cast("Sequence[MessageQueue]", failure)
+
+
+@pytest.mark.parametrize("failure", [KeyError("room"), None, ["TopicTest"]], ids=repr)
+@pytest.mark.parametrize("kind", ["push", "pull"])
+def test_a_strategy_that_fails_is_named_and_the_queues_stay(
+    play: Play,
+    broker: Broker,
+    topic: str,
+    group: str,
+    kind: str,
+    failure: object,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        caplog.clear()
+        await send(broker, topic, "before")
+        strategy = Failing()
+        if kind == "push":
+            consumer: Any = PushConsumer(
+                broker.url,
+                group=group,
+                subscriptions={topic: "*"},
+                strategy=strategy,
+                consume_from_where="first",
+                rebalance_s=0.1,
+            )
+        else:
+            consumer = PullConsumer(
+                broker.url,
+                group=group,
+                strategy=strategy,
+                consume_from_where="first",
+                rebalance_s=0.1,
+            )
+        async with consumer:
+            if kind == "pull":
+                consumer.subscribe(topic)
+            with anyio.fail_after(DEADLINE_S):
+                await received(consumer, "before")
+                strategy.failures = [failure] * 3
+                while strategy.failures:
+                    await anyio.lowlevel.checkpoint()
+                await send(broker, topic, "later")
+                await received(consumer, "later")
+        assert "Failing.allocate" in caplog.text
+
+    play(scenario)
+
+
+async def received(consumer: Any, text: str) -> None:
+    """Wait for one message."""
+    if isinstance(consumer, PullConsumer):
+        while not (messages := await consumer.poll(1)):
+            pass
+        assert [message.text for message in messages] == [text]
+    else:
+        message = await anext(aiter(consumer))
+        message.ack()
+        assert message.text == text
 
 
 @pytest.mark.parametrize("outcome", ["acknowledged", "failed"])
