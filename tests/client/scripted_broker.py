@@ -125,7 +125,8 @@ class ScriptedBrokers:
     async def _serve(self, stream: trio.abc.Stream, name: str) -> None:
         inbox = Inbox()
         self._inboxes[name].append(inbox)
-        with suppress(trio.ClosedResourceError):  # `cut` has closed it
+        # `cut` has closed it, or the client has.
+        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
             while data := bytes(await stream.receive_some(RECEIVE_SIZE)):
                 inbox.receive_data(data)
                 while inbox.pushed:
