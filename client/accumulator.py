@@ -125,7 +125,7 @@ class ProduceAccumulator:
 
         Raises: MessageRefusedError: no broker would accept it. ClosedError; ForkedError.
         """
-        self._client.check_open()
+        self._sender.check_open()
         if message.__class__ is not Message:
             check_sendable(message)
         if is_delayed(message):
@@ -142,7 +142,7 @@ class ProduceAccumulator:
           timeout_s: seconds for all attempts of the batch; None: the producer's.
           on_end: called once with the message's own result or error.
         """
-        self._client.check_open()
+        self._sender.check_open()
         message = entry.message
         key = BatchKey(message.topic, queue, message.sharding_key, message.wait_store_ok, timeout_s)
         size = len(entry.encoded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -11,7 +12,7 @@ from ..remoting.bodies import SubscriptionData
 from . import process
 from .client import Client
 from .core.subscription import FilterClass, MessageSelector, read_subscription
-from .errors import ConfigurationError
+from .errors import ClosedError, ConfigurationError
 from .members import GroupMember
 from .misuse import check_client
 from .options import ClientOptions
@@ -19,6 +20,16 @@ from .task_host import Openable
 from .tracing import TraceDispatcher
 
 T = TypeVar("T")
+
+
+class Membership(enum.Enum):
+    """Whether a producer or consumer is a member of its group."""
+
+    NEW = enum.auto()
+    """It was not opened."""
+    JOINED = enum.auto()
+    LEFT = enum.auto()
+    """It was closed."""
 
 
 class Participant(Openable):
@@ -50,6 +61,7 @@ class Participant(Openable):
         self._client = own_client(client, options, type(self).__name__)
         self._group = self._client.with_namespace(configured(check, group))
         self._stack = AsyncExitStack()
+        self._membership = Membership.NEW
         self._traces: TraceDispatcher | None = None
 
     @property
@@ -68,6 +80,7 @@ class Participant(Openable):
                 await stack.enter_async_context(self._client)
             await self._before_joining()
             await self._client.add_member(self._member)
+            self._membership = Membership.JOINED
             stack.push_async_callback(self._leave)
             if self._traces is not None:
                 self._traces.open()
@@ -81,7 +94,25 @@ class Participant(Openable):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._stack.aclose()
+        try:
+            await self._stack.aclose()
+        finally:
+            self._membership = Membership.LEFT
+
+    def _check_open(self) -> None:
+        """Check that it can be used; its client may be open although it is not.
+
+        Raises: ClosedError: not open, or closed. ForkedError: opened in the parent process.
+          WrongLoopError: opened in another event loop.
+        """
+        self._client.check_open()
+        if self._membership is not Membership.JOINED:
+            name = f"this {type(self).__name__}"
+            if self._membership is Membership.NEW:
+                raise ClosedError(
+                    f"{name} is not open: use `async with`, or `await` its `open()` first"
+                )
+            raise ClosedError(f"{name} is closed: create another one")
 
     def _check_loop(self) -> None:
         self._client.check_loop()

@@ -103,7 +103,7 @@ class Producer(Participant, Generic[SentT]):
         self._trace = producer_trace(self._client, self._group, config.trace)
         self._traces = self._trace.dispatcher if self._trace else None
         on_sent = self._trace.on_sent if self._trace else None
-        self._sender = Sender(self._client, self._group, config, on_sent)
+        self._sender = Sender(self._client, self._group, config, self._check_open, on_sent)
         self._buffer = SendBuffer(config.send_buffer_count_max, config.send_buffer_size_max)
         self._accumulator = (
             ProduceAccumulator(self._client, self._sender) if config.linger_s else None

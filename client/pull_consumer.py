@@ -218,7 +218,7 @@ class PullConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         if self._assigned and not self._subscribed.topics:
             raise ConfigurationError(
                 "the program assigned queues to the consumer: use either `assign` or `subscribe`"
@@ -244,7 +244,7 @@ class PullConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         full = self._client.with_namespace(topic)
         if not self._subscribed.remove(full):
             raise ConfigurationError(f"the consumer does not subscribe to the topic {topic}")
@@ -311,7 +311,7 @@ class PullConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         if self._subscribed.topics:
             raise ConfigurationError(
                 "the consumer gets its queues by `subscribe`: use either `subscribe` or `assign`"
@@ -464,7 +464,10 @@ class PullConsumer(Participant):
         Args:
           offsets: for each queue the offset of the next message to consume; None: the positions of
             all assigned queues.
+
+        Raises: ConfigurationError: no queues and offsets. ClosedError: the consumer is not open.
         """
+        self._check_open()
         if offsets is None:
             offsets = {q: a.position for q, a in self._assigned.items() if a.position is not None}
         check_offsets(offsets)
@@ -507,7 +510,7 @@ class PullConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         check_poll(max, timeout_s, unknown, has_queues=self._has_chosen)
         for assigned in self._assigned.values():
             assigned.done = assigned.position

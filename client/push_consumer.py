@@ -493,7 +493,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     async def next_message(self) -> PushedMessage[ValueT]:
         """`receive` for `run` and the blocking consumer; not meant for programs."""
         while True:
-            self._client.check_open()
+            self._check_open()
             message = self._ready.take()
             if message is not None:
                 return message
@@ -502,7 +502,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
             await self._ready.wait()
 
     def _check_receives(self) -> None:
-        self._client.check_open()
+        self._check_open()
         if self._handler_service.handler is not None:
             raise ConfigurationError(
                 "this consumer's messages go to the handler of `run`: use either `run` or `receive`"
@@ -583,5 +583,5 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
           BaseException: an exception of the handler that is not an Exception, such as SystemExit.
         """
         refuse_names("run", unknown)
-        self._client.check_open()
+        self._check_open()
         await self._handler_service.run(handler, concurrency, in_loop, batch, linger_s)

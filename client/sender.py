@@ -63,11 +63,13 @@ class Sender:
       client: open while something is sent.
       group: with namespace.
       config: the producer's.
+      check_open: raises ClosedError if the producer is not open.
       on_sent: called for each confirmed send; None: nothing is called.
       waits_for_route: look up a route again while there is none.
 
     Attributes:
       config: the producer's.
+      check_open: as it was given.
       packer: makes what is sent.
 
     Raises: ConfigurationError: a package is missing for the compression that is configured.
@@ -78,11 +80,13 @@ class Sender:
         client: Client,
         group: str,
         config: ProducerConfig,
+        check_open: Callable[[], None],
         on_sent: OnSent | None = None,
         *,
         waits_for_route: bool = True,
     ) -> None:
         self._client = client
+        self.check_open: Callable[[], None] = check_open
         self._on_sent = on_sent
         self.config: ProducerConfig = config
         wait_s = self._wait_s = client.wait_for_broker_s
@@ -121,14 +125,13 @@ class Sender:
 
         Raises: ClosedError; ForkedError.
         """
-        client = self._client
-        client.check_open()
+        self.check_open()
         try_timeout_s = timeout_s
         if timeout_s is None:
             timeout_s, try_timeout_s = self._timeout_s, self._try_timeout_s
         elif timeout_s.__class__ is not float or not timeout_s < SECONDS_MAX:
             check_timeout("timeout_s", timeout_s)
-        now_s = client.now_s()
+        now_s = self._client.now_s()
         return Sending(outgoing, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
 
     async def publish_info(self, topic: str, sending: Sending | None = None) -> TopicPublishInfo:

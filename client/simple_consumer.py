@@ -177,7 +177,7 @@ class SimpleConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         self._subscribe(topic, selector)
         self._forget_places()
         self._client.heartbeat_soon()
@@ -190,7 +190,7 @@ class SimpleConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         if self._subscriptions.pop(self._client.with_namespace(topic), None) is None:
             raise ConfigurationError(f"the consumer does not subscribe to the topic {topic}")
         self._forget_places()
@@ -240,7 +240,7 @@ class SimpleConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         refuse_names("receive of a SimpleConsumer", unknown)
         check_receive(max_messages, wait_s)
         check_invisible("invisible_s", invisible_s, INVISIBLE_S_MIN)
@@ -426,7 +426,7 @@ class SimpleConsumer(Participant):
           ClosedError: the consumer is not open.
           ForkedError: the consumer was opened in the parent of this process.
         """
-        self._client.check_open()
+        self._check_open()
         check_settling(message, "ack")
         await self._popping.ack(message.settled, is_awaited=True)
         self._on_acknowledged(message)
@@ -441,7 +441,7 @@ class SimpleConsumer(Participant):
           AlreadySettledError: one is acknowledged already; nothing is sent.
           ClientError: the error of the first message that was not acknowledged; see `ack`.
         """
-        self._client.check_open()
+        self._check_open()
         given = list(messages)
         for each in given:
             check_settling(each, "ack_all")
@@ -469,7 +469,7 @@ class SimpleConsumer(Participant):
 
         Raises: ConfigurationError: the time is out of range; and as `ack`.
         """
-        self._client.check_open()
+        self._check_open()
         check_invisible("seconds", seconds, 0)
         check_settling(message, "change_invisible")
         receipt = await self._popping.change_invisible(message.settled, seconds, is_awaited=True)

@@ -116,6 +116,7 @@ class TraceDispatcher:
             client,
             f"{GROUP_PREFIX}-{self._traced_group}-{kind}-{number}",
             ProducerConfig(send_timeout_s=SEND_TIMEOUT_S, message_size_max=BODY_SIZE_MAX),
+            client.check_open,
             # Records of a cluster without the trace topic are dropped: closing does not wait.
             waits_for_route=False,
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -23,12 +26,18 @@ from trocket import (
     Producer,
     PullConsumer,
     PushConsumer,
+    SimpleConsumer,
+    TransactionProducer,
     WrongLoopError,
 )
 from trocket.testing import Broker
 
 from .conftest import DEADLINE_S, Play
 
+SUBSCRIBED: list[Any] = [
+    partial(each, group="open_close", subscriptions={"Open": "*"})
+    for each in (PushConsumer, SimpleConsumer)
+]
 MAKERS: list[Any] = [
     Client,
     Admin,
@@ -62,6 +71,54 @@ def test_async_with_can_be_left_in_another_task(play: Play, broker: Broker, make
             tasks.start_soon(opened.__aenter__)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(opened.__aexit__, None, None, None)
+
+    play(scenario)
+
+
+VERBS: list[tuple[Callable[[Any], Any], Callable[[Any, str], Any]]] = [
+    (Producer, lambda made, topic: made.send(Message(topic, "x"))),
+    (partial(Producer, linger_s=0.1), lambda made, topic: made.send(Message(topic, "x"))),
+    (Producer, lambda made, topic: made.send_soon(Message(topic, "x"))),
+    (Producer, lambda made, topic: made.send_oneway(Message(topic, "x"))),
+    (Producer, lambda made, topic: made.send_batch([Message(topic, "x")])),
+    (Producer, lambda made, topic: made.request(Message(topic, "x"))),
+    (
+        lambda client: TransactionProducer(client, group="open_close", check=print),
+        lambda made, topic: made.transaction(Message(topic, "x")).__aenter__(),
+    ),
+    (partial(PullConsumer, group="open_close"), lambda made, topic: made.poll()),
+    (partial(PullConsumer, group="open_close"), lambda made, topic: made.subscribe(topic)),
+    (partial(PullConsumer, group="open_close"), lambda made, topic: made.assign([])),
+    (partial(PullConsumer, group="open_close"), lambda made, topic: made.commit()),
+    (SUBSCRIBED[0], lambda made, topic: made.run(print)),
+    (SUBSCRIBED[0], lambda made, topic: made.receive()),
+    (SUBSCRIBED[1], lambda made, topic: made.receive()),
+    (SUBSCRIBED[1], lambda made, topic: made.subscribe(topic)),
+    (SUBSCRIBED[1], lambda made, topic: made.ack_all([])),
+]
+
+
+@pytest.mark.parametrize("number", range(len(VERBS)))
+def test_what_is_not_open_works_no_more_than_its_client_would(
+    play: Play, broker: Broker, topic: str, number: int
+) -> None:
+    make, use = VERBS[number]
+
+    async def outcome_of(made: Any) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            given = use(made, topic)
+            if inspect.isawaitable(given):
+                await given
+
+    async def scenario() -> None:
+        async with Client(broker.url) as client:
+            made = make(client)
+            with pytest.raises(ClosedError, match=r"is not open: use `async with`"):
+                await outcome_of(made)
+            async with made:
+                pass
+            with pytest.raises(ClosedError, match="is closed: create another one"):
+                await outcome_of(made)
 
     play(scenario)
 
