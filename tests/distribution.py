@@ -2,7 +2,7 @@
 
 A unit runs in one process. Most units are one test. Tests that share what takes seconds to start
 are one unit: an interop module (its brokers and programs), a folder of Spark tests (its JVM), the
-module of broker processes beside peers that misbehave, the module that builds and installs the
+module of broker processes beside peers that misbehave, the modules that build and install the
 distributions. Two processes begin with the longest units, and a third one with the single quick
 tests.
 """
@@ -21,6 +21,7 @@ MODULES = (
     "tests/interop/",
     "tests/broker/peers/test_processes.py",
     "tests/packaging/test_distribution.py",
+    "tests/packaging/test_wheels.py",
 )
 """The modules that are one unit each, by the beginning of their paths."""
 

@@ -25,6 +25,7 @@ UNREAD = {
     "RpcRequestHeader.oneway": "the frame's own flag says it",
     "ConsumerSendMsgBackRequestHeader.origin_msg_id": "only Apache's hooks read it",
     "ConsumerSendMsgBackRequestHeader.origin_topic": "the record at the offset has the topic",
+    "CheckTransactionStateRequestHeader.offset_msg_id": "brokers send it, clients do not need it",
     "ReplyMessageRequestHeader.store_timestamp": "brokers send it, clients read it",
     "PullMessageRequestHeader.request_source": "no offsets of broadcasting proxies are stored",
     "PullMessageRequestHeader.proxy_froward_client_id": "as requestSource",

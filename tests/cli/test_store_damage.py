@@ -35,14 +35,18 @@ TROCKET = {
 
 
 class Words(logging.Handler):
-    """The warnings of a start, as an operator reads them."""
+    """The warnings of a start, as an operator reads them.
+
+    Not those of connections: a broker of other tests may run in this process.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage() not in self.lines:
+        is_of_a_start = not record.name.startswith("trocket.remoting.")
+        if is_of_a_start and record.getMessage() not in self.lines:
             self.lines.append(record.getMessage())
 
 

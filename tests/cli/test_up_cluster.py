@@ -147,7 +147,7 @@ def test_two_masters_with_a_slave_each_go_on_when_a_master_is_killed(up: Start, 
     assert (status, out) == (1, "")
     gone = f"broker-a (process {pids(facts)['broker-a']}) has ended: signal 9"
     assert error.count(gone) == 2  # when it happened, and as the reason of the status
-    assert error.endswith(f"trocket up: {gone}\n")
+    assert json.loads(error.splitlines()[-1]) == {"error": gone}
     assert "Traceback" not in error
     all_end(pids(facts))
 
@@ -266,7 +266,7 @@ def test_the_last_broker_that_is_lost_ends_it(up: Start) -> None:
     os.kill(pids(facts)["broker-a"], signal.SIGKILL)
     status, out, error = command.end()
     assert (status, out) == (1, "")
-    assert error.endswith("trocket up: no broker is left: all have exited\n")
+    assert json.loads(error.splitlines()[-1]) == {"error": "no broker is left: all have exited"}
 
 
 def test_a_broker_that_cannot_start_ends_all_and_says_why(
