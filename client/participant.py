@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from ..remoting.bodies import SubscriptionData
 from . import process
@@ -30,6 +30,10 @@ class Membership(enum.Enum):
     JOINED = enum.auto()
     LEFT = enum.auto()
     """It was closed."""
+
+
+_JOINED: Final = Membership.JOINED
+"""Looked up once: a send asks for it."""
 
 
 class Participant(Openable):
@@ -106,7 +110,7 @@ class Participant(Openable):
           WrongLoopError: opened in another event loop.
         """
         self._client.check_open()
-        if self._membership is not Membership.JOINED:
+        if self._membership is not _JOINED:
             name = f"this {type(self).__name__}"
             if self._membership is Membership.NEW:
                 raise ClosedError(
