@@ -24,9 +24,8 @@ from .client import Client
 from .core.topics import CLIENT_INNER_PRODUCER_GROUP
 from .errors import ClientError, ClosedError
 from .interceptor import Interceptor, call_after_consume
-from .message import for_log
+from .message import Message, for_log
 from .patience import wait_a_little
-from .producer import Producer
 from .pulling import OffsetStore, broker_of
 from .push_options import (
     CONSUME_AGAIN_S,
@@ -35,6 +34,8 @@ from .push_options import (
     RetryLater,
 )
 from .pushed_message import AssignedQueue, PushedMessage, assigned_queue
+from .send_options import ProducerConfig
+from .sender import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,10 @@ class ConsumeResultService:
         self._hand_out = hand_out
         self._renew_locks_soon = renew_locks_soon
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
-        self._producer = Producer(client, group=CLIENT_INNER_PRODUCER_GROUP)
+        producer_group = client.with_namespace(CLIENT_INNER_PRODUCER_GROUP)
+        # Queue 0 alone is sure to exist while no name server knows the retry topic yet.
+        sends = ProducerConfig(default_topic_queue_nums=1)
+        self._sender = Sender(client, producer_group, sends, client.check_open)
 
     @property
     def deserializer(self) -> Callable[[bytes], Any] | None:
@@ -310,14 +314,13 @@ class ConsumeResultService:
         times = message.reconsume_times
         properties[names.PROPERTY_DELAY_TIME_LEVEL] = str(3 + times)
         try:
-            await self._producer.send_again(
-                retry_topic(self._group),
-                ext.body,
-                ext.flag,
+            outgoing = self._sender.packer.again(
+                Message(retry_topic(self._group), ext.body, flag=ext.flag),
                 properties,
                 reconsume_times=times + 1,
                 max_reconsume_times=self._max_reconsume_times,
             )
+            await self._sender.send(self._sender.sending(outgoing))
         except ClientError as error:
             logger.error(
                 "%s could not be sent to the retry topic; redelivered here: %s",

@@ -35,7 +35,7 @@ INTERNALS: Final[Mapping[str, tuple[str, ...]]] = {
         "window",
     ),
     "DeliveryState": ("look_at", "settle"),
-    "Producer": ("accumulator", "send_again", "sender"),
+    "Producer": ("accumulator", "sender"),
     "PushConsumer": ("delivery_queue", "handling", "next_message", "receive_nowait"),
     "PushedMessage": ("again", "inner"),
 }

@@ -6,7 +6,7 @@ Java counterpart: DefaultMQProducer, DefaultMQProducerImpl.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Never, Unpack, overload
@@ -428,37 +428,6 @@ class Producer(Participant, Generic[SentT]):
           ConnectError: no name server answered.
         """
         return list((await self._sender.publish_info(self._client.with_namespace(topic))).queues)
-
-    async def send_again(
-        self,
-        topic: str,
-        body: bytes,
-        flag: int,
-        properties: Mapping[str, str],
-        *,
-        reconsume_times: int,
-        max_reconsume_times: int,
-    ) -> SendResult:
-        """Send a consumed message to a retry topic; used by consumers.
-
-        Args:
-          topic: name of the retry topic, with namespace.
-          body: body of the message, as it was received.
-          flag: flag of the message.
-          properties: all properties of the message.
-          reconsume_times: number of times that it was consumed.
-          max_reconsume_times: number of times that it may be consumed; after that, the broker moves
-            it to the dead-letter queue.
-
-        Raises: as `send`.
-        """
-        outgoing = self._sender.packer.again(
-            Message(topic, body, flag=flag),
-            properties,
-            reconsume_times=reconsume_times,
-            max_reconsume_times=max_reconsume_times,
-        )
-        return await self._sender.send(self._sender.sending(outgoing))
 
     async def resend(
         self, dead_letter: ReceivedMessage, *, timeout_s: float | None = None

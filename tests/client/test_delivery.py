@@ -21,6 +21,7 @@ from trocket import (
     PushConsumer,
     PushedMessage,
 )
+from trocket.remoting.request_codes import RequestCode
 from trocket.testing import MemoryBroker
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -57,19 +58,20 @@ class World:
 
 
 @asynccontextmanager
-async def opened(**options: Any) -> AsyncIterator[World]:
+async def opened(is_shared: bool = False, **options: Any) -> AsyncIterator[World]:
+    """A world; the producer and the consumer share a client if it `is_shared`."""
     async with MemoryBroker() as broker:
         for topic in ("A", "B"):
             await broker.create_topic(topic, queues=1)
         async with (
             Producer(broker.url, dial=broker.dial) as producer,
             PushConsumer(
-                broker.url,
+                producer.client if is_shared else broker.url,
                 group="g",
                 subscriptions={"A": "*", "B": "*"},
                 consume_from_where=FIRST,
-                dial=broker.dial,
                 **options,
+                **({} if is_shared else {"dial": broker.dial}),
             ) as consumer,
         ):
             yield World(broker, producer, consumer)
@@ -204,6 +206,36 @@ async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
         with trio.move_on_after(5.0):
             await world.consumer.run(handle, batch=10, linger_s=60.0)
         assert await world.texts(3) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_an_orderly_message_is_dead_after_its_last_try_and_the_next_one_comes(
+    autojump_clock: trio.testing.MockClock, is_shared: bool
+) -> None:
+    async with opened(is_shared, is_orderly=True, max_reconsume_times=1) as world:
+        await world.send("A", "poison", "next")
+        for tries in (0, 1):
+            message = await world.consumer.receive()
+            assert (message.text, message.reconsume_times) == ("poison", tries)
+            await message.retry()
+        assert await world.texts(1) == ["next"]
+        (dead,) = await world.broker.messages("%DLQ%g")
+        assert (dead.body, dead.reconsume_times) == (b"poison", 2)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_a_message_that_the_broker_does_not_take_back_comes_again_by_the_retry_topic(
+    autojump_clock: trio.testing.MockClock, is_shared: bool
+) -> None:
+    async with opened(is_shared) as world:
+        await world.send("A", "a")
+        world.broker.faults.refuse(RequestCode.CONSUMER_SEND_MSG_BACK)
+        await (await world.consumer.receive()).retry()
+        with trio.fail_after(DEADLINE_S):
+            again = await world.consumer.receive()
+        assert (again.text, again.reconsume_times, again.topic) == ("a", 1, "A")
+        assert len(await world.broker.messages("%RETRY%g")) == 1
+        again.ack()
 
 
 async def test_an_orderly_batch_that_is_filling_comes_again_one_message_at_a_time(
