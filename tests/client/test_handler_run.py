@@ -545,6 +545,7 @@ def test_a_handler_sees_its_cancellation_and_its_results(
         await send(broker, topic, "a")
         async with opened(broker, topic, group) as consumer:
             await consumer.run(handle)
-        assert any(m.topic.startswith("SCHEDULE") for m in broker.messages("SCHEDULE_TOPIC_XXXX"))
+        waiting = [m.properties["REAL_TOPIC"] for m in broker.messages("SCHEDULE_TOPIC_XXXX")]
+        assert waiting.count(f"%RETRY%{group}") == 1  # others are of other tests
 
     play(scenario)
