@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -93,24 +94,11 @@ def test_a_strategy_that_fails_is_named_and_the_queues_stay(
         caplog.clear()
         await send(broker, topic, "before")
         strategy = Failing()
+        made: Any = PullConsumer
         if kind == "push":
-            consumer: Any = PushConsumer(
-                broker.url,
-                group=group,
-                subscriptions={topic: "*"},
-                strategy=strategy,
-                consume_from_where="first",
-                rebalance_s=0.1,
-            )
-        else:
-            consumer = PullConsumer(
-                broker.url,
-                group=group,
-                strategy=strategy,
-                consume_from_where="first",
-                rebalance_s=0.1,
-            )
-        async with consumer:
+            made = partial(PushConsumer, subscriptions={topic: "*"})
+        options = {"strategy": strategy, "consume_from_where": "first", "rebalance_s": 0.1}
+        async with made(broker.url, group=group, **options) as consumer:
             if kind == "pull":
                 consumer.subscribe(topic)
             with anyio.fail_after(DEADLINE_S):
