@@ -42,7 +42,7 @@ FUZZ_SECONDS ?= 300
 PROGRAMS ?= 20000
 SEEDS ?= 50000
 # Compiled at set-up, and recompiled by `make run`: otherwise compiling is half of the start time.
-COMPILED := __init__.py native common remoting store namesrv broker client filtersrv cli
+COMPILED := __init__.py native common remoting disk store namesrv broker client filtersrv cli
 # The tests start some hundred interpreters, and two of pytest: each would compile every module
 # again where no byte code may be written.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest

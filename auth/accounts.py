@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
+from ..common.steps import STEP_ITEMS, Steps, at_once, one_step
 from ..common.supervision import FailureLog, call_each
+from ..disk.state_file import Save, StateFile
 from ..remoting.bodies import AccountsInfo, AclInfo, Body, UserInfo
 from ..remoting.errors import RemoteProtocolError, RequestRefused
-from ..remoting.steps import STEP_ITEMS, Steps, at_once, one_step
-from ..store.state.state_file import Save, StateFile
 from .conversion import (
     PASSWORD_SIZE_ADVISED,
     acl_info,

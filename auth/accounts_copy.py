@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from ..common.steps import in_steps
 from ..remoting.bodies import UserInfo, acls_one_by_one, users_in_steps
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RequestRefused
@@ -26,7 +27,6 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import ResponseCode
-from ..remoting.steps import in_steps
 from .accounts import Accounts
 
 logger = logging.getLogger(__name__)

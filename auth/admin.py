@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
+from ..common.steps import Steps, at_once
+from ..disk.until_saved import until_saved
 from ..remoting.bodies import AclInfo, Body, UserInfo
-from ..remoting.channel import Answer, Channel, Deferred, Processor
+from ..remoting.channel import Answer, Channel, Deferred, Processor, answer_of
 from ..remoting.codec import RemotingCommand
 from ..remoting.errors import RemoteProtocolError, RequestRefused
 from ..remoting.headers import (
@@ -31,8 +33,6 @@ from ..remoting.headers import (
 )
 from ..remoting.request_codes import RequestCode
 from ..remoting.response_codes import NOT_SET, ResponseCode
-from ..remoting.steps import Steps, answer_of, at_once
-from ..store.state.until_saved import until_saved
 from .accounts import Accounts
 from .conversion import acl_of, refuse, user_info, user_of
 from .model import PolicyType, Resource, User, UserStatus, UserType, parse_subject

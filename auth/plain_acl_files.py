@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 
 import trio
 
+from ..common.clock import Clock
 from ..common.config import ConfigError
+from ..disk.errors import StoreError
+from ..disk.json_config import save_text
+from ..disk.os_disk import Disk, explain
 from ..remoting.bodies import PlainAccessConfig
-from ..store.clock import Clock
-from ..store.disk.json_config import save_text
-from ..store.disk.os_disk import Disk, explain
-from ..store.errors import StoreError
 from .plain_acl import (
     PlainAcl,
     PlainAclFile,

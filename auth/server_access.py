@@ -10,10 +10,10 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 
+from ..disk.state_file import StateFile
+from ..disk.state_files import StateFiles
 from ..remoting.channel import Processor
 from ..remoting.signature import Credentials
-from ..store.state.state_file import StateFile
-from ..store.state.state_files import StateFiles
 from .access_control import AccessControl
 from .accounts import Accounts
 from .admin import AuthAdmin

@@ -31,9 +31,9 @@ from rich.console import Console
 
 from trocket.bench.frames import pull_fields, send_fields
 from trocket.bench.kit import Columns, chosen, percentile, resident_mb, running, show
-from trocket.client.connection import Connection, OnAnswer
+from trocket.client.connection.connection import Connection, OnAnswer
+from trocket.client.connection.transport import connect_tcp
 from trocket.client.errors import ClientError
-from trocket.client.transport import connect_tcp
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 from trocket.remoting.bodies import (

@@ -51,7 +51,7 @@ from trocket.bench.frozen_clients import (
     send_all,
     send_all_blocking,
 )
-from trocket.client.push_options import LEAVE_TIMEOUT_S
+from trocket.client.options.push_options import LEAVE_TIMEOUT_S
 from trocket.common.terminal import table
 from trocket.interop.process import PeerError
 from trocket.interop.trocket_peer import TrocketBroker, TrocketPair

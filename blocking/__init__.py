@@ -29,8 +29,8 @@ the messages of `send_soon` to be sent and for offsets to be committed.
 
 from __future__ import annotations
 
-from ..client.message import Message, ReceivedMessage, SendResult, SendStatus
-from ..client.popped_message import PoppedMessage
+from ..client.messages.message import Message, ReceivedMessage, SendResult, SendStatus
+from ..client.popping.popped_message import PoppedMessage
 from .admin import Admin
 from .client import Client
 from .delivery import Delivery

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Unpack
 
 from ..client.admin import Admin as AsyncAdmin
-from ..client.misuse import explained, knows_elsewhere
-from ..client.options import ClientOptions
-from ..client.other_names import ADMIN
+from ..client.checks.misuse import explained, knows_elsewhere
+from ..client.checks.other_names import ADMIN
+from ..client.connection.options import ClientOptions
 from .client import Client, Member
 from .forwarded import forwarded
 

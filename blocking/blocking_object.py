@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
-from ..client import process
+from ..client.checks import process
+from ..client.checks.misuse import Presentable, wrong_with
 from ..client.errors import ClosedError
-from ..client.misuse import Presentable, wrong_with
 from .loop_object import NO_ERROR, ExitInfo, LoopObject
 
 P = ParamSpec("P")

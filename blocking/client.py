@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
-from ..client.client import Client as AsyncClient
+from ..client.checks.misuse import check_client, explained, knows_elsewhere
+from ..client.checks.other_names import CLIENT
+from ..client.connection.client import Client as AsyncClient
+from ..client.connection.options import ClientOptions
+from ..client.connection.participant import Participant
 from ..client.errors import ClosedError
-from ..client.misuse import check_client, explained, knows_elsewhere
-from ..client.options import ClientOptions
-from ..client.other_names import CLIENT
-from ..client.participant import Participant
 from ..remoting.codec import RemotingCommand
 from ..remoting.headers.base import Header
 from .blocking_object import BlockingObject, InnerT
@@ -18,7 +18,7 @@ from .forwarded import forwarded
 from .loop_object import LoopObject
 
 if TYPE_CHECKING:
-    from ..client.interceptor import Interceptor
+    from ..client.messages.interceptor import Interceptor
     from ..remoting.cluster_url import ClientUrl
     from ..remoting.signature import Credentials
 

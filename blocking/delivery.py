@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ..client import process
+from ..client.checks import process
+from ..client.checks.misuse import knows_elsewhere
+from ..client.checks.other_names import DELIVERY
 from ..client.core.in_flight import DeliveryState, InFlight
 from ..client.errors import ClosedError, ForkedError
-from ..client.message import Message, SendResult
-from ..client.misuse import knows_elsewhere
-from ..client.other_names import DELIVERY
+from ..client.messages.message import Message, SendResult
 from .loop_thread import Waiter, longest_wait_s
 
 PART: Final = 4

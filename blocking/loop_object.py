@@ -27,7 +27,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Any, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-from ..client import process
+from ..client.checks import process
 from ..client.errors import ClientError, ClosedError
 from . import loop_thread
 from .loop_thread import LoopThread, Waiter

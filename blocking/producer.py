@@ -7,18 +7,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Generic, Never, Unpack, overload
 
-from ..client.body_types import PlainBody, SentT
-from ..client.call_check import refuse_names
-from ..client.client import Client as AsyncClient
-from ..client.clock import monotonic_ms
+from ..client.checks.call_check import refuse_names
+from ..client.checks.misuse import explained, knows_elsewhere
+from ..client.checks.other_names import PRODUCER
+from ..client.connection.client import Client as AsyncClient
 from ..client.core.sending import Selector
 from ..client.errors import ClientError, UndeliveredError
-from ..client.message import Message, MessageQueue, SendResult
-from ..client.misuse import explained, knows_elsewhere
-from ..client.other_names import PRODUCER
-from ..client.producer import Producer as AsyncProducer
-from ..client.send_options import DEFAULT_GROUP, ProducerOptions
-from ..client.sendable import check_sendable, wrong_arguments
+from ..client.messages.body_types import PlainBody, SentT
+from ..client.messages.message import Message, MessageQueue, SendResult
+from ..client.messages.sendable import check_sendable, wrong_arguments
+from ..client.options.send_options import DEFAULT_GROUP, ProducerOptions
+from ..client.sending.producer import Producer as AsyncProducer
+from ..client.tasks.clock import monotonic_ms
 from .client import Client, TracedMember
 from .delivery import Delivery, SendBuffer
 from .forwarded import forwarded

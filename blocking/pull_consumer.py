@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Unpack
 
+from ..client.checks.misuse import explained, knows_elsewhere
+from ..client.checks.other_names import PULL_CONSUMER
+from ..client.checks.queue_check import queues_of
 from ..client.core.subscription import MessageSelector
-from ..client.message import MessageQueue
-from ..client.misuse import explained, knows_elsewhere
-from ..client.other_names import PULL_CONSUMER
-from ..client.pull_consumer import PullConsumer as AsyncPullConsumer
-from ..client.pull_consumer import PullConsumerOptions
-from ..client.queue_check import queues_of
+from ..client.messages.message import MessageQueue
+from ..client.pulling.pull_consumer import PullConsumer as AsyncPullConsumer
+from ..client.pulling.pull_consumer import PullConsumerOptions
 from .client import Client, TracedMember
 from .forwarded import forwarded
 

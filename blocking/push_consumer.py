@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn, Unpack, 
 
 import anyio
 
-from ..client.body_types import ValueT
-from ..client.call_check import refuse_names
+from ..client.checks.call_check import refuse_names
+from ..client.checks.misuse import explained, knows_elsewhere, wrong_for
+from ..client.checks.other_names import PUSH_CONSUMER
 from ..client.core.subscription import FilterClass, MessageSelector
 from ..client.errors import ClientError, ClosedError, ConfigurationError
-from ..client.handler_check import Handlers, check_stop_timeout
-from ..client.handler_service import BatchCollector
-from ..client.message import MessageQueue
-from ..client.misuse import explained, knows_elsewhere, wrong_for
-from ..client.other_names import PUSH_CONSUMER
-from ..client.push_consumer import PushConsumer as AsyncPushConsumer
-from ..client.push_options import CONCURRENCY, PushConsumerOptions
-from ..client.pushed_message import PushedMessage as AsyncPushedMessage
+from ..client.messages.body_types import ValueT
+from ..client.messages.message import MessageQueue
+from ..client.options.push_options import CONCURRENCY, PushConsumerOptions
+from ..client.pulling.pushed_message import PushedMessage as AsyncPushedMessage
+from ..client.pushing.handler_check import Handlers, check_stop_timeout
+from ..client.pushing.handler_service import BatchCollector
+from ..client.pushing.push_consumer import PushConsumer as AsyncPushConsumer
 from ..remoting.bodies import SubscriptionData
 from .client import Client, TracedMember
 from .forwarded import forwarded

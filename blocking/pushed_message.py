@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Generic, Self, TypeAlias
 
-from ..client.body_types import ValueT, ValueT_co
 from ..client.errors import AlreadySettledError, ClosedError
-from ..client.handling import retry_all as retry_all_in_loop
-from ..client.message import ReceivedMessage, for_log
-from ..client.push_options import RetryLater
-from ..client.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
-from ..client.pushed_message import PushedMessage as AsyncPushedMessage
+from ..client.messages.body_types import ValueT, ValueT_co
+from ..client.messages.message import ReceivedMessage, for_log
+from ..client.options.push_options import RetryLater
+from ..client.pulling.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
+from ..client.pulling.pushed_message import PushedMessage as AsyncPushedMessage
+from ..client.pushing.handling import retry_all as retry_all_in_loop
 from .loop_object import LoopObject
 
 logger = logging.getLogger(__name__)

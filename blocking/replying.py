@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ..client.handler_check import Handlers
+from ..client.pushing.handler_check import Handlers
 from .producer import Producer
 from .pushed_message import Handler, PushedMessage
 

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ..client.core.sending import Sending
-from ..client.delivery import Delivery as AsyncDelivery
 from ..client.errors import ClosedError
-from ..client.message import MessageQueue, SendResult
-from ..client.producer import Producer as AsyncProducer
+from ..client.messages.message import MessageQueue, SendResult
+from ..client.sending.delivery import Delivery as AsyncDelivery
+from ..client.sending.producer import Producer as AsyncProducer
 from .delivery import Delivery, SendBuffer
 from .loop_object import LoopObject
 

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NoReturn, Unpack
 
+from ..client.checks.misuse import explained, knows_elsewhere, wrong_for
+from ..client.checks.other_names import SIMPLE_CONSUMER
 from ..client.core.subscription import MessageSelector
 from ..client.errors import ClosedError
-from ..client.misuse import explained, knows_elsewhere, wrong_for
-from ..client.other_names import SIMPLE_CONSUMER
-from ..client.popped_message import PoppedMessage
-from ..client.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
-from ..client.simple_options import INVISIBLE_S, RECEIVE_COUNT, SimpleConsumerOptions
+from ..client.options.simple_options import INVISIBLE_S, RECEIVE_COUNT, SimpleConsumerOptions
+from ..client.popping.popped_message import PoppedMessage
+from ..client.popping.simple_consumer import SimpleConsumer as AsyncSimpleConsumer
 from .client import Client, TracedMember
 from .forwarded import forwarded
 

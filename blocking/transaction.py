@@ -6,9 +6,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from ..client.message import SendResult
-from ..client.transaction import Transaction as AsyncTransaction
-from ..client.transaction import TransactionState
+from ..client.messages.message import SendResult
+from ..client.messages.transaction import Transaction as AsyncTransaction
+from ..client.messages.transaction import TransactionState
 
 
 class Transaction:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, Unpack, overload
 
-from ..client.body_types import PlainBody, SentT
-from ..client.message import Message, ReceivedMessage
-from ..client.misuse import explained
-from ..client.send_options import ProducerOptions
-from ..client.sendable import check_takes
-from ..client.transaction import TransactionResult, TransactionState, read_outcome
-from ..client.transaction_producer import TransactionProducer as AsyncTransactionProducer
+from ..client.checks.misuse import explained
+from ..client.messages.body_types import PlainBody, SentT
+from ..client.messages.message import Message, ReceivedMessage
+from ..client.messages.sendable import check_takes
+from ..client.messages.transaction import TransactionResult, TransactionState, read_outcome
+from ..client.options.send_options import ProducerOptions
+from ..client.sending.transaction_producer import TransactionProducer as AsyncTransactionProducer
 from .client import Client
 from .loop_thread import Waiter, in_thread
 from .producer import Producer

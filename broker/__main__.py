@@ -21,12 +21,12 @@ from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.outputs import run_guarded
+from ..disk.errors import StoreError
 from ..remoting.tls_files import check_metrics_entries, read_tls_config
 from ..store.config import MessageStoreConfig
-from ..store.errors import StoreError
-from .command_line import PROGRAM
-from .config import BrokerConfig, from_environment, known_keys, with_machine
-from .config_checks import read_broker_config
+from .settings.command_line import PROGRAM
+from .settings.config import BrokerConfig, from_environment, known_keys, with_machine
+from .settings.config_checks import read_broker_config
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -130,8 +130,8 @@ async def _run(
 ) -> None:
     import trio
 
-    from ..store.clock import SystemClock
-    from ..store.disk.os_disk import OsDisk
+    from ..common.clock import SystemClock
+    from ..disk.os_disk import OsDisk
     from .controller import BrokerController
 
     controller = BrokerController(

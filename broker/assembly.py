@@ -27,8 +27,11 @@ from ..auth.accounts import ACCOUNTS_FILE
 from ..auth.need_tables import NEEDS_OF_BROKER
 from ..auth.needs import Places
 from ..auth.server_access import ServerAccess
+from ..common.clock import Clock, WallTimeMs
 from ..common.live_config import LiveConfig
 from ..common.supervision import FailureLog
+from ..disk.os_disk import Disk
+from ..disk.state_files import StateFiles
 from ..native import Extension, extension
 from ..remoting.bodies import TopicConfig
 from ..remoting.channel import Channel
@@ -36,56 +39,53 @@ from ..remoting.client import RemotingClient
 from ..remoting.refusals import Refusals
 from ..remoting.tls_settings import Tls
 from ..remoting.turn import Turn
-from ..store.clock import Clock, WallTimeMs
 from ..store.config import MessageStoreConfig
-from ..store.disk.os_disk import Disk
 from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
-from ..store.state.state_files import StateFiles
-from .attributes import BATCH_CQ, QUEUE_TYPE
-from .bloom import BloomFilter
-from .broker_address import BrokerAddress
-from .config import BrokerConfig, known_keys
-from .config_checks import check_values
-from .consumer_filter_manager import ConsumerFilterManager
-from .consumer_manager import ConsumerManager
-from .consumer_offset_manager import ConsumerOffsetManager
-from .delay_offset_manager import DelayOffsetManager
-from .filter_bit_maps import FilterBitMaps
-from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
-from .filter_server_manager import FilterServerManager
-from .inner_message import DelayLevels, InnerPuts
-from .member_notifier import MemberNotifier
-from .notifier import Notifier
-from .peer_brokers import PeerBrokers
+from .admin.runtime_info import RuntimeInfo
+from .clients.consumer_manager import ConsumerManager
+from .clients.member_notifier import MemberNotifier
+from .clients.producer_manager import ProducerManager
+from .clients.rebalance_lock_manager import RebalanceLockManager
+from .cluster.registration import Registrar
+from .cluster.registration_request import BrokerIdentity
+from .cluster.topic_routes import TopicRoutes
+from .delivering.schedule_message_service import ScheduleMessageService
+from .delivering.timer_message_service import TimerMessageService
+from .filter_servers.filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
+from .filter_servers.filter_server_manager import FilterServerManager
+from .filters.bloom import BloomFilter
+from .filters.consumer_filter_manager import ConsumerFilterManager
+from .filters.filter_bit_maps import FilterBitMaps
+from .messages.inner_message import DelayLevels, InnerPuts
+from .messages.stored_topic import topic_of_message
 from .pop.assembly import assemble_pop
 from .pop.parts import Pop
-from .pop.request_modes import MessageRequestModeManager
-from .processors.pull_message import PullMessageProcessor
-from .processors.static_topic import StaticTopicProcessor
-from .producer_manager import ProducerManager
-from .rebalance_lock_manager import RebalanceLockManager
-from .registration import Registrar
-from .registration_request import BrokerIdentity
-from .replication import MasterSide, SlaveSide
-from .runtime_info import RuntimeInfo
-from .schedule_message_service import ScheduleMessageService
-from .slave_offsets import SlaveOffsets
-from .slave_synchronize import SlaveSynchronize
-from .statistics.broker_stats_manager import BrokerStatsManager
-from .statistics.pop_counts import PopCounts
-from .stored_topic import topic_of_message
-from .subscription_group_manager import SubscriptionGroupManager
+from .pulling.pull_message import PullMessageProcessor
+from .replication.replication import MasterSide, SlaveSide
+from .replication.slave_offsets import SlaveOffsets
+from .replication.slave_synchronize import SlaveSynchronize
+from .settings.attributes import BATCH_CQ, QUEUE_TYPE
+from .settings.broker_address import BrokerAddress
+from .settings.config import BrokerConfig, known_keys
+from .settings.config_checks import check_values
+from .static_topics.peer_brokers import PeerBrokers
+from .static_topics.static_topic import StaticTopicProcessor
+from .static_topics.topic_queue_mapping_clean import TopicQueueMappingCleanService
+from .stats.broker_stats_manager import BrokerStatsManager
+from .stats.pop_counts import PopCounts
 from .table_loading import unmark_deleted
-from .timer_message_service import TimerMessageService
-from .topic_config_manager import TopicConfigManager
-from .topic_queue_mapping_clean import TopicQueueMappingCleanService
-from .topic_queue_mapping_manager import TopicQueueMappingManager
-from .topic_routes import TopicRoutes
-from .transaction_service import TransactionService
+from .tables.consumer_offset_manager import ConsumerOffsetManager
+from .tables.delay_offset_manager import DelayOffsetManager
+from .tables.request_modes import MessageRequestModeManager
+from .tables.subscription_group_manager import SubscriptionGroupManager
+from .tables.topic_config_manager import TopicConfigManager
+from .tables.topic_queue_mapping_manager import TopicQueueMappingManager
+from .transactions.transaction_service import TransactionService
+from .waiting.notifier import Notifier
 
 if TYPE_CHECKING:
-    from .plain_acl import PlainAclAccess
+    from .admin.plain_acl import PlainAclAccess
 
 _failures = FailureLog(logging.getLogger(__name__))
 
@@ -312,7 +312,7 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
 def _plain_acl(foundation: Foundation, places: Places) -> PlainAclAccess | None:
     if not foundation.config.acl_enable:
         return None
-    from .plain_acl import PlainAclAccess  # needs PyYAML
+    from .admin.plain_acl import PlainAclAccess  # needs PyYAML
 
     config, clock = foundation.config, foundation.seams.clock
     return PlainAclAccess(config, foundation.address, places, clock=clock)

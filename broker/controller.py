@@ -22,35 +22,35 @@ import trio
 
 from ..auth.dangerous import BROKER
 from ..auth.open_server import open_processors
+from ..common.clock import Clock, WallTimeMs
+from ..common.steps import in_steps
 from ..common.supervision import FailureLog, Supervisor
+from ..disk.errors import StoreError
+from ..disk.os_disk import Disk
 from ..native import Extension, choice, extension
 from ..remoting.client import RemotingClient
 from ..remoting.metrics.listening import open_metrics_listener
 from ..remoting.server import RemotingServer
 from ..remoting.signature import Credentials
-from ..remoting.steps import in_steps
 from ..remoting.tls_server import ServerTls
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.turn import Turn
-from ..store.clock import Clock, WallTimeMs
 from ..store.config import MessageStoreConfig
-from ..store.disk.os_disk import Disk
-from ..store.errors import StoreError
 from ..store.ha.slave import Connect, connect_tcp
 from ..store.recovery.rocksdb import refuse_rocksdb
 from ..store.services import run_services
 from .assembly import Seams, assemble, note_batch_topics
-from .config import PUSHED, BrokerConfig
-from .consumer_filter_manager import warm_up
-from .filter_server_keeper import OpenProcess, open_filter_server
+from .filter_servers.filter_server_keeper import OpenProcess, open_filter_server
+from .filters.consumer_filter_manager import warm_up
 from .followed_settings import follow_settings
-from .listening import connection_limits, listen, listen_for_slaves
 from .pop.kv_state import refuse_kv_state
 from .request_table import request_table
-from .statistics.stats_item import SAMPLE_INTERVAL_MS
+from .settings.config import PUSHED, BrokerConfig
+from .settings.listening import connection_limits, listen, listen_for_slaves
+from .static_topics.topic_queue_mapping_clean import CLEAN_INTERVAL_S
+from .stats.stats_item import SAMPLE_INTERVAL_MS
 from .table_loading import TableLoader
-from .table_saver import TableSaver
-from .topic_queue_mapping_clean import CLEAN_INTERVAL_S
+from .tables.table_saver import TableSaver
 
 if TYPE_CHECKING:
     from ..auth.accounts import Accounts
@@ -317,7 +317,7 @@ class BrokerController:
         self.parts.pop.load()
 
     def _migrate_accounts(self, accounts: Accounts) -> None:
-        from .plain_acl import migrate_files  # needs PyYAML
+        from .admin.plain_acl import migrate_files  # needs PyYAML
 
         migrate_files(self.config.acl_config_path, accounts, self._clock)
 

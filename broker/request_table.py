@@ -12,51 +12,52 @@ from typing import Final, NamedTuple
 
 import trio
 
+from ..disk.config_changes import ConfigChanges
 from ..remoting.channel import Processor, RunProcessor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..store.message_store import MessageStore
 from ..store.offsets import PhysicalOffset
-from ..store.state.config_changes import ConfigChanges
+from .admin.broker_config import BrokerConfigProcessor
+from .admin.cleaning import CleaningProcessor
+from .admin.client_admin import ClientAdminProcessor
+from .admin.group_admin import GroupAdminProcessor
+from .admin.group_look_ups import GroupLookUpProcessor
+from .admin.query_consume_queue import QueryConsumeQueueProcessor
+from .admin.query_message import QueryMessageProcessor
+from .admin.queue_offset import QueueOffsetProcessor
+from .admin.rocksdb import RocksDbProcessor
+from .admin.runtime_info_processor import RuntimeInfoProcessor
+from .admin.stats import StatisticsProcessor
+from .admin.topic_admin import TopicAdminProcessor
 from .assembly import BrokerParts
-from .filter_bit_maps import FilterBitMaps
-from .processors.ack_message import AckMessageProcessor
-from .processors.added_properties import AddedProperties
-from .processors.broker_config import BrokerConfigProcessor
-from .processors.change_invisible_time import ChangeInvisibleTimeProcessor
-from .processors.cleaning import CleaningProcessor
-from .processors.client_admin import ClientAdminProcessor
-from .processors.client_manage import ClientManageProcessor
-from .processors.consumer_manage import ConsumerManageProcessor
-from .processors.end_transaction import EndTransactionProcessor
-from .processors.filter_server import FilterServerProcessor
-from .processors.group_admin import GroupAdminProcessor
-from .processors.group_look_ups import GroupLookUpProcessor
-from .processors.lock import LockProcessor
-from .processors.peek_message import PeekMessageProcessor
-from .processors.pop_checks import PopChecks
-from .processors.pop_message import PopMessageProcessor
-from .processors.pop_waiting import PopWaitingProcessor
-from .processors.pull_runs import PULL_CODES
-from .processors.query_assignment import QueryAssignmentProcessor
-from .processors.query_consume_queue import QueryConsumeQueueProcessor
-from .processors.query_message import QueryMessageProcessor
-from .processors.queue_offset import QueueOffsetProcessor
-from .processors.recall_message import RecallMessageProcessor
-from .processors.replication import ReplicationProcessor
-from .processors.reply_message import ReplyMessageProcessor
-from .processors.rocksdb import RocksDbProcessor
-from .processors.runtime_info import RuntimeInfoProcessor
-from .processors.send_back import SendBackProcessor
-from .processors.send_batch import SendBatchProcessor
-from .processors.send_message import SendMessageProcessor
-from .processors.send_runs import RUN_CODES, SendRunProcessor
-from .processors.send_topics import SendTopics
-from .processors.send_turn import SendTurn
-from .processors.slave import slave_refusals
-from .processors.statistics import StatisticsProcessor
-from .processors.topic_admin import TopicAdminProcessor
-from .processors.turn_puts import TurnPuts
+from .clients.client_manage import ClientManageProcessor
+from .clients.consumer_manage import ConsumerManageProcessor
+from .clients.lock import LockProcessor
+from .delivering.recall_message import RecallMessageProcessor
+from .filter_servers.filter_server import FilterServerProcessor
+from .filters.filter_bit_maps import FilterBitMaps
+from .pop.ack_message import AckMessageProcessor
+from .pop.change_invisible_time import ChangeInvisibleTimeProcessor
+from .pop.peek_message import PeekMessageProcessor
+from .pop.pop_checks import PopChecks
+from .pop.pop_message import PopMessageProcessor
+from .pop.pop_waiting import PopWaitingProcessor
+from .pop.query_assignment import QueryAssignmentProcessor
+from .pulling.pull_runs import PULL_CODES
+from .puts.added_properties import AddedProperties
+from .puts.send_turn import SendTurn
+from .puts.turn_puts import TurnPuts
+from .replication.replica_status import ReplicationProcessor
+from .replication.slave import slave_refusals
+from .sending.reply_message import ReplyMessageProcessor
+from .sending.send_back import SendBackProcessor
+from .sending.send_batch import SendBatchProcessor
+from .sending.send_message import SendMessageProcessor
+from .sending.send_runs import RUN_CODES, SendRunProcessor
+from .sending.send_topics import SendTopics
+from .transactions.end_transaction import EndTransactionProcessor
+from .transactions.send_half import HalfPuts
 
 Table = dict[RequestCode, Processor]
 
@@ -97,7 +98,8 @@ def request_table(parts: BrokerParts) -> Serving:
         held_max=config.send_thread_pool_queue_capacity,
         note_commit=parts.stats.note_commit,
     )
-    puts = TurnPuts(store, parts.deliveries.puts, turn, parts.deliveries.transactions)
+    puts = TurnPuts(store, parts.deliveries.puts, turn)
+    halves = HalfPuts(puts, parts.deliveries.transactions)
     topics = SendTopics(
         config,
         parts.tables.topics,
@@ -111,7 +113,7 @@ def request_table(parts: BrokerParts) -> Serving:
     sends = SendMessageProcessor(
         config,
         store,
-        puts,
+        halves,
         topics,
         added,
         groups=parts.tables.groups,
@@ -121,7 +123,7 @@ def request_table(parts: BrokerParts) -> Serving:
     )
     tables = [
         sends.processors,
-        *_storing(parts, puts, topics, added),
+        *_storing(parts, halves, topics),
         *_reading(parts),
         *_popping(parts, turn),
         *_administering(parts),
@@ -183,13 +185,11 @@ def _is_ordered(parts: BrokerParts, group: str) -> bool:
     return not parts.clients.locks.is_all_expired(group, now_s=parts.seams.clock.monotonic_s())
 
 
-def _storing(
-    parts: BrokerParts, puts: TurnPuts, send_topics: SendTopics, added: AddedProperties
-) -> list[Table]:
+def _storing(parts: BrokerParts, halves: HalfPuts, send_topics: SendTopics) -> list[Table]:
     """Processors that store messages, without those of single sends."""
     config, store = parts.config, parts.store
     groups, topics = parts.tables.groups, parts.tables.topics
-    transactions = parts.deliveries.transactions
+    puts = halves.puts
     return [
         SendBackProcessor(
             config,
@@ -209,7 +209,7 @@ def _storing(
             on_messages=parts.new_messages.notify,
         ).processors,
         RecallMessageProcessor(config, store, puts, topics).processors,
-        EndTransactionProcessor(config, store, puts, transactions).processors,
+        EndTransactionProcessor(config, store, halves).processors,
     ]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..store.clock import SystemClock
+from ..common.clock import SystemClock
+from ..disk.os_disk import Disk
 from ..store.config import MessageStoreConfig
-from ..store.disk.os_disk import Disk
 from ..store.message_store import MessageStore
-from .config import BrokerConfig
 from .controller import BrokerController
+from .settings.config import BrokerConfig
 
 
 def open_as_broker(config: MessageStoreConfig, disk: Disk) -> MessageStore:

@@ -16,16 +16,17 @@ from typing import Final
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
 from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+from ..disk.errors import CorruptRecordError, StoreError, StoreIOError
+from ..disk.start_warnings import LEFTOVER
+from ..disk.state_file import StateFile
+from ..disk.state_files import StateFiles
 from ..remoting.bodies import TopicConfig
-from ..remoting.numbers import QUEUE_COUNT_MAX
-from ..store.errors import CorruptRecordError, StoreError, StoreIOError
+from ..remoting.number_fields import QUEUE_COUNT_MAX
 from ..store.message_store import MessageStore
 from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
-from ..store.start_warnings import LEFTOVER
-from ..store.state.state_file import StateFile
-from ..store.state.state_files import StateFiles
-from .attributes import BATCH_CQ, QUEUE_TYPE, unserved_attributes
-from .config_text import (
+from .filters.consumer_filter_manager import ConsumerFilterManager
+from .settings.attributes import BATCH_CQ, QUEUE_TYPE, unserved_attributes
+from .tables.config_text import (
     CONSUMER_FILTERS,
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -34,14 +35,13 @@ from .config_text import (
     SUBSCRIPTION_GROUPS,
     TOPICS,
 )
-from .consumer_filter_manager import ConsumerFilterManager
-from .consumer_offset_manager import ConsumerOffsetManager
-from .delay_offset_manager import DelayOffsetManager
-from .pop.request_modes import MessageRequestModeManager
-from .salvage import salvage
-from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
-from .topic_config_manager import TopicConfigManager
-from .topic_queue_mapping_manager import TopicQueueMappingManager
+from .tables.consumer_offset_manager import ConsumerOffsetManager
+from .tables.delay_offset_manager import DelayOffsetManager
+from .tables.request_modes import MessageRequestModeManager
+from .tables.salvage import salvage
+from .tables.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
+from .tables.topic_config_manager import TopicConfigManager
+from .tables.topic_queue_mapping_manager import TopicQueueMappingManager
 
 logger = logging.getLogger(__name__)
 

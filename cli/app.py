@@ -24,18 +24,18 @@ from .tls_flags import with_tls_flags
 
 
 class Entry(NamedTuple):
-    """A command, or a family of commands, in the module of its name.
+    """A command, or a family of commands.
 
     Attributes:
       panel: its section in the help.
       summary: its line there.
-      attribute: of the module: a function, or a Typer; "": it is one of `SERVERS`.
+      place: its module and a name in that: of a function, or a Typer; "": it is one of `SERVERS`.
       epilog: printed below its help; a family's Typer has its own.
     """
 
     panel: str
     summary: str
-    attribute: str = ""
+    place: str = ""
     epilog: str = ""
 
 
@@ -52,61 +52,64 @@ COMMANDS: Final[dict[str, Entry]] = {
     "broker": Entry(_SERVERS, "Run a broker; its facts, settings and counters"),
     "filtersrv": Entry(_SERVERS, "Run a filter server beside a broker"),
     "send": Entry(
-        _MESSAGES, "Send messages", "send",
+        _MESSAGES, "Send messages", "send.send",
         "Example: trocket send Orders 'hello' --tag new --key 42",
     ),
     "consume": Entry(
-        _MESSAGES, "Print the messages of a topic, or consume them as a group", "consume",
+        _MESSAGES, "Print the messages of a topic, or consume them as a group", "consume.consume",
         "Example: trocket consume Orders --from 2h --json | jq .body",
     ),
     "message": Entry(
-        _MESSAGES, "Find messages by id, key or time", "message",
+        _MESSAGES, "Find messages by id, key or time", "message.message",
         "Example: trocket message --topic Orders --key 42",
     ),
     "trace": Entry(
-        _MESSAGES, "Show who sent and who consumed a message", "trace",
+        _MESSAGES, "Show who sent and who consumed a message", "message_trace.trace",
         "Example: trocket trace 7F0000010A3C18B4AAC21B7D5C5D0000",
     ),
-    "dlq": Entry(_MESSAGES, "List dead letters, and send them again", "app"),
-    "topic": Entry(_TOPICS, "List, show, create, change and delete topics", "app"),
-    "group": Entry(_TOPICS, "List, show, create and delete consumer groups", "app"),
+    "dlq": Entry(_MESSAGES, "List dead letters, and send them again", "dlq.app"),
+    "topic": Entry(_TOPICS, "List, show, create, change and delete topics", "topic.app"),
+    "group": Entry(_TOPICS, "List, show, create and delete consumer groups", "group.app"),
     "lag": Entry(
-        _TOPICS, "Show how far groups are behind, once or live", "lag",
+        _TOPICS, "Show how far groups are behind, once or live", "lag.lag",
         "Example: trocket lag billing --watch",
     ),
-    "offset": Entry(_TOPICS, "Show, reset and copy offsets", "app"),
+    "offset": Entry(_TOPICS, "Show, reset and copy offsets", "offset.app"),
     "producers": Entry(
-        _TOPICS, "List the connected producers", "producers",
+        _TOPICS, "List the connected producers", "producers.producers",
         "Example: trocket producers checkout",
     ),
-    "pop": Entry(_TOPICS, "Show popped messages, and set how groups get messages", "app"),
-    "filter": Entry(_TOPICS, "List, put and remove classes of class filters", "app"),
+    "pop": Entry(_TOPICS, "Show popped messages, and set how groups get messages", "pop.app"),
+    "filter": Entry(_TOPICS, "List, put and remove classes of class filters", "filter.app"),
     "doctor": Entry(
-        _CLUSTER, "Say what is wrong with a cluster, and what to do", "doctor",
+        _CLUSTER, "Say what is wrong with a cluster, and what to do", "doctor.command.doctor",
         "Example: trocket doctor rocketmq://127.0.0.1:9876",
     ),
     "top": Entry(
-        _CLUSTER, "Show brokers, topics and groups live", "top",
+        _CLUSTER, "Show brokers, topics and groups live", "top.command.top",
         "Example: trocket top --interval 5 --filter Orders",
     ),
-    "cluster": Entry(_CLUSTER, "List the brokers of all clusters", "app"),
-    "auth": Entry(_CLUSTER, "Create users, and say what they may do", "app"),
-    "profile": Entry(_FILES, "Name clusters, and choose the one that commands use", "app"),
+    "cluster": Entry(_CLUSTER, "List the brokers of all clusters", "cluster.app"),
+    "auth": Entry(_CLUSTER, "Create users, and say what they may do", "auth.command.app"),
+    "profile": Entry(
+        _FILES, "Name clusters, and choose the one that commands use", "profile_command.app",
+    ),
     "keys": Entry(
-        _FILES, "List the keys of broker.conf and namesrv.conf", "keys",
+        _FILES, "List the keys of broker.conf and namesrv.conf", "keys.keys",
         "Example: trocket keys flush",
     ),
-    "tls": Entry(_FILES, "Make and show certificates", "app"),
-    "store": Entry(_FILES, "Check, list, export and repair the store of a stopped broker", "app"),
+    "tls": Entry(_FILES, "Make and show certificates", "tls.command.app"),
+    "store": Entry(
+        _FILES, "Check, list, export and repair the store of a stopped broker", "store.app",
+    ),
     "bench": Entry(
-        _TESTS, "Measure sending and reading", "bench",
+        _TESTS, "Measure sending and reading", "bench.bench",
         "Example: trocket bench --count 50000 --size 1024",
     ),
-    "pipeline": Entry(_TESTS, "Run a Spark job over topics or a store's files", "app"),
-    "interop": Entry(_TESTS, "Compare brokers with Apache's", "app"),
+    "pipeline": Entry(_TESTS, "Run a Spark job over topics or a store's files", "pipeline.app"),
+    "interop": Entry(_TESTS, "Compare brokers with Apache's", "interop.command.app"),
 }  # fmt: skip
-"""Commands by name, which is also the module's name; in the order of the help: what a new user
-types first comes first."""
+"""Commands by name; in the order of the help: what a new user types first comes first."""
 
 ALL: Final = tuple(COMMANDS)
 """The names of all commands."""
@@ -179,7 +182,8 @@ def _add(app: typer.Typer, name: str, entry: Entry) -> None:
         if family is not None:
             complete_family(family)
         return
-    found = getattr(import_module(f".{name}", __package__), entry.attribute)
+    module, _, attribute = entry.place.rpartition(".")
+    found = getattr(import_module(f".{module}", __package__), attribute)
     if isinstance(found, typer.Typer):
         complete_family(found)
         app.add_typer(

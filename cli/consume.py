@@ -375,7 +375,7 @@ async def _by_pops(
     client: Client, topic: str, selector: MessageSelector, pops: _Pops, out: _Output
 ) -> None:
     from ..client import SimpleConsumer
-    from ..client.simple_options import WAIT_S
+    from ..client.options.simple_options import WAIT_S
     from ..remoting.receipt import POP_COUNT_MAX
 
     options = _first_offsets(pops.start, client.wall_ms())

@@ -59,7 +59,7 @@ def _key_tables() -> list[tuple[str, Mapping[str, KnownKey], Mapping[str, str]]]
     """By file: its name, RocketMQ's keys, and the text of each one that is supported."""
     from dataclasses import fields
 
-    from ..broker import config as broker
+    from ..broker.settings import config as broker
     from ..common.config import key_of
     from ..namesrv import config as namesrv
     from ..store.config import MessageStoreConfig

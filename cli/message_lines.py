@@ -129,7 +129,7 @@ def from_json(line: bytes, topic: str) -> Message:
     Raises: BadLineError: the line is not a JSON object, or a member has a wrong name or type.
     """
     from ..client import Message
-    from ..client.message import SYSTEM_PROPERTIES
+    from ..client.messages.message import SYSTEM_PROPERTIES
 
     try:
         tree = json.loads(line)

@@ -13,17 +13,17 @@ from types import MappingProxyType
 
 import trio
 
-from ..broker.config import BrokerConfig
 from ..broker.controller import BrokerController
+from ..broker.settings.config import BrokerConfig
+from ..common.clock import ManualClock
+from ..disk.memory_disk import MemoryDisk
 from ..filtersrv.config import FiltersrvConfig
 from ..filtersrv.controller import FiltersrvController
 from ..interop.wire_differ.catalogue import catalogue, coverage
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
 from ..remoting.request_codes import UNSERVED_BY_APACHE, RequestCode
-from ..store.clock import ManualClock
 from ..store.config import MessageStoreConfig
-from ..store.disk.memory_disk import MemoryDisk
 
 HEAD = """\
 # Protocol

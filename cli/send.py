@@ -92,7 +92,7 @@ def send(
     }
 
     async def main() -> None:
-        from ..client.producer import DEFAULT_GROUP, Producer
+        from ..client.sending.producer import DEFAULT_GROUP, Producer
 
         source = _Source(topic, body, count, more)
         async with (
@@ -113,8 +113,8 @@ async def _find(client: Client, topic: str) -> None:
 
     Raises: ClientError: no name server answers, or the topic is not there and is not created.
     """
+    from ..client.connection.waiting import Window
     from ..client.core.send_header import DEFAULT_TOPIC_QUEUE_NUMS
-    from ..client.waiting import Window
 
     full = client.with_namespace(topic)
     await client.publish_info(full, DEFAULT_TOPIC_QUEUE_NUMS, Window(client.now_s, 0))

@@ -31,8 +31,8 @@ class Server(NamedTuple):
 
 
 SERVERS: Final[dict[str, Server]] = {
-    "up": Server(".cli.up_flags", ".cli.up"),
-    "broker": Server(".broker.command_line", ".broker.__main__", ".cli.broker"),
+    "up": Server(".cli.up.flags", ".cli.up.command"),
+    "broker": Server(".broker.settings.command_line", ".broker.__main__", ".cli.broker"),
     "namesrv": Server(".namesrv.command_line", ".namesrv.__main__", ".cli.namesrv"),
     "filtersrv": Server(".filtersrv.command_line", ".filtersrv.__main__"),
 }

@@ -310,7 +310,7 @@ def _repair(
     as_json: bool,
 ) -> None:
     from ..broker.start_of_store import open_as_broker
-    from ..store.disk.os_disk import OsDisk
+    from ..disk.os_disk import OsDisk
     from ..store.offline.mend import carry_out, plan_for
     from ..store.offline.plan import HolePolicy, Rebuild
     from ..store.offline.read_only import ReadOnlyDisk
@@ -477,7 +477,7 @@ def _selection(
     until: str,
     limit: int | None,
 ) -> Selection:
-    from ..store.clock import SystemClock
+    from ..common.clock import SystemClock
     from ..store.offline.selection import Selection
 
     now_ms = SystemClock().wall_ms()

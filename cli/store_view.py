@@ -37,7 +37,7 @@ def usage(message: str) -> NoReturn:
 @contextlib.contextmanager
 def refused(status: int = 2) -> Iterator[None]:
     """Turn a StoreError into one line and an exit status."""
-    from ..store.errors import StoreError
+    from ..disk.errors import StoreError
 
     try:
         yield

@@ -61,9 +61,9 @@ from .admin import (
     TracedSend,
     TracedTransactionEnd,
 )
-from .client import Client
-from .connection_log import ConnectionChange, ConnectionEvent
-from .consumer_options import ConsumerOptions
+from .connection.client import Client
+from .connection.connection_log import ConnectionChange, ConnectionEvent
+from .connection.options import ClientOptions, Dial
 from .core.allocation import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -76,7 +76,6 @@ from .core.allocation import (
 from .core.queue_requests import PullStatus
 from .core.subscription import FilterClass, MessageSelector, Sql, Tag
 from .core.trace_records import ConsumeOutcome, TracedType
-from .delivery import Delivery
 from .errors import (
     AccessDeniedError,
     AlreadySettledError,
@@ -99,21 +98,22 @@ from .errors import (
     UndeliveredError,
     WrongLoopError,
 )
-from .interceptor import Interceptor
-from .message import Message, ReceivedMessage, SendResult, SendStatus
-from .options import ClientOptions, Dial
-from .popped_message import PoppedMessage
-from .producer import Producer, Selector
-from .pull_consumer import PullConsumer, PullConsumerOptions, Pulled
-from .push_consumer import BatchHandler, Handler, PushConsumer
-from .push_options import PushConsumerOptions, RebalanceListener, RetryLater
-from .pushed_message import PushedMessage
+from .messages.interceptor import Interceptor
+from .messages.message import Message, ReceivedMessage, SendResult, SendStatus
+from .messages.transaction import Transaction, TransactionResult, TransactionState
+from .options.consumer_options import ConsumerOptions
+from .options.push_options import PushConsumerOptions, RebalanceListener, RetryLater
+from .options.send_options import ProducerOptions
+from .options.simple_options import SimpleConsumerOptions
+from .popping.popped_message import PoppedMessage
+from .popping.simple_consumer import SimpleConsumer
+from .pulling.pull_consumer import PullConsumer, PullConsumerOptions, Pulled
+from .pulling.pushed_message import PushedMessage
+from .pushing.push_consumer import BatchHandler, Handler, PushConsumer
 from .replying import Replier, replying
-from .send_options import ProducerOptions
-from .simple_consumer import SimpleConsumer
-from .simple_options import SimpleConsumerOptions
-from .transaction import Transaction, TransactionResult, TransactionState
-from .transaction_producer import Check, LocalTransaction, TransactionProducer
+from .sending.delivery import Delivery
+from .sending.producer import Producer, Selector
+from .sending.transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [
     "AccessDeniedError",

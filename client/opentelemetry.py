@@ -24,8 +24,8 @@ except ModuleNotFoundError as _error:
         name=_error.name,
     ) from _error
 
-from .interceptor import Interceptor
-from .message import Message, ReceivedMessage, SendResult
+from .messages.interceptor import Interceptor
+from .messages.message import Message, ReceivedMessage, SendResult
 
 SYSTEM = "rocketmq"
 

@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from .handler_check import check_handler
-from .producer import Producer
-from .pushed_message import PushedMessage
+from .pulling.pushed_message import PushedMessage
+from .pushing.handler_check import check_handler
+from .sending.producer import Producer
 
 Replier: TypeAlias = Callable[[PushedMessage], Any | Awaitable[Any]]
 """Returns the body of the reply; None: there is none."""

@@ -1,7 +1,7 @@
 """Levels of the log by part: the keys logLevel and logLevels.
 
 Loggers have the names of their modules, so a part is a folder or a module: `broker`,
-`broker.processors`, `store.retention_service`. A level counts for what is below it, too, unless
+`broker.sending`, `store.retention_service`. A level counts for what is below it, too, unless
 that has its own.
 """
 
@@ -21,6 +21,14 @@ ROOT: Final = "trocket"
 
 _FOLDER: Final = Path(__file__).parent.parent
 _PART: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
+
+_FORMER_FOLDERS: Final = {
+    "broker.processors": "broker",
+    "broker.statistics": "broker.stats",
+    "store.disk": "disk",
+    "store.state": "disk",
+}
+"""Where the modules of folders are that there were in earlier versions."""
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -46,16 +54,16 @@ def parse_levels(text: str) -> dict[str, str]:
     levels: dict[str, str] = {}
     for pair in filter(None, map(str.strip, text.split(","))):
         part, colon, level = map(str.strip, pair.partition(":"))
-        part = part.removeprefix(f"{ROOT}.")
+        part = _moved(part.removeprefix(f"{ROOT}."))
         if not colon or level not in _LEVELS:
             raise ConfigError(
                 f"logLevels: {pair!r} is not part:LEVEL with one of {', '.join(_LEVELS)}; "
-                "several look like broker.processors:DEBUG,store:WARNING"
+                "several look like broker.sending:DEBUG,store:WARNING"
             )
         if not _PART.fullmatch(part) or not _exists(part):
             raise ConfigError(
                 f"logLevels: there is no part {part!r}; a part is a folder or a module of the "
-                "logger's name, such as store, broker.processors, or namesrv.controller"
+                "logger's name, such as store, broker.sending, or namesrv.controller"
             )
         if part in levels:
             raise ConfigError(f"logLevels: {part} is there twice")
@@ -83,3 +91,25 @@ def apply_levels(level: LogLevel, by_part: Mapping[str, str]) -> None:
 def _exists(part: str) -> bool:
     path = _FOLDER.joinpath(*part.split("."))
     return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def _moved(part: str) -> str:
+    """The present name of a part whose module or folder has moved; others as they are.
+
+    A module that moved is found by its own name, under the same uppermost folder or on the
+    ground below all.
+    """
+    if part in _FORMER_FOLDERS:
+        return _FORMER_FOLDERS[part]
+    if not _PART.fullmatch(part) or _exists(part):
+        return part
+    uppermost, _, name = part.partition(".")
+    file = f"{name.rpartition('.')[2]}.py"
+    found = list(_FOLDER.glob(f"{uppermost}/*/{file}")) or [
+        _FOLDER / folder / file
+        for folder in ("common", "disk")
+        if (_FOLDER / folder / file).exists()
+    ]
+    return (
+        ".".join(found[0].relative_to(_FOLDER).with_suffix("").parts) if len(found) == 1 else part
+    )

@@ -17,6 +17,8 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 """Prefix of the topics with the records of pop consumption."""
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets in the topics of half messages are the progress of transactions."""
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 """The group that consumes them. Source: common/PopAckConstants.java."""
 

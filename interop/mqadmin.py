@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..common.clock import SystemClock
 from ..remoting.bodies.route import ClusterInfo
 from ..remoting.request_codes import RequestCode
-from ..store.clock import SystemClock
 from . import class_archive
 from .java_program import java_command
 from .jobs import Job, OnCell

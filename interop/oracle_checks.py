@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from ..broker.bloom import BloomFilter
+from ..broker.filters.bloom import BloomFilter
 from ..client.core.allocation import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,

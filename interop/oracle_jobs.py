@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from ..common.clock import SystemClock
 from ..common.message_properties import IllegalPropertyError
 from ..remoting.bodies import MessageQueue
 from ..remoting.codec import NO_EXT_FIELDS, RemotingCommand, SerializeType
 from ..remoting.errors import LocalProtocolError, RemoteProtocolError
 from ..remoting.message import Message
 from ..remoting.signature import Credentials
-from ..store.clock import SystemClock
 from . import oracle_checks as checks
 from .jobs import Job, OnCell, failed
 from .oracle import Oracle

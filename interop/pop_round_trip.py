@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from ..broker.consumer_offset_manager import parse_offsets
-from ..store.clock import SystemClock
+from ..broker.tables.consumer_offset_manager import parse_offsets
+from ..common.clock import SystemClock
 from .apache import ApacheCluster
 from .pop_wire import Popped, ack, pop
 from .process import PeerError

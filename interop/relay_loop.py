@@ -14,8 +14,8 @@ from typing import Final
 
 import trio
 
+from ..common.clock import SystemClock
 from ..remoting.client import split_address
-from ..store.clock import SystemClock
 from .frame_stream import Conversation, SeenFrame
 from .process import PeerError
 from .relay_faults import Faults

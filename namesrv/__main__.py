@@ -16,8 +16,8 @@ from ..common.command_line import parse
 from ..common.config import ConfigError, Problems
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.outputs import run_guarded
+from ..disk.errors import StoreError
 from ..remoting.tls_files import check_metrics_entries, read_tls_config
-from ..store.errors import StoreError
 from .command_line import PROGRAM
 from .config import NamesrvConfig, read_namesrv_config
 
@@ -75,8 +75,8 @@ def run(options: Namespace) -> int:
 async def _run(config: NamesrvConfig, tls: Tls, stop: trio.CancelScope) -> None:
     import trio
 
-    from ..store.clock import SystemClock
-    from ..store.disk.os_disk import OsDisk
+    from ..common.clock import SystemClock
+    from ..disk.os_disk import OsDisk
     from .controller import NamesrvController
 
     controller = NamesrvController(config, clock=SystemClock(), disk=OsDisk(), tls=tls)

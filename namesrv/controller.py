@@ -23,10 +23,18 @@ from ..auth.need_tables import NEEDS_OF_NAMESRV
 from ..auth.needs import Places
 from ..auth.open_server import open_processors
 from ..auth.server_access import ServerAccess
+from ..common.clock import Clock
 from ..common.live_config import LiveConfig
 from ..common.log_levels import apply_levels, parse_levels
 from ..common.metrics_keys import MetricsExporterType
+from ..common.steps import one_step
 from ..common.supervision import FailureLog, Supervisor
+from ..disk.config_changes import ConfigChanges
+from ..disk.errors import StoreError
+from ..disk.json_config import save_json
+from ..disk.os_disk import Disk
+from ..disk.state_file import StateFile
+from ..disk.state_files import StateFiles
 from ..remoting.channel import Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
@@ -36,17 +44,9 @@ from ..remoting.headers import NotifyMinBrokerIdChangeRequestHeader, encode_head
 from ..remoting.metrics.listening import open_metrics_listener
 from ..remoting.request_codes import RequestCode
 from ..remoting.server import RemotingServer, open_listener
-from ..remoting.steps import one_step
 from ..remoting.tls_settings import Tls, new_tls
 from ..remoting.transport import format_address
 from ..remoting.turn import Turn
-from ..store.clock import Clock
-from ..store.disk.json_config import save_json
-from ..store.disk.os_disk import Disk
-from ..store.errors import StoreError
-from ..store.state.config_changes import ConfigChanges
-from ..store.state.state_file import StateFile
-from ..store.state.state_files import StateFiles
 from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, is_own_broker, name_server_processors

@@ -19,6 +19,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
+from ..common.steps import Steps, at_once
 from ..remoting.bodies import (
     PERM_READ,
     PERM_WRITE,
@@ -38,7 +39,6 @@ from ..remoting.names import (
     is_address,
 )
 from ..remoting.response_codes import ResponseCode
-from ..remoting.steps import Steps, at_once
 from .duplicate_brokers import DuplicateBrokers
 from .limits import BROKERS_MAX, HEARTBEAT_TIMEOUT_MS_MAX, HEARTBEAT_TIMEOUT_MS_MIN
 from .registration import (

@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
+from ..common.steps import Steps, in_parts
 from ..remoting import fastjson
 from ..remoting.bodies import QueueData, out_of_range
 from ..remoting.errors import LocalProtocolError
 from ..remoting.names import is_name
-from ..remoting.steps import Steps, in_parts
 from .limits import QUEUE_DATA_MAX, QUEUE_MAPPING_SIZE_MAX, QUEUE_MAPPINGS_MAX, TOPICS_MAX
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@
 #define ANSWER_SIZE_MAX (64 * 1024) /* larger ones are sent from the log without a copy */
 #define DECIMAL_SIZE 20
 
-/* The broker's tables and limits; see `WakeRules` in broker/processors/pull_wakes.py. Borrowed. */
+/* The broker's tables and limits; see `WakeRules` in broker/pulling/pull_wakes.py. Borrowed. */
 typedef struct {
     PyObject *held, *queues, *topics, *groups, *views;
     AnswerParts binary;

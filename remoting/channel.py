@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from ..common.connection_policy import ConnectionPolicy
+from ..common.steps import Steps, in_steps
 from ..common.supervision import FailureLog
 from .codec import FRAME_SIZE_MAX, RemotingCommand
 from .errors import RemotingError
@@ -510,3 +511,27 @@ def end_calls(calls: Iterable[Unanswered[CallWaiter]]) -> None:
     """Wake the tasks of unanswered calls, with their errors."""
     for call in calls:
         call.waiter.finish(call.error)
+
+
+def answer_of(
+    steps: Steps[RemotingCommand]
+    | Steps[RemotingCommand | None]
+    | Steps[RemotingCommand | Deferred],
+) -> Answer:
+    """The answer to a request: immediate if there is one step, as for nearly all requests.
+
+    None: the last step wrote it.
+
+    Raises: the errors of the first step.
+    """
+    try:
+        next(steps)
+    except StopIteration as end:
+        answer: RemotingCommand | Deferred | None = end.value
+        return answer
+
+    async def run() -> RemotingCommand | None:
+        answer = await in_steps(steps)
+        return await answer.run() if isinstance(answer, Deferred) else answer
+
+    return Deferred(run)

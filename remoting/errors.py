@@ -11,7 +11,7 @@
     └── MissingPackageError     a required package is not installed; the text names the extra
     RequestRefused              a processor refuses: response code and remark for the peer
 
-The store's tree is in `store/errors.py`. Any other exception is a bug of ours: the peer gets
+The store's tree is in `disk/errors.py`. Any other exception is a bug of ours: the peer gets
 SYSTEM_ERROR, the log a traceback.
 """
 

@@ -19,7 +19,7 @@ from ..common.java_integers import INT32_MAX, INT32_MIN
 from . import fastjson
 from .errors import RemoteProtocolError
 from .language_codes import LanguageCode
-from .numbers import INT32
+from .number_fields import INT32
 
 LANGUAGES: Final = {language.name: int(language) for language in LanguageCode}
 OTHER: Final = int(LanguageCode.OTHER)

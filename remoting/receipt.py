@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ..common.topic_names import RETRY_TOPIC_PREFIX, pop_retry_topics
 from .errors import RemoteProtocolError
-from .numbers import INT32, INT64, Range, parse_integer
+from .number_fields import INT32, INT64, Range, parse_integer
 
 ORDER_REVIVE_QUEUE: Final = 999
 """The revive queue of receipts of messages that were popped in order. Source: KeyBuilder.java."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..store.disk.os_disk import Disk
+from ..disk.os_disk import Disk
 from ..store.log.commit_log import file_name
 from ..store.log.log_reader import Hole
 from .arrow import repeated, schema_of, type_of

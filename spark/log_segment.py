@@ -23,6 +23,8 @@ from zlib import crc32
 
 import numpy as np
 
+from ..disk.os_disk import DiskFile
+from ..disk.position import Position
 from ..remoting.message_codec import check_record_crc
 from ..remoting.record_schema import (
     MAGIC_V1,
@@ -30,10 +32,8 @@ from ..remoting.record_schema import (
     RECORD_PREFIX,
     RECORD_SIZE_MIN,
 )
-from ..store.disk.os_disk import DiskFile
 from ..store.log.log_bytes import LogPart, last_nonzero, record_candidates
 from ..store.log.log_reader import CANDIDATE_CHUNK, RECORD_SIZE_MAX, Hole, LogReader
-from ..store.offsets import Position
 from .record_columns import RecordColumns, is_blank, walk
 
 CHUNK: Final = 4 * 1024 * 1024

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..store.disk.numbered import numbered
-from ..store.disk.os_disk import Disk, DiskFile
+from ..disk.numbered import numbered
+from ..disk.os_disk import Disk, DiskFile
+from ..disk.position import Position
 from ..store.format import CONSUME_QUEUE_UNIT, UNIT_SIZE
 from ..store.offline.layout import queue_folders
-from ..store.offsets import Position
 from .arrow import dtype_of
 from .errors import OptionError
 from .record_columns import RecordColumns

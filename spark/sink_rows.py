@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..client.core.topics import check_send_topic
 from ..client.errors import ClientError, MessageRefusedError, SendError, ServerError
-from ..client.message import Message
+from ..client.messages.message import Message
 from ..remoting.response_codes import ResponseCode
 from .errors import RowRefusedError
 from .sink_options import BAD_ROW, BAD_ROW_TOPIC, FAIL, ROW_ID, RowLayout, SinkOptions

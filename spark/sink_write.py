@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from ..client.errors import ClientError
-from ..client.message import Message, MessageQueue, SendResult, SendStatus
+from ..client.messages.message import Message, MessageQueue, SendResult, SendStatus
 from ..common.java_hash import java_hash_code
 from ..common.topic_names import RETRY_TOPIC_PREFIX
 from .errors import RowRefusedError, SparkConnectorError

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ..store.disk.os_disk import Disk
+from ..disk.os_disk import Disk
 from ..store.log.commit_log import CommitLog
 from ..store.log.log_bytes import last_nonzero
 from ..store.log.log_reader import record_at

@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ..store.disk.numbered import numbered, size_of
-from ..store.disk.os_disk import Disk, DiskFile
+from ..disk.numbered import numbered, size_of
+from ..disk.os_disk import Disk, DiskFile
+from ..disk.position import Position
 from ..store.format import (
     BATCH_UNIT_SIZE,
     CONSUME_QUEUE_UNIT,
@@ -38,7 +39,6 @@ from ..store.offline.json_files import (
     read_json,
 )
 from ..store.offline.layout import NoStoreError, queue_folders, read_layout
-from ..store.offsets import Position
 from ..store.queues.batch_consume_queue import BatchUnit
 from ..store.recovery.checkpoint import read_checkpoint
 from .arrow import dtype_of, repeated, schema_of, timestamps, type_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+from ..disk.errors import StoreIOError
+from ..disk.os_disk import Disk
 from .config import MessageStoreConfig
-from .disk.os_disk import Disk
-from .errors import StoreIOError
 from .format import Key
 from .index.index_service import IndexService, IndexState
 from .log.commit_log import CommitLog

@@ -29,22 +29,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from ..common.clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
+from ..common.steps import at_once
+from ..disk.errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
+from ..disk.os_disk import FULL, NOT_WRITABLE, TO_WRITE, Disk, OsDisk, errno_of, total_memory_bytes
 from ..native import Extension, extension
-from ..remoting.steps import at_once
 from .checkpoint_writer import CheckpointWriter
-from .clock import Clock, StoreTimeMs, SystemClock, WallTimeMs
 from .config import BrokerRole, MessageStoreConfig
-from .disk.data_folder import hold_lock, make_root, note_open
-from .disk.os_disk import (
-    FULL,
-    NOT_WRITABLE,
-    TO_WRITE,
-    Disk,
-    OsDisk,
-    errno_of,
-    total_memory_bytes,
-)
-from .errors import CorruptRecordError, StoreError, StoreIOError, StoreLockedError
+from .data_folder import hold_lock, make_root, note_open
 from .format import UNIT, Key
 from .index.index_loading import LogSpan
 from .index.index_service import IndexService

@@ -25,8 +25,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .disk.os_disk import errno_of
-from .errors import StoreIOError
+from ..disk.errors import StoreIOError
+from ..disk.os_disk import errno_of
 from .log.log_age import first_timestamp_ms, newest_timestamp_ms
 from .retention.disk_space import SpaceDecision, decide, measure
 from .retention.retention_rules import HOUR_MS, ClockGuard, Deletion, LogFileFacts, choose, is_due

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..common.supervision import Supervisor
-from .errors import StoreIOError
+from ..disk.errors import StoreIOError
 from .retention_service import Retention
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import trio
 
+from ..disk.errors import StoreIOError
 from ..remoting.bodies import SubscriptionGroupConfig
 from ..remoting.cluster_url import URL_SCHEME
 from ..remoting.message import MessageExt
-from ..store.errors import StoreIOError
 from .clock import TravelClock
 from .configs import Config, broker_configs, tls_config
 from .configs import namesrv_config as read_namesrv

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..store.clock import Clock, SystemClock, WallTimeMs
+from ..common.clock import Clock, SystemClock, WallTimeMs
 
 _system = SystemClock()
 

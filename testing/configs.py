@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from ..broker.config import BrokerConfig
-from ..broker.config_checks import read_broker_config
+from ..broker.settings.config import BrokerConfig
+from ..broker.settings.config_checks import read_broker_config
 from ..common.config import ConfigError, Entry
 from ..namesrv.config import NamesrvConfig, read_namesrv_config
 from ..remoting.tls_config import TlsConfig, merge_tls, split_tls

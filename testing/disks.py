@@ -11,10 +11,10 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..store.disk.memory_disk import Fault, MemoryDisk
-from ..store.disk.os_disk import Disk, OsDisk, OsFile, Space, explain
-from ..store.errors import StoreIOError
-from ..store.offsets import Position
+from ..disk.errors import StoreIOError
+from ..disk.memory_disk import Fault, MemoryDisk
+from ..disk.os_disk import Disk, OsDisk, OsFile, Space, explain
+from ..disk.position import Position
 from .errors import EmbeddedBrokerError
 
 LOG_FOLDER = "/commitlog/"

@@ -11,7 +11,7 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ..broker.listening import VIP_PORT_STEP
+from ..broker.settings.listening import VIP_PORT_STEP
 
 _TRIES = 50
 

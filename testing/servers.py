@@ -14,8 +14,8 @@ from socket import socket
 
 import trio
 
-from ..broker.config import BrokerConfig
 from ..broker.controller import BrokerController
+from ..broker.settings.config import BrokerConfig
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.controller import NamesrvController
 from ..remoting.bodies import SubscriptionGroupConfig

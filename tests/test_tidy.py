@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
+from trocket.broker.settings.config import BrokerConfig
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.namesrv.config import NamesrvConfig
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +23,7 @@ PACKAGES = (
     "native",
     "common",
     "remoting",
+    "disk",
     "store",
     "auth",
     "namesrv",
@@ -61,14 +62,14 @@ COMMAND = "a command: typer reads its options from the signature"
 IN_C = "a function in C: reading arguments by name would cost as much as the rest"
 
 MANY_POSITIONAL: dict[str, tuple[int, str]] = {
-    "cli/auth.py:user_create": (9, COMMAND),
-    "cli/auth.py:user_delete": (8, COMMAND),
-    "cli/auth.py:user_update": (11, COMMAND),
-    "cli/auth_acl.py:acl_delete": (10, COMMAND),
-    "cli/auth_acl.py:acl_list": (8, COMMAND),
-    "cli/auth_acl.py:acl_set": (12, COMMAND),
-    "cli/auth_tools.py:auth_migrate": (8, COMMAND),
-    "cli/auth_tools.py:auth_test": (10, COMMAND),
+    "cli/auth/command.py:user_create": (9, COMMAND),
+    "cli/auth/command.py:user_delete": (8, COMMAND),
+    "cli/auth/command.py:user_update": (11, COMMAND),
+    "cli/auth/acl.py:acl_delete": (10, COMMAND),
+    "cli/auth/acl.py:acl_list": (8, COMMAND),
+    "cli/auth/acl.py:acl_set": (12, COMMAND),
+    "cli/auth/tools.py:auth_migrate": (8, COMMAND),
+    "cli/auth/tools.py:auth_test": (10, COMMAND),
     "cli/bench.py:bench": (8, COMMAND),
     "cli/broker.py:broker_clean": (9, COMMAND),
     "cli/consume.py:consume": (14, COMMAND),
@@ -77,7 +78,7 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/group.py:group_delete": (8, COMMAND),
     "cli/group_members.py:group_consume": (8, COMMAND),
     "cli/lag.py:lag": (9, COMMAND),
-    "cli/interop.py:interop_run": (12, COMMAND),
+    "cli/interop/command.py:interop_run": (12, COMMAND),
     "cli/message.py:message": (11, COMMAND),
     "cli/offset.py:offset_clone": (8, COMMAND),
     "cli/offset.py:offset_reset": (9, COMMAND),
@@ -85,7 +86,7 @@ MANY_POSITIONAL: dict[str, tuple[int, str]] = {
     "cli/store.py:dump": (14, COMMAND),
     "cli/store.py:export": (15, COMMAND),
     "cli/store.py:repair": (11, COMMAND),
-    "cli/top.py:top": (8, COMMAND),
+    "cli/top/command.py:top": (8, COMMAND),
     "cli/topic.py:topic_create": (10, COMMAND),
     "native/extension.py:decode_frames": (9, IN_C),
     "native/extension.py:pack_batch": (14, IN_C),
@@ -116,8 +117,8 @@ BANS = [
         r"\btime\.time(_ns)?\(|\bdatetime\.(now|utcnow|today)\(",
         "Clock.wall_ms",
         (
-            "store/clock.py",
-            "client/clock.py",
+            "common/clock.py",
+            "client/tasks/clock.py",
             # Programs of a user, against real brokers.
             "interop/clients/python/later.py",
             "interop/clients/python/pull.py",
@@ -143,13 +144,13 @@ BANS = [
         "trio; anyio in the client",
         (
             # The clock of whichever loop the client runs in.
-            "client/clock.py",
+            "client/tasks/clock.py",
             # TCP on asyncio without the cost of anyio's streams; on trio it needs no import.
-            "client/transport.py",
+            "client/connection/transport.py",
             # Threads of handlers call back into whichever loop the client runs in.
-            "client/loop_call.py",
+            "client/tasks/loop_call.py",
             # The task of a client's background tasks; anyio has none outside of a task group.
-            "client/task_host.py",
+            "client/tasks/task_host.py",
             # The thread behind the blocking client runs asyncio's loop, and hands over to it.
             "blocking/loop_object.py",
             "blocking/loop_thread.py",

@@ -21,8 +21,8 @@ from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemotingError
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client_channel_info import ClientChannelInfo
-from ..consumer_manager import ConsumerManager
+from ..clients.client_channel_info import ClientChannelInfo
+from ..clients.consumer_manager import ConsumerManager
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from ...remoting.steps import Steps
-from ...store.errors import StoreError
+from ...common.steps import Steps
+from ...disk.errors import StoreError
 from ...store.message_store import MessageStore
-from ..consumer_offset_manager import ConsumerOffsetManager, key_of
 from ..pop.progress import PopProgress
+from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
 
 logger = logging.getLogger(__name__)
 

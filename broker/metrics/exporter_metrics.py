@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ...common.steps import STEP_ITEMS, Steps
 from ...common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from ...disk.errors import StoreIOError
 from ...remoting.metrics.families import TOTAL, Kind, Metric, Samples
-from ...remoting.steps import STEP_ITEMS, Steps
-from ...store.errors import StoreIOError
 from ..assembly import BrokerParts
-from ..consumer_group_info import ConsumerGroupInfo
-from ..statistics.broker_stats_manager import KEY_SEPARATOR, StatsName
-from ..statistics.stats_item import MINUTE
-from ..statistics.totals import PUT_TIME_NAMES
+from ..clients.consumer_group_info import ConsumerGroupInfo
+from ..stats.broker_stats_manager import KEY_SEPARATOR, StatsName
+from ..stats.stats_item import MINUTE
+from ..stats.totals import PUT_TIME_NAMES
 from .client_figures import ClientFigures
 from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
 

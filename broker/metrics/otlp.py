@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1 import common_pb2 as common
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as proto
 
 from ...remoting.metrics.families import Families, HistogramValue, Kind, LabelValues, Metric, Value
-from ..config import BrokerConfig
+from ..settings.config import BrokerConfig
 from .push import Period, PushError
 
 SCOPE: Final = "broker-meter"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.steps import STEP_ITEMS, Steps
+from ...disk.errors import StoreError
 from ...remoting.metrics.families import Kind, Metric, Samples
-from ...remoting.steps import STEP_ITEMS, Steps
-from ...store.errors import StoreError
 from ..assembly import BrokerParts
 
 

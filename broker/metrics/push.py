@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from ...disk.errors import StoreError
 from ...remoting.metrics.families import Families, HistogramValue, Samples, gained
-from ...store.errors import StoreError
-from ..config import BrokerConfig
+from ..settings.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 

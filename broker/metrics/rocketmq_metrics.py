@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from ...common.steps import STEP_ITEMS, Steps
 from ...common.topic_names import (
     RETRY_TOPIC_PREFIX,
     TRANS_HALF_TOPIC,
     is_system_group,
     is_system_topic,
 )
+from ...disk.errors import StoreError, StoreIOError
 from ...remoting.bodies import ConsumeType, TopicConfig
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.language_codes import LanguageCode
@@ -29,12 +31,10 @@ from ...remoting.mq_version import version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.request_times import RequestTimes
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import STEP_ITEMS, Steps
-from ...store.errors import StoreError, StoreIOError
 from ...store.offsets import PhysicalOffset
 from ..assembly import BrokerParts
-from ..attributes import MESSAGE_TYPE
-from ..statistics.broker_stats_manager import KEY_SEPARATOR, StatsName
+from ..settings.attributes import MESSAGE_TYPE
+from ..stats.broker_stats_manager import KEY_SEPARATOR, StatsName
 from . import pop_metrics
 from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
 

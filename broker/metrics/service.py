@@ -16,15 +16,15 @@ from urllib.parse import parse_qs
 import trio
 
 from ...common.metrics_keys import MetricsExporterType
+from ...common.steps import Steps, in_steps
+from ...disk.errors import StoreError
 from ...remoting.metrics.answers import LIVE, Answer, answer_of
 from ...remoting.metrics.exposition import CONTENT_TYPE, expose
 from ...remoting.metrics.families import Families, Samples, in_base_units
 from ...remoting.metrics.http_server import HttpServer
 from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
-from ...remoting.steps import Steps, in_steps
 from ...remoting.tls_server import ServerTls
-from ...store.errors import StoreError
 from ..assembly import BrokerParts
 from . import exporter_metrics, health, replication_metrics, rocketmq_metrics, trocket_metrics
 from .client_figures import ClientFigures

@@ -7,19 +7,19 @@ from functools import partial
 
 import trio
 
+from ...common.clock import Clock, WallTimeMs
 from ...common.topic_names import revive_topic
-from ...store.clock import Clock, WallTimeMs
+from ...disk.state_files import StateFiles
 from ...store.message_store import MessageStore
 from ...store.queues.new_tags import tags_codes_since
-from ...store.state.state_files import StateFiles
-from ..broker_address import BrokerAddress
-from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager
-from ..inner_message import InnerPuts
-from ..statistics.pop_counts import PopCounts
-from ..subscription_group_manager import SubscriptionGroupManager
-from ..timer_message_service import TimerMessageService
-from ..topic_config_manager import TopicConfigManager
+from ..delivering.timer_message_service import TimerMessageService
+from ..messages.inner_message import InnerPuts
+from ..settings.broker_address import BrokerAddress
+from ..settings.config import BrokerConfig
+from ..stats.pop_counts import PopCounts
+from ..tables.consumer_offset_manager import ConsumerOffsetManager
+from ..tables.subscription_group_manager import SubscriptionGroupManager
+from ..tables.topic_config_manager import TopicConfigManager
 from .buffer import PopBuffer
 from .buffer_service import PopBufferService
 from .hold import PopHold

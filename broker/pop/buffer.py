@@ -21,11 +21,11 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple
 
+from ...common.steps import Steps
 from ...remoting.receipt import Receipt, TopicForm
-from ...remoting.steps import Steps
-from ..consumer_offset_manager import ConsumerOffsetManager, key_of
-from ..pop_config import PopConfig
-from ..statistics.pop_counts import PopCounts
+from ..settings.pop_config import PopConfig
+from ..stats.pop_counts import PopCounts
+from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
 from .check_point import CheckPoint, CheckPointKey
 
 IDLE_MS: Final = 300_000

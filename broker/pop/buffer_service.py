@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ...remoting.steps import in_steps
-from ...store.clock import Clock
-from ...store.errors import StoreIOError
+from ...common.clock import Clock
+from ...common.steps import in_steps
+from ...disk.errors import StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutRefusal
-from ..due_task import DueTask
+from ..waiting.due_task import DueTask
 from .buffer import Buffered, PopBuffer
 from .records import Ack
 from .revive_puts import RevivePuts

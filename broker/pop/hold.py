@@ -13,15 +13,14 @@ from dataclasses import dataclass
 import trio
 
 from ...auth.standing import Rights
+from ...common.clock import Clock, WallTimeMs
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
 from ...remoting.turn import Turn
-from ...store.clock import Clock, WallTimeMs
-from ..config import BrokerConfig
-from ..pull import Selector
-from ..pull_request_hold import Key, TagsCodesSince, unknown_codes
+from ..settings.config import BrokerConfig
+from ..waiting.pull import Key, Selector, TagsCodesSince, unknown_codes
 from .waiting_requests import ANY_QUEUE, Polling, PollingKey, WaitingRequests, wait_ms_of
 
 logger = logging.getLogger(__name__)

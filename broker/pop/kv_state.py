@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...store.disk.os_disk import Disk
-from ...store.errors import ForeignStateError
+from ...disk.errors import ForeignStateError
+from ...disk.os_disk import Disk
 
 KV_FOLDER: Final = "kvStore"
 

@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...common.java_integers import INT64_MAX
+from ...common.steps import in_steps
+from ...disk.errors import CorruptRecordError
+from ...disk.state_files import StateFiles
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import ChangeInvisibleTimeResponseHeader
 from ...remoting.receipt import ORDER_REVIVE_QUEUE, OrderCounts, QueueKey, TopicForm
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import in_steps
-from ...store.errors import CorruptRecordError
 from ...store.message_store import MessageStore
-from ...store.state.state_files import StateFiles
-from ..attributes import BATCH_CQ, QUEUE_TYPE
-from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager, key_of
-from ..due_task import DueTask
-from ..subscription_group_manager import SubscriptionGroupManager
-from ..topic_config_manager import TopicConfigManager
+from ..settings.attributes import BATCH_CQ, QUEUE_TYPE
+from ..settings.config import BrokerConfig
+from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
+from ..tables.subscription_group_manager import SubscriptionGroupManager
+from ..tables.topic_config_manager import TopicConfigManager
+from ..waiting.due_task import DueTask
 from .buffer import PopBuffer
 from .check_point import CheckPoint
 from .order_info import ATTEMPT_ID_LENGTH_MAX, OrderInfo

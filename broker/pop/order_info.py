@@ -14,7 +14,7 @@ import msgspec
 
 from ...common.java_integers import INT64_MAX
 from ...remoting.bodies.base import Int64
-from ...remoting.numbers import QUEUE_OFFSET, RECONSUME_TIMES
+from ...remoting.number_fields import QUEUE_OFFSET, RECONSUME_TIMES
 from ...remoting.receipt import POP_COUNT_MAX
 
 ATTEMPT_ID_LENGTH_MAX: Final = 256

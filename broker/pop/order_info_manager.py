@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ...remoting.numbers import QUEUE_ID
-from ...remoting.steps import Steps, at_once
-from ...store.disk.json_config import parse
-from ...store.state.state_file import Save, StateFile
-from ..config_text import CONSUMER_ORDERS
-from ..consumer_offset_manager import SEPARATOR, key_of
-from ..table_numbers import whole_number
+from ...common.steps import Steps, at_once
+from ...disk.json_config import parse
+from ...disk.state_file import Save, StateFile
+from ...remoting.number_fields import QUEUE_ID
+from ..tables.config_text import CONSUMER_ORDERS
+from ..tables.consumer_offset_manager import SEPARATOR, key_of
+from ..tables.table_numbers import whole_number
 from .order_info import OrderInfo
 
 logger = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from ...common.topic_names import RETRY_TOPIC_PREFIX
-from ...store.errors import StoreError
+from ...disk.errors import StoreError
 from ...store.message_store import MessageStore
-from ..consumer_offset_manager import SEPARATOR, ConsumerOffsetManager
-from ..pop_config import PopConfig
+from ..settings.pop_config import PopConfig
+from ..tables.consumer_offset_manager import SEPARATOR, ConsumerOffsetManager
 from .buffer import PopBuffer, PopOrder
 
 INIT_MIN: Final = 0

@@ -26,12 +26,12 @@ from ...common.message_properties import (
     find_property,
 )
 from ...common.topic_names import TIMER_TOPIC
+from ...disk.errors import CorruptRecordError
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_record
-from ...store.errors import CorruptRecordError
 from ...store.message_store import MessageStore
-from ..consumer_offset_manager import ConsumerOffsetManager, key_of
+from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
 from .buffer import PopBuffer
 from .check_point import CheckPoint
 from .records import read_record

@@ -16,9 +16,9 @@ import msgspec
 from ...common.topic_names import RETRY_TOPIC_PREFIX, normal_topic, pop_retry_topics
 from ...common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
 from ...remoting.bodies import TopicConfig
-from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager
-from ..topic_config_manager import TopicConfigManager
+from ..settings.config import BrokerConfig
+from ..tables.consumer_offset_manager import ConsumerOffsetManager
+from ..tables.topic_config_manager import TopicConfigManager
 
 __all__ = ["PopRetryTopics", "normal_topic"]
 

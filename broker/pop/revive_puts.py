@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from ...store.config import FlushDiskType
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
-from ..inner_message import InnerMessage, InnerPuts, WaitingRefused
-from ..statistics.pop_counts import PopCounts, RecordKind
+from ..messages.inner_message import InnerMessage, InnerPuts, WaitingRefused
+from ..stats.pop_counts import PopCounts, RecordKind
 from .check_point import CheckPoint
 from .records import Ack, RecordPlace, ack_record, check_point_record
 

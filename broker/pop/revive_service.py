@@ -22,21 +22,21 @@ from typing import Final, NamedTuple
 
 import trio
 
+from ...common.clock import Clock
 from ...common.supervision import FailureLog
 from ...common.topic_names import REVIVE_GROUP, REVIVE_TOPIC_PREFIX
+from ...disk.errors import CorruptRecordError, StoreError
 from ...remoting.channel import Postponed
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import decode_record
-from ...store.clock import Clock
-from ...store.errors import CorruptRecordError, StoreError
 from ...store.message_store import MessageStore
-from ..config import BrokerConfig
-from ..consumer_offset_manager import ConsumerOffsetManager, key_of
-from ..due_task import DueTask
-from ..pop_config import REVIVE_QUEUES_MAX
-from ..statistics.pop_counts import PopCounts, RecordKind
-from ..timer_message_service import TimerMessageService
-from ..topic_config_manager import TopicConfigManager
+from ..delivering.timer_message_service import TimerMessageService
+from ..settings.config import BrokerConfig
+from ..settings.pop_config import REVIVE_QUEUES_MAX
+from ..stats.pop_counts import PopCounts, RecordKind
+from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
+from ..tables.topic_config_manager import TopicConfigManager
+from ..waiting.due_task import DueTask
 from .check_point import CheckPoint
 from .records import Ack
 from .revive import ReviveQueue

@@ -13,21 +13,21 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from ...common.clock import Clock
 from ...common.topic_names import normal_topic
+from ...disk.errors import StoreError, StoreIOError
 from ...remoting.bodies import TopicConfig
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_record
 from ...remoting.receipt import POP_COUNT_MAX
-from ...store.clock import Clock
-from ...store.errors import StoreError, StoreIOError
 from ...store.message_store import MessageStore
 from ...store.status import PutMessageStatus, PutRefusal
-from ..config import BrokerConfig
-from ..inner_message import TOO_LARGE, InnerMessage, InnerPuts
-from ..statistics.pop_counts import PopCounts
-from ..subscription_group_manager import SubscriptionGroupManager
-from ..topic_config_manager import TopicConfigManager
+from ..messages.inner_message import TOO_LARGE, InnerMessage, InnerPuts
+from ..settings.config import BrokerConfig
+from ..stats.pop_counts import PopCounts
+from ..tables.subscription_group_manager import SubscriptionGroupManager
+from ..tables.topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
 from .records import Ack
 from .retry_topics import PopRetryTopics

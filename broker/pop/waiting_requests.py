@@ -32,13 +32,12 @@ from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.memory_budget import request_size
 from ...remoting.turn import Turn
-from ..config import BrokerConfig
-from ..due_task import DueTask
-from ..fair_backlog import FairBacklog
-from ..held_memory import HeldMemory
-from ..held_shares import HeldShares
-from ..pull import Selector
-from ..pull_request_hold import HOLD_MS_MAX, Key, TagsCodesSince, unknown_codes
+from ..settings.config import BrokerConfig
+from ..waiting.due_task import DueTask
+from ..waiting.fair_backlog import FairBacklog
+from ..waiting.held_memory import HeldMemory
+from ..waiting.held_shares import HeldShares
+from ..waiting.pull import HOLD_MS_MAX, Key, Selector, TagsCodesSince, unknown_codes
 from .deadlines import Deadlines
 
 logger = logging.getLogger(__name__)

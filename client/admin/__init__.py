@@ -28,7 +28,7 @@ from .results import (
     TopicInfo,
     TopicOnBroker,
 )
-from .statistics import (
+from .stats import (
     BrokerConsumeStats,
     GroupProgress,
     Growth,

@@ -32,7 +32,7 @@ from ...remoting.headers import (
     UserRequestHeader,
 )
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..errors import ConfigurationError
 from .asking import Answers, BrokerAt, Brokers, NotFoundError, ask_all, ask_each, each_of
 

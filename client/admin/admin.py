@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
-from ..client import Client
-from ..misuse import explained, knows_elsewhere
-from ..options import ClientOptions
-from ..other_names import ADMIN
-from ..producer import own_client
-from ..task_host import Openable
+from ..checks.misuse import explained, knows_elsewhere
+from ..checks.other_names import ADMIN
+from ..connection.client import Client
+from ..connection.options import ClientOptions
+from ..sending.producer import own_client
+from ..tasks.task_host import Openable
 from .accounts import AccountVerbs
 from .asking import Brokers
 from .brokers import BrokerVerbs

@@ -15,7 +15,7 @@ import msgspec
 from ...remoting.bodies import BrokerData, ClusterInfo, MessageQueue, TopicRouteData
 from ...remoting.request_codes import RequestCode
 from ...remoting.route_queues import QUEUES_COUNT_MAX
-from ..client import Client, reading_answer
+from ..connection.client import Client, reading_answer
 from ..errors import (
     BadAnswerError,
     ClientError,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ...remoting.bodies import KVTable
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..errors import BadAnswerError, ConfigurationError
 from .asking import Brokers
 from .results import ClusterView

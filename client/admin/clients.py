@@ -26,9 +26,9 @@ from ...remoting.headers import (
 from ...remoting.mq_version import version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..errors import ServerError
-from ..message import ReceivedMessage
+from ..messages.message import ReceivedMessage
 from .asking import Answers, Brokers, NotFoundError, brokers_of
 from .results import (
     BrokerInfo,

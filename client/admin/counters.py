@@ -36,14 +36,14 @@ from ...remoting.headers import (
 from ...remoting.mq_version import version_name
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_topic
 from ..errors import ConfigurationError, ServerError
-from ..producer import configured
+from ..sending.producer import configured
 from .asking import BrokerAt, Brokers, ask_each, brokers_of, each_of
 from .broker_stats import BrokerStats, read_broker_stats
 from .results import BrokerInfo, QueueOffsets
-from .statistics import (
+from .stats import (
     BrokerConsumeStats,
     GroupProgress,
     Growth,

@@ -14,12 +14,12 @@ import msgspec
 from ...remoting.bodies.base import Body
 from ...remoting.headers import RemoveMessageFilterClassRequestHeader
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.subscription import FilterClass, check_filter_class
 from ..core.topics import check_consumer_group
 from ..errors import ConfigurationError, RouteNotFoundError
-from ..filter_servers import filter_servers_of, put_class
-from ..producer import configured
+from ..pushing.filter_servers import filter_servers_of, put_class
+from ..sending.producer import configured
 from .asking import Answers, Brokers, NotFoundError, ask_all
 from .results import FilterClassInfo
 

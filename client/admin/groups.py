@@ -11,10 +11,10 @@ from ...common.topic_names import is_own_group, retry_topic
 from ...remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ...remoting.headers import DeleteSubscriptionGroupRequestHeader
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_consumer_group, dlq_topic
 from ..errors import ConfigurationError
-from ..producer import configured
+from ..sending.producer import configured
 from .asking import Answers, Brokers, NotFoundError
 from .results import BrokerInfo, GroupInfo
 from .topics import TopicVerbs

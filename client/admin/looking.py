@@ -6,9 +6,9 @@ from typing import Final
 
 from ...common.topic_names import TOOLS_GROUP
 from ...remoting.bodies import MessageQueue, SubscriptionData
-from ..client import Client
+from ..connection.client import Client
 from ..errors import AccessDeniedError
-from ..pulling import PullResult, max_offset, pull, search_offset
+from ..pulling.pulling import PullResult, max_offset, pull, search_offset
 
 PULL_COUNT: Final = 32
 """Messages of one pull. RocketMQ: pullBatchSize."""

@@ -20,7 +20,7 @@ from ...remoting.message_codec import decode_messages
 from ...remoting.message_id import OffsetId, decode_offset_id
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_topic, dlq_topic
 from ..errors import (
     AccessDeniedError,
@@ -30,9 +30,9 @@ from ..errors import (
     RouteNotFoundError,
     ServerError,
 )
-from ..message import ReceivedMessage
-from ..producer import configured
-from ..pulling import max_offset
+from ..messages.message import ReceivedMessage
+from ..pulling.pulling import max_offset
+from ..sending.producer import configured
 from .asking import (
     Answers,
     Brokers,

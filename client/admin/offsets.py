@@ -20,7 +20,7 @@ from ...remoting.headers import (
     ResetQueueOffsetRequestHeader,
 )
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_group
 from ..errors import (
     AccessDeniedError,
@@ -29,8 +29,8 @@ from ..errors import (
     RouteNotFoundError,
     is_not_supported,
 )
-from ..producer import configured
-from ..pulling import commit_offset, max_offset, min_offset, offset_at_master, offset_table
+from ..pulling.pulling import commit_offset, max_offset, min_offset, offset_at_master, offset_table
+from ..sending.producer import configured
 from .asking import Answers, Brokers, ask_all, brokers_of, queues_of
 from .brokers import BrokerVerbs
 from .clients import ClientVerbs

@@ -24,12 +24,12 @@ from ...remoting.bodies import (
 )
 from ...remoting.headers import GetConsumeStatsRequestHeader
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.pop_records import PopRecords
 from ..core.topics import check_group, check_topic
 from ..errors import ConfigurationError, RouteNotFoundError, is_not_supported
-from ..producer import configured
-from ..pulling import max_offset, min_offset, offset_at_master
+from ..pulling.pulling import max_offset, min_offset, offset_at_master
+from ..sending.producer import configured
 from .asking import Brokers, NotFoundError, brokers_of, queues_of
 from .looking import PULL_COUNT, first_offset_at, look
 from .results import (

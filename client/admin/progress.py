@@ -35,7 +35,7 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_group, check_topic, dlq_topic
 from ..errors import (
     ClientError,
@@ -44,9 +44,9 @@ from ..errors import (
     ServerError,
     is_not_supported,
 )
-from ..message import ReceivedMessage
-from ..producer import configured
-from ..pulling import commit_offset
+from ..messages.message import ReceivedMessage
+from ..pulling.pulling import commit_offset
+from ..sending.producer import configured
 from .asking import Answers, Brokers, answering, brokers_of
 from .clients import ClientVerbs
 from .counters import CounterVerbs, time_or_none
@@ -60,7 +60,7 @@ from .results import (
     RunningInfo,
     SubscriptionInfo,
 )
-from .statistics import GroupProgress, MessageTrack, QueueSpan
+from .stats import GroupProgress, MessageTrack, QueueSpan
 
 CLIENTS_AT_ONCE: Final = 8
 """Members that are asked at one time: a broker forwards each question."""

@@ -17,7 +17,7 @@ from ...remoting.headers import (
 )
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.static_topics import (
     StaticTopicPlan,
     plan_completion,
@@ -28,7 +28,7 @@ from ..core.static_topics import (
 )
 from ..core.topics import check_topic
 from ..errors import BadAnswerError, ConfigurationError, ConnectError, ServerError
-from ..producer import configured
+from ..sending.producer import configured
 from .asking import Brokers, NotFoundError
 from .results import BrokerInfo, StaticTopicInfo
 

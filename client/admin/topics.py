@@ -24,10 +24,10 @@ from ...remoting.headers import (
     GetTopicConfigRequestHeader,
 )
 from ...remoting.request_codes import RequestCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_topic, is_dlq_topic, is_retry_topic
 from ..errors import ClientError, ConfigurationError, RouteNotFoundError, is_not_supported
-from ..producer import configured
+from ..sending.producer import configured
 from .asking import Brokers, NotFoundError, ask_all, brokers_of
 from .results import NO_ATTRIBUTES, BrokerInfo, TopicInfo, TopicOnBroker
 

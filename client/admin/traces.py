@@ -23,8 +23,8 @@ from ..core.trace_records import (
     decode_records,
 )
 from ..errors import RouteNotFoundError
-from ..message import ReceivedMessage
-from ..transaction import TransactionState
+from ..messages.message import ReceivedMessage
+from ..messages.transaction import TransactionState
 from .asking import BrokersError, NotFoundError
 from .messages import COUNT, MessageVerbs, place_of
 

@@ -29,10 +29,10 @@ from ...remoting.headers import (
 from ...remoting.headers.base import Header
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ..client import reading_answer
+from ..connection.client import reading_answer
 from ..core.topics import check_topic
 from ..errors import ConfigurationError
-from ..producer import configured
+from ..sending.producer import configured
 from .asking import Answers, BrokerAt, Brokers, NotFoundError, ask_all, brokers_of, label
 from .results import BrokerInfo
 from .topics import TopicVerbs

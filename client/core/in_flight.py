@@ -9,9 +9,9 @@ import logging
 from collections import deque
 from typing import Final, Generic, TypeVar
 
+from ..checks.misuse import Presentable
 from ..errors import ClientError, MessageRefusedError, UndeliveredError
-from ..message import Message, SendResult
-from ..misuse import Presentable
+from ..messages.message import Message, SendResult
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from ...remoting.codec import RemotingCommand
 from ...remoting.errors import LocalProtocolError
 from ...remoting.response_codes import ResponseCode
 from ..errors import BadAnswerError, MessageRefusedError
-from ..message import Message, SendResult, SendStatus
+from ..messages.message import Message, SendResult, SendStatus
 from .send_header import SendPayload, SendTemplate
 
 STORED: Final[Mapping[int, SendStatus]] = {

@@ -29,7 +29,7 @@ from ...remoting.headers.pop import (
 )
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_messages
-from ...remoting.numbers import INT32, parse_integer
+from ...remoting.number_fields import INT32, parse_integer
 from ...remoting.receipt import (
     QueueKey,
     Receipt,

@@ -42,8 +42,8 @@ from ..errors import (
     ServerError,
     server_error,
 )
-from ..message import Message, SendResult
-from ..sendable import check_takes, is_queue, wrong_choice, wrong_queue
+from ..messages.message import Message, SendResult
+from ..messages.sendable import check_takes, is_queue, wrong_choice, wrong_queue
 from .fault_strategy import FaultStrategy, RoundRobinIndex
 from .outgoing import STORED, Outgoing
 from .routes import TopicPublishInfo

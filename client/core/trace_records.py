@@ -19,7 +19,7 @@ import msgspec
 from ...common.java_integers import INT32_MAX, INT64_MAX
 from ...common.message_properties import split_keys
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
-from ..transaction import TransactionState
+from ..messages.transaction import TransactionState
 
 FIELD_END: Final = "\x01"
 RECORD_END: Final = "\x02"

@@ -20,6 +20,7 @@ PARTS = (
     "blocking",
     "broker",
     "client",
+    "disk",
     "namesrv",
     "pytest_plugin.py",
     "remoting",

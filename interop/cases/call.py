@@ -16,7 +16,7 @@ from typing import Final
 import psutil
 import pytest
 
-from ...store.clock import SystemClock
+from ...common.clock import SystemClock
 from ..report.cells import Cell, Run, Verdict
 from .plugin import JOBS, VERSIONS, cell_of, test_id
 

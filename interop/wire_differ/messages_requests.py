@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ...common.clock import SystemClock
 from ...remoting.codec import RemotingCommand, SerializeType
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import decode_messages
 from ...remoting.request_codes import RequestCode as Code
-from ...store.clock import SystemClock
 from .builders import (
     STORED,
     Names,

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ...common.clock import SystemClock
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_id import decode_offset_id
 from ...remoting.recall_handle import RecallHandle
 from ...remoting.receipt import Receipt
-from ...store.clock import SystemClock
 
 Tree: TypeAlias = object
 """A decoded answer: dicts with text keys, lists, texts, numbers, booleans and None."""

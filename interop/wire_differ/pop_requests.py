@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...common.clock import SystemClock
 from ...remoting.codec import SerializeType
 from ...remoting.request_codes import RequestCode as Code
-from ...store.clock import SystemClock
 from .builders import BORN_MS, Names, bad, create_group, create_topic
 from .normalise import any_queue, durations, java_exception_text, some_queue, unique_keys
 from .pop_parts import (

@@ -11,6 +11,7 @@ import zlib
 import trio
 
 from ...auth.open_server import is_same_host
+from ...common.steps import Steps, in_steps
 from ...remoting.bodies import (
     BrokerMemberGroup,
     DataVersion,
@@ -19,7 +20,7 @@ from ...remoting.bodies import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
 )
-from ...remoting.channel import Answer, Channel, Deferred, Processor
+from ...remoting.channel import Answer, Channel, Deferred, Processor, answer_of
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.headers import (
@@ -40,7 +41,6 @@ from ...remoting.headers import (
 from ...remoting.mq_version import V3_0_11
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import NOT_SET, ResponseCode
-from ...remoting.steps import Steps, answer_of, in_steps
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import BrokerAddrInfo, BrokerRegistration
 from ..route_info_manager import RouteInfoManager

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from ...disk.errors import StoreError
 from ...remoting.channel import Deferred
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
-from ...store.errors import StoreError
 from ..config import NamesrvConfig
 from ..kv_config import KVConfigManager
 from ..registration import MinBrokerIdChange

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from ...common.steps import Steps
 from ...remoting.bodies import BrokerData, TopicList, TopicRouteData
-from ...remoting.channel import Answer, Channel, Deferred, Processor
+from ...remoting.channel import Answer, Channel, Deferred, Processor, answer_of
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RemoteProtocolError, RemotingError, RequestRefused
 from ...remoting.headers import (
@@ -25,7 +26,6 @@ from ...remoting.headers import (
 from ...remoting.mq_version import V4_9_4
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
-from ...remoting.steps import Steps, answer_of
 from ..kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from ..registration import MASTER_ID
 from ..route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG

@@ -74,13 +74,6 @@ from .pop import (
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
-from .queue import (
-    GetConsumerListByGroupResponseBody,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
-    MessageQueue,
-    UnlockBatchRequestBody,
-)
 from .queue_mapping import (
     GLOBAL_SCOPE,
     UNDECIDED,
@@ -93,6 +86,13 @@ from .queue_mapping import (
     item_after,
     item_at,
     shared_queue,
+)
+from .queues import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
 )
 from .ranges import (
     out_of_range,
@@ -110,7 +110,7 @@ from .route import (
     QueueData,
     TopicRouteData,
 )
-from .statistics import (
+from .stats import (
     BrokerStatsData,
     BrokerStatsItem,
     CheckRocksdbCqWriteResult,

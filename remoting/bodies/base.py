@@ -15,7 +15,8 @@ from typing import Annotated, Final, TypeVar, cast
 
 import msgspec
 
-from .. import fastjson, numbers
+from .. import fastjson
+from .. import number_fields as numbers
 from ..errors import RemoteProtocolError
 
 Int32 = Annotated[int, numbers.INT32.meta, numbers.INT32]

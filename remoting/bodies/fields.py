@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from .. import numbers
+from .. import number_fields as numbers
 
 BrokerId = Annotated[int, numbers.INT64.meta, numbers.BROKER_ID]
 DelayMs = Annotated[int, numbers.INT64.meta, numbers.DELAY_MS]

@@ -19,7 +19,7 @@ from ..receipt import POP_COUNT_MAX
 from .base import Body, Int32, Int64
 from .fields import PopShare
 from .heartbeat import MessageModel
-from .queue import MessageQueue
+from .queues import MessageQueue
 
 BATCH_ACKS_MAX: Final = 1024
 """Check points of one BATCH_ACK_MESSAGE: a proxy sends those of 32 messages, or a few more."""

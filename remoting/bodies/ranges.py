@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
-from ..numbers import range_of
+from ..number_fields import range_of
 
 Check = Callable[[Any], str | None]
 """Takes a value; returns the path of the first bad number in it with what is wrong, or None."""

@@ -21,9 +21,9 @@ from typing import Annotated, Final, TypeVar, get_args
 
 import msgspec
 
-from .. import numbers
+from .. import number_fields as numbers
 from ..errors import RequestRefused
-from ..numbers import Range, parse_integer, range_of
+from ..number_fields import Range, parse_integer, range_of
 from ..response_codes import ResponseCode
 
 Int32 = Annotated[int, numbers.INT32.meta, numbers.INT32]

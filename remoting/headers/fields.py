@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from .. import numbers
+from .. import number_fields as numbers
 
 AskedQueueId = Annotated[int, numbers.ASKED_QUEUE_ID.meta, numbers.ASKED_QUEUE_ID]
 BrokerId = Annotated[int, numbers.BROKER_ID.meta, numbers.BROKER_ID]

@@ -32,13 +32,13 @@ from pyspark.sql.window import Window
 
 from trocket.blocking import Admin
 from trocket.client import NotFoundError, RouteNotFoundError
+from trocket.common.clock import SystemClock
 from trocket.common.topic_names import is_system_group, is_system_topic
 from trocket.spark.jobs.connection import client, cluster_name, reading
 from trocket.spark.jobs.flags import JobFlags, read_flags
 from trocket.spark.jobs.lag_rows import Held, Place, lag_rows, next_unread
 from trocket.spark.jobs.report_page import page
 from trocket.spark.jobs.running import EXIT_FINDINGS, JobError, Summary, run
-from trocket.store.clock import SystemClock
 
 NAME = "lag_and_store_report"
 COLUMNS = (

@@ -32,9 +32,9 @@ import typer
 from pyspark.sql import functions as F
 
 from trocket.blocking import Message, Producer
-from trocket.client.clock import wall_ms
 from trocket.client.errors import ClientError
-from trocket.client.message import SYSTEM_PROPERTIES
+from trocket.client.messages.message import SYSTEM_PROPERTIES
+from trocket.client.tasks.clock import wall_ms
 from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.connection import client
 from trocket.spark.jobs.dead_letters import DeadLetterFlags, dead_letters, dlq_topics

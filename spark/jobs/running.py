@@ -45,6 +45,7 @@ from trocket.common.terminal import (
     show,
     table,
 )
+from trocket.disk.errors import StoreError
 from trocket.spark import lag, register
 from trocket.spark.errors import SparkConnectorError
 from trocket.spark.jobs.connection import writing
@@ -53,7 +54,6 @@ from trocket.spark.jobs.java_errors import filtered
 from trocket.spark.local_settings import local_settings
 from trocket.spark.source_options import FORMAT
 from trocket.spark.versions import require_streams
-from trocket.store.errors import StoreError
 
 EXIT_FINDINGS: Final = 1
 EXIT_FAILED: Final = 2

@@ -15,8 +15,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ...common.clock import StoreTimeMs
 from ...common.java_hash import hash_prefix
 from ...common.message_properties import DELAY_HEAD, TAGS_HEAD
+from ...disk.errors import CopyError, StoreIOError
+from ...disk.position import Position
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
 from ...remoting.sys_flag import (
     INNER_BATCH,
@@ -24,11 +27,8 @@ from ...remoting.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from ..clock import StoreTimeMs
-from ..errors import CopyError, StoreIOError
 from ..format import Key
 from ..log.log_reader import NOWHERE, LogReader, ScannedRecord
-from ..offsets import Position
 from ..queues.batch_consume_queue import inner_batch
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.projection import LIGHT_PREFIX, Places, light_places

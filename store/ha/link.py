@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from ...common.supervision import FailureLog, contained, split_fatal
+from ...disk.errors import StoreError
 from ...remoting.errors import RemoteProtocolError
-from ..errors import StoreError
 from .flow import FlowMeter
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from zlib import crc32
 
 import trio
 
+from ...disk.position import Position
 from ..log.commit_log import CommitLog
-from ..offsets import Position
 
 CHECKED_SIZE = 8 * 1024 * 1024
 """Bytes compared at the end of a slave's log: more than the longest usual record (maxMessageSize, 4

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ...common.java_integers import INT64_MAX
-from ..errors import StoreError
+from ...disk.errors import StoreError
 from .distance import Distance
 from .flow import FlowMeter
 from .link import Link, LinkEnded, Piece

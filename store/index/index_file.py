@@ -22,10 +22,11 @@ import zlib
 from array import array
 
 from ...common.java_integers import INT32_MAX
+from ...common.steps import Steps
+from ...disk.errors import CorruptRecordError, StoreIOError
+from ...disk.os_disk import Disk, DiskFile
+from ...disk.position import START, Position
 from ...native import Extension
-from ...remoting.steps import Steps
-from ..disk.os_disk import Disk, DiskFile
-from ..errors import CorruptRecordError, StoreIOError
 from ..format import (
     ENTRY,
     ENTRY_SIZE,
@@ -34,7 +35,6 @@ from ..format import (
     SLOT,
     SLOT_SIZE,
 )
-from ..offsets import START, Position
 from ..recovery.checkpoint import IndexProgress
 
 PENDING_BYTES_MAX = 64 * 1024

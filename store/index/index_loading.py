@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..clock import LATEST_MS
-from ..disk.os_disk import Disk
+from ...common.clock import LATEST_MS
+from ...disk.os_disk import Disk
+from ...disk.start_warnings import LEFTOVER, warn_of_strays
 from ..format import FILE_MARKS_COUNT_MAX
 from ..recovery.checkpoint import Checkpoint, IndexProgress
-from ..start_warnings import LEFTOVER, warn_of_strays
 from .index_file import IndexFile
 
 logger = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ...common.clock import Clock
 from ...common.java_hash import hash_prefix, index_key_hash
+from ...common.steps import Steps
+from ...disk.errors import StoreError, StoreIOError
+from ...disk.os_disk import Disk
 from ...native import Extension, extension
-from ...remoting.steps import Steps
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
-from ..clock import Clock
-from ..disk.os_disk import Disk
-from ..errors import StoreError, StoreIOError
 from ..format import FILE_MARKS_COUNT_MAX
 from ..recovery.checkpoint import Checkpoint, IndexProgress
 from .index_backlog import IndexBacklog, Indexed

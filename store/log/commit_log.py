@@ -14,11 +14,11 @@ import struct
 from collections.abc import Collection, Iterable, Mapping
 from threading import Lock
 
+from ...disk.errors import CorruptRecordError, StoreIOError
+from ...disk.numbered import numbered
+from ...disk.os_disk import Disk, DiskFile
+from ...disk.position import START, Position
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX
-from ..disk.numbered import numbered
-from ..disk.os_disk import Disk, DiskFile
-from ..errors import CorruptRecordError, StoreIOError
-from ..offsets import START, Position
 from .log_bytes import CHUNK, all_zero, chunks
 from .log_files import LogFile, LogFilePool, open_count_max
 

@@ -5,10 +5,10 @@ Files are opened here separately, so all functions may run in a worker thread.
 
 from __future__ import annotations
 
+from ...common.clock import LATEST_MS
+from ...disk.os_disk import Disk, DiskFile
+from ...disk.position import Position
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
-from ..clock import LATEST_MS
-from ..disk.os_disk import Disk, DiskFile
-from ..offsets import Position
 from .commit_log import CommitLog
 from .log_bytes import LogPart, record_candidates
 from .log_reader import record_at

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from ...disk.position import Position
 from ...remoting.record_schema import MAGIC_V1, MAGIC_V2, RECORD_PREFIX
-from ..offsets import Position
 
 CHUNK = 1024 * 1024
 EVERYWHERE = 1 << 62

@@ -12,9 +12,9 @@ import errno
 from collections import OrderedDict
 from collections.abc import Callable
 
-from ..disk.os_disk import Disk, DiskFile, errno_of
-from ..errors import StoreIOError
-from ..offsets import Position
+from ...disk.errors import StoreIOError
+from ...disk.os_disk import Disk, DiskFile, errno_of
+from ...disk.position import Position
 
 OPEN_LOG_FILES_MAX = 64
 """Commit log files open at a time. A mapped one costs two descriptors before Python 3.13, so these

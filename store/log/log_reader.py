@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
+from ...disk.position import Position
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import (
@@ -39,8 +40,7 @@ from ...remoting.message_codec import (
     decode_record,
 )
 from ...remoting.record_schema import TOPIC_LENGTH_V2
-from ..disk.topic_path import topic_path
-from ..offsets import Position
+from ..topic_path import topic_path
 from .log_bytes import CHUNK, EVERYWHERE, ReadableLog, record_candidates
 
 TOPICS_MAX = 65_536

@@ -5,12 +5,12 @@ They have one unit per record, in the log's order, so each queue is read in para
 
 from __future__ import annotations
 
+from ...disk.numbered import numbered, size_of
+from ...disk.os_disk import Disk
+from ...disk.position import Position
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..disk.numbered import numbered, size_of
-from ..disk.os_disk import Disk
 from ..format import BATCH_UNIT_SIZE
 from ..log.log_reader import LogRecord
-from ..offsets import Position
 from ..queues.batch_consume_queue import BatchUnit, unit_of_record
 from ..queues.consume_queue import QueueFiles
 from ..queues.projection import Places

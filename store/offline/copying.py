@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..disk.os_disk import Disk
-from ..errors import StoreIOError
-from ..offsets import START, Position
+from ...disk.errors import StoreIOError
+from ...disk.os_disk import Disk
+from ...disk.position import START, Position
 
 CHUNK = 1024 * 1024
 BLOCK = 4096

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...common.java_hash import index_key_hash
-from ..disk.numbered import numbered, size_of
-from ..disk.os_disk import Disk
+from ...disk.numbered import numbered, size_of
+from ...disk.os_disk import Disk
+from ...disk.position import Position
 from ..format import (
     BATCH_UNIT_SIZE,
     ENTRY,
@@ -22,7 +23,6 @@ from ..format import (
 )
 from ..log.commit_log import CommitLog
 from ..log.log_reader import record_at
-from ..offsets import Position
 from ..queues.batch_consume_queue import BatchUnit
 from ..queues.consume_queue import QueueFiles
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX

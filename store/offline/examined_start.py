@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from ...disk.errors import StoreError
+from ...disk.os_disk import Disk
+from ...disk.overlay_disk import OverlayDisk
+from ...disk.start_warnings import kind_of
 from ..config import MessageStoreConfig
-from ..disk.os_disk import Disk
-from ..disk.overlay_disk import OverlayDisk
-from ..errors import StoreError
 from ..message_store import MessageStore
 from ..recovery.doubt import FILE_NAME as DOUBT
-from ..start_warnings import kind_of
 from .findings import Finding, Findings, Severity
 
 OpenStore = Callable[[MessageStoreConfig, Disk], MessageStore]

@@ -18,9 +18,9 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from ...common.whole_file import replacing
+from ...disk.errors import StoreError, StoreIOError
+from ...disk.os_disk import explain
 from ...remoting.message import MessageExt
-from ..disk.os_disk import explain
-from ..errors import StoreError, StoreIOError
 from .selection import Bodies, as_json, readable_body
 
 PARQUET_ROWS = 5000

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ...disk.numbered import numbered
+from ...disk.os_disk import Disk
 from ..config import MessageStoreConfig
-from ..disk.numbered import numbered
-from ..disk.os_disk import Disk
 from ..format import Key
 from ..log.commit_log import CommitLog
 from ..log.log_reader import Hole, LogRecord

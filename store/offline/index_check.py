@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..disk.os_disk import Disk, DiskFile
+from ...disk.os_disk import Disk, DiskFile
+from ...disk.position import Position
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEADER_SIZE, SLOT_SIZE
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogRecord, record_at
-from ..offsets import Position
 from .findings import Findings, Severity
 from .index_counts import Header, IndexCounts, key_hashes, read_header, tag_hash
 

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix, index_key_hash_after
 from ...common.message_properties import find_property
+from ...disk.os_disk import Disk, DiskFile
+from ...disk.position import START, Position
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
 from ..config import MessageStoreConfig
-from ..disk.os_disk import Disk, DiskFile
 from ..format import ENTRY, ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE, SLOT_SIZE
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogRecord, record_at
-from ..offsets import START, Position
 from .log_walk import LogWalk
 
 TRIED_COUNT = 200

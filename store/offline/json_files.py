@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ...disk.json_config import parse, unsealed
+from ...disk.os_disk import Disk
+from ...disk.position import START
 from ...remoting import fastjson
-from ..disk.json_config import parse, unsealed
-from ..disk.os_disk import Disk
-from ..offsets import START
 
 CONSUMER_OFFSETS = "consumerOffset.json"
 DELAY_OFFSETS = "delayOffset.json"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from ...common.config import ConfigError, decode, key_of, parse_properties
+from ...disk.errors import StoreError
+from ...disk.numbered import numbered, size_of
+from ...disk.os_disk import Disk
 from ..config import MessageStoreConfig
-from ..disk.numbered import numbered, size_of
-from ..disk.os_disk import Disk
-from ..errors import StoreError
 from ..format import BATCH_UNIT_SIZE, UNIT_SIZE
 from ..log.commit_log import CommitLog, file_name
 from ..queues.queue_ends import read_queue_ends

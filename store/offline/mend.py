@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..disk.os_disk import Disk
-from ..errors import StoreError
+from ...disk.errors import StoreError
+from ...disk.os_disk import Disk
 from ..log.log_bytes import last_nonzero
 from .examined_start import OpenStore, open_alone
 from .fsck import Progress, check_store

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..disk.os_disk import Disk
-from ..errors import StoreLockedError
+from ...disk.errors import StoreLockedError
+from ...disk.os_disk import Disk
 from .findings import Findings
 from .layout import Layout, NoStoreError, read_layout
 from .queue_files import QueuesOnDisk

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..disk.os_disk import Disk
-from ..errors import StoreIOError
+from ...disk.errors import StoreIOError
+from ...disk.os_disk import Disk
+from ...disk.position import Position
 from ..format import PRE_BLANK_SIZE, Key, Unit
 from ..log.commit_log import CommitLog
 from ..log.log_reader import NOWHERE, LogRecord, record_at
-from ..offsets import Position
 from ..queues.consume_queue_ext import ExtUnit
 from ..queues.deleted_topics import DeletedTopics
 from ..queues.projection import Place, Places

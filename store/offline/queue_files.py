@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from ..disk.numbered import numbered, size_of
-from ..disk.os_disk import Disk
+from ...disk.numbered import numbered, size_of
+from ...disk.os_disk import Disk
+from ...disk.position import Position
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Key, Unit
-from ..offsets import Position
 from ..queues.consume_queue import QueueFiles
 from .findings import Findings, Severity
 from .layout import queue_folders

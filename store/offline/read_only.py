@@ -6,9 +6,9 @@ read; and no bug of a tool can change a byte.
 
 from __future__ import annotations
 
-from ..disk.folder_lock import FolderLock
-from ..disk.os_disk import OsDisk, OsFile, explain
-from ..errors import StoreIOError
+from ...disk.errors import StoreIOError
+from ...disk.folder_lock import FolderLock
+from ...disk.os_disk import OsDisk, OsFile, explain
 
 
 class ReadOnlyDisk(OsDisk):

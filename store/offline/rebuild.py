@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...disk.errors import CorruptRecordError
+from ...disk.numbered import numbered
+from ...disk.os_disk import Disk
+from ...disk.position import START, Position
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
-from ..disk.numbered import numbered
-from ..disk.os_disk import Disk
-from ..disk.topic_path import topic_path
-from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Key
 from ..log.log_reader import LogRecord
-from ..offsets import START, Position
 from ..queues.batch_consume_queue import unit_of_record
 from ..queues.consume_queue import PRE_BLANK, QueueFiles
 from ..queues.projection import Places
+from ..topic_path import topic_path
 
 PENDING_BYTES_MAX = 16 * 1024 * 1024
 """Units in memory, over all queues."""

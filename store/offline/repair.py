@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...disk.errors import StoreError, StoreIOError
+from ...disk.json_config import save_json
+from ...disk.numbered import numbered
+from ...disk.os_disk import Disk
+from ...disk.position import Position
 from ...remoting.hosts import host_bytes
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import encode_message
 from ..config import MessageStoreConfig
-from ..disk.json_config import save_json
-from ..disk.numbered import numbered
-from ..disk.os_disk import Disk
-from ..errors import StoreError, StoreIOError
 from ..format import Key
 from ..log.log_reader import message_at, record_at
-from ..offsets import Position
 from ..queues.projection import SCHEDULE_TOPIC, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..disk.numbered import size_of
-from ..disk.os_disk import Disk
+from ...disk.numbered import size_of
+from ...disk.os_disk import Disk
 from ..format import CHECKPOINT_FILE_SIZE
 from ..queues.projection import SCHEDULE_TOPIC
 from ..recovery.checkpoint import Checkpoint

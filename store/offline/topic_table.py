@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ...common.topic_names import is_system_topic
-from ..disk.json_config import save_json
-from ..disk.os_disk import Disk
+from ...disk.json_config import save_json
+from ...disk.os_disk import Disk
 from ..queues.deleted_topics import DeletedTopics
 from ..queues.projection import LIGHT_PREFIX
 from .findings import Severity

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...common.message_properties import find_property
+from ...disk.errors import CorruptRecordError
+from ...disk.position import Position
 from ...remoting.sys_flag import INNER_BATCH
-from ..errors import CorruptRecordError
 from ..format import BATCH_UNIT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT
 from ..log.log_reader import LogRecord
-from ..offsets import Position
 from ..status import BoundaryType
 from .consume_queue import ConsumeQueue, QueueFiles, halve, wipe
 

@@ -22,11 +22,11 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
 
-from ..disk.os_disk import Disk, DiskFile
-from ..errors import CorruptRecordError, StoreIOError
+from ...disk.errors import CorruptRecordError, StoreIOError
+from ...disk.os_disk import Disk, DiskFile
+from ...disk.position import START, Position
+from ...disk.start_warnings import file_names
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from ..offsets import START, Position
-from ..start_warnings import file_names
 
 logger = logging.getLogger(__name__)
 

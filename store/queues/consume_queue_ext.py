@@ -9,7 +9,7 @@ Units are written with `enableConsumeQueueExt=true`; existing ones are always re
 damaged unit only costs work: its message passes every tag filter here, and the consumer filters
 again. An address is never reused for another unit.
 
-The broker defines the bits of a bit map (broker/filter_bit_maps.py).
+The broker defines the bits of a bit map (broker/filters/filter_bit_maps.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..errors import CorruptRecordError, StoreIOError
+from ...disk.errors import CorruptRecordError, StoreIOError
+from ...disk.position import Position
 from ..format import EXT_END, EXT_HEAD, EXT_HEAD_SIZE, UNIT, UNIT_SIZE
-from ..offsets import Position
 from .consume_queue import ConsumeQueue, QueueFiles, QueueSizeError, wipe
 
 logger = logging.getLogger(__name__)

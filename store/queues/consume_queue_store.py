@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix
 from ...common.java_integers import INT32_MAX, INT64_MAX
+from ...disk.errors import CorruptRecordError, StoreIOError
+from ...disk.os_disk import Disk
+from ...disk.start_warnings import warn_of_stray, warn_of_strays
 from ...remoting.errors import LocalProtocolError
 from ...remoting.message_codec import record_topic
-from ..disk.os_disk import Disk
-from ..disk.topic_path import topic_path
-from ..errors import CorruptRecordError, StoreIOError
 from ..format import BATCH_UNIT_SIZE
-from ..start_warnings import warn_of_stray, warn_of_strays
 from ..status import BoundaryType
+from ..topic_path import topic_path
 from .batch_consume_queue import BatchConsumeQueue
 from .consume_queue import ConsumeQueue, QueueFiles, QueueSizeError
 from .consume_queue_ext import BitMapOf, ConsumeQueueExt, ExtendedConsumeQueue

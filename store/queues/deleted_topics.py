@@ -18,10 +18,10 @@ from functools import cache
 from typing import Final
 
 from ...common.topic_names import is_system_topic
-from ..disk.json_config import parse, read_bytes, unsealed
-from ..disk.os_disk import Disk
-from ..errors import StoreIOError
-from ..offsets import START
+from ...disk.errors import StoreIOError
+from ...disk.json_config import parse, read_bytes, unsealed
+from ...disk.os_disk import Disk
+from ...disk.position import START
 
 logger = logging.getLogger(__name__)
 

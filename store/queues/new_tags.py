@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..errors import StoreIOError
+from ...disk.errors import StoreIOError
 from ..format import UNIT
 from .consume_queue import ConsumeQueue
 

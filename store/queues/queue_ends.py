@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from ..disk.os_disk import Disk
+from ...disk.os_disk import Disk
+from ...disk.position import START
 from ..format import Key
-from ..offsets import START
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...disk.errors import CorruptRecordError, StoreIOError
 from ..config import MessageStoreConfig
-from ..errors import CorruptRecordError, StoreIOError
 from ..format import BATCH_UNIT_SIZE
 from ..log.commit_log import CommitLog
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit

@@ -17,12 +17,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ...common.steps import Steps
+from ...disk.errors import CorruptRecordError, StoreIOError
 from ...native import Extension
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import RECORD_PREFIX, RECORD_SIZE_MIN, decode_record
-from ...remoting.steps import Steps
 from ..config import BrokerRole, MessageStoreConfig
-from ..errors import CorruptRecordError, StoreIOError
 from ..format import UNIT, UNIT_PLACE, UNIT_SIZE, Unit
 from ..index.index_entries import TAG_KEY_HEAD
 from ..index.index_service import IndexService

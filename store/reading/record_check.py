@@ -16,6 +16,8 @@ from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
 from ...common.message_properties import KEY_SEPARATOR, TAGS_HEAD, find_property
+from ...disk.errors import CorruptRecordError, StoreIOError
+from ...disk.position import Position
 from ...remoting.message_codec import (
     MAGIC_V1,
     PROPERTIES_LENGTH,
@@ -25,11 +27,9 @@ from ...remoting.message_codec import (
     decode_record,
 )
 from ...remoting.sys_flag import BORNHOST_V6, STOREHOSTADDRESS_V6
-from ..errors import CorruptRecordError, StoreIOError
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE, Unit
 from ..log.commit_log import CommitLog
 from ..log.log_reader import LogReader, LogRecord, record_at
-from ..offsets import Position
 from ..queues.batch_consume_queue import BatchConsumeQueue, BatchUnit, unit_of_record
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.projection import LIGHT_PREFIX, Place, Places

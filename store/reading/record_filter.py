@@ -6,7 +6,7 @@ next get continues where this one stopped.
 
 Java counterpart: store/MessageFilter.java isMatchedByCommitLog of 5.3.3, as DefaultMessageStore
 calls it. Where a queue has an extension, its bit map may rule a record out without reading it;
-broker/filter_bit_maps.py defines the bits.
+broker/filters/filter_bit_maps.py defines the bits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from ...disk.errors import StoreIOError
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message_codec import record_properties
-from ..errors import StoreIOError
 from ..format import Unit
 from ..log.commit_log import CommitLog
 from ..queues.consume_queue_ext import EXT_ADDRESS_MAX, ExtUnit

@@ -13,7 +13,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field, replace
 
-from ..disk.os_disk import Disk
+from ...disk.os_disk import Disk
+from ...disk.position import START
 from ..format import (
     CHECKPOINT_FILE_SIZE,
     CHECKPOINT_HEAD,
@@ -27,7 +28,6 @@ from ..format import (
     INDEX_PROGRESS_MAGIC,
     INDEX_PROGRESS_POSITION,
 )
-from ..offsets import START
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 
-from ..clock import LATEST_MS
+from ...common.clock import LATEST_MS
 from .checkpoint import Checkpoint
 
 logger = logging.getLogger(__name__)

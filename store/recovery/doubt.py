@@ -15,9 +15,9 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from ..disk.os_disk import Disk
-from ..errors import StoreIOError
-from ..offsets import START
+from ...disk.errors import StoreIOError
+from ...disk.os_disk import Disk
+from ...disk.position import START
 
 logger = logging.getLogger(__name__)
 

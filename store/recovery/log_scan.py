@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from ..clock import LATEST_MS
+from ...common.clock import LATEST_MS
 from ..config import MessageStoreConfig
 from ..log.commit_log import CommitLog
 from ..log.log_bytes import has_unwritten_sector, last_nonzero

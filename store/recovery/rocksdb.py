@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..disk.os_disk import Disk
-from ..errors import ForeignStateError
+from ...disk.errors import ForeignStateError
+from ...disk.os_disk import Disk
 
 MARK: Final = "CURRENT"
 

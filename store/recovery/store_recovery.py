@@ -34,10 +34,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ...disk.os_disk import Disk
+from ...disk.overlay_disk import OverlayDisk
+from ...disk.start_warnings import LEFTOVER
 from ...remoting.sys_flag import INNER_BATCH
 from ..config import MessageStoreConfig
-from ..disk.os_disk import Disk
-from ..disk.overlay_disk import OverlayDisk
 from ..format import PRE_BLANK_SIZE, UNIT, Key
 from ..log.commit_log import CommitLog, file_name
 from ..log.log_age import log_end_timestamp_ms
@@ -56,7 +57,6 @@ from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_leve
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
 from ..queues.unit_check import UnitFault, unit_fault
-from ..start_warnings import LEFTOVER
 from .checkpoint import Checkpoint
 from .checkpoint_check import correct_checkpoint
 from .coverage import queues_without_units

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...disk.os_disk import Disk
 from ..config import MessageStoreConfig
-from ..disk.os_disk import Disk
 
 CLEAN_RATIO_DEFAULT = 85
 WARNING_RATIO_DEFAULT = 90

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 
 import trio
 
-from ..clock import Clock
+from ...common.clock import Clock
 from ..config import MessageStoreConfig
 from ..status import PutMessageStatus
 from .waiters import OffsetWaiters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..clock import StoreTimeMs, WallTimeMs
+from ...common.clock import StoreTimeMs, WallTimeMs
 from ..index.index_backlog import Indexed
 from ..queues.consume_queue import ConsumeQueue
 

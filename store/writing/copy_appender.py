@@ -5,8 +5,8 @@ Java counterpart: CommitLog.appendData of 5.3.3. `ha/copier.py` decides what is 
 
 from __future__ import annotations
 
+from ...disk.errors import StoreIOError
 from ..checkpoint_writer import CheckpointWriter
-from ..errors import StoreIOError
 from ..format import UNIT
 from ..log.commit_log import CommitLog
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue

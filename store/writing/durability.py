@@ -5,7 +5,7 @@ Java counterparts: CommitLog.handleDiskFlushAndHA and submitReplicaRequest of 5.
 
 from __future__ import annotations
 
-from ..clock import Clock
+from ...common.clock import Clock
 from ..config import BrokerRole, MessageStoreConfig
 from ..offsets import PhysicalOffset
 from ..status import PutMessageStatus

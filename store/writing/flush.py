@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import trio
 
+from ...common.clock import Clock
 from ...common.histogram import Histogram
-from ..clock import Clock
-from ..disk.os_disk import DiskFile
-from ..errors import StoreIOError
+from ...disk.errors import StoreIOError
+from ...disk.os_disk import DiskFile
 from ..log.commit_log import CommitLog
 from ..offsets import PhysicalOffset
 from .sync_thread import SyncThread

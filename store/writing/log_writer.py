@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from ..clock import Clock, StoreTimeMs
+from ...common.clock import Clock, StoreTimeMs
+from ...disk.errors import StoreIOError
 from ..config import FlushDiskType, MessageStoreConfig
-from ..errors import StoreIOError
 from ..format import Key
 from ..log.commit_log import CommitLog, blank, zeros_left
 from ..status import PutMessageStatus, PutRefusal

@@ -19,11 +19,11 @@ import msgspec
 import trio
 
 from trocket.broker.controller import BrokerController
+from trocket.disk.errors import StoreError
+from trocket.disk.json_config import unsealed
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting import loop_monitor
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk.json_config import unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreError
 
 from ..broker.embedded import Client, TrioClock, embedded_broker, pull_fields, send_fields
 

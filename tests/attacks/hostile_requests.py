@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tests.broker.embedded import START_MS
 from trocket.broker.controller import BrokerController
+from trocket.common.steps import at_once
 from trocket.namesrv.controller import NamesrvController
 from trocket.namesrv.registration import BrokerRegistration
 from trocket.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.message_batch import BATCH_COUNT_MAX
-from trocket.remoting.steps import at_once
 
 TOPICS = 50_000
 GROUPS = 20_000

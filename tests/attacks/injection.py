@@ -46,7 +46,7 @@ NOT_WRAPPED = {
     "trocket.common.supervision": "the guard itself",
     "trocket.remoting.codec": "the client of the scenario uses it, too",
     "trocket.remoting.poller": "connections in memory have none",
-    "trocket.store.disk.memory_disk": "wrapped as the disk of the embedded broker",
+    "trocket.disk.memory_disk": "wrapped as the disk of the embedded broker",
 }
 
 ERRORS: tuple[type[Exception], ...] = (
@@ -146,7 +146,7 @@ def classes() -> Iterator[tuple[type, str]]:
             for value in vars(module).values():
                 if isinstance(value, type) and value.__module__ == info.name:
                     yield value, component_of(info.name)
-    from trocket.store.disk.memory_disk import MemoryDisk, MemoryFile
+    from trocket.disk.memory_disk import MemoryDisk, MemoryFile
     from trocket.testing.clock import TravelClock
 
     for disk in (MemoryDisk, MemoryFile):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FrameDecoder
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock
 

@@ -14,9 +14,9 @@ from random import Random
 
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.mend import carry_out, plan_for
 

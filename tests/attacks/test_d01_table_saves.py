@@ -14,9 +14,9 @@ import trio
 import trio.testing
 
 from trocket.broker.table_loading import TableLoader
-from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.disk.state_files import StateFiles
 from trocket.store.queues.deleted_topics import DeletedTopics
-from trocket.store.state.state_files import StateFiles
 
 from .table_saves import Broken, Play
 

@@ -13,6 +13,8 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.common.clock import SystemClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import (
     ConsumerData,
     HeartbeatData,
@@ -24,9 +26,7 @@ from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.clock import SystemClock
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 

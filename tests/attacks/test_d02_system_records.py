@@ -2,7 +2,7 @@
 
 A plain send to rmq_sys_wheel_timer with a REAL_TOPIC made the broker write an op
 message. After a restart another producer's open transaction had ended, and its message was lost.
-The walk below tries each cell of the tables in `broker/admission.py`.
+The walk below tries each cell of the tables in `broker/messages/admission.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from enum import Enum
 import pytest
 import trio
 
-from trocket.broker.admission import (
+from trocket.broker.messages.admission import (
     STRIPPED_NAMES,
     TIMER_NAMES,
     TOPIC_RULES,
     TopicKind,
     TopicKinds,
 )
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import (
     decode_messages,
@@ -32,7 +33,6 @@ from trocket.remoting.message_codec import (
 from trocket.remoting.message_id import encode_offset_id
 from trocket.remoting.recall_handle import RecallHandle
 from trocket.remoting.request_codes import RequestCode
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import (
     START_MS,

@@ -19,9 +19,10 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import ConfigError, parse_properties
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.interop.process import PeerError
@@ -38,7 +39,6 @@ from trocket.remoting.message_codec import decode_record
 from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock, embedded_broker
 from .little_memory import ADDRESS_SPACE_BYTES, HALF_FRAME, LIMITED, MIB, PROCESS_STRANGERS

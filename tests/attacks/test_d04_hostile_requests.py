@@ -18,13 +18,13 @@ import trio
 import trio.testing
 
 from tests.broker.embedded import TrioClock, embedded_broker
+from trocket.common.clock import SystemClock
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.codec import RemotingCommand, encode, frame_start
 from trocket.remoting.server import RemotingServer
-from trocket.store.clock import SystemClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
 
 from .hostile_requests import (
     BROKER_ATTACKS,

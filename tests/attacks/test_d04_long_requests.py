@@ -16,16 +16,20 @@ import trio.testing
 from tests.broker.embedded import Broker, Client, TrioClock, embedded_broker, send_fields
 from tests.broker.harness import Broker as Tables
 from tests.broker.harness import FakeChannel
-from trocket.broker.client_channel_info import GROUPS_PER_CHANNEL_MAX, LEAVING_LINES_MAX
-from trocket.broker.config import BrokerConfig
-from trocket.broker.consumer_group_info import SUBSCRIPTION_LINES_MAX
-from trocket.broker.processors.client_manage import HEARTBEAT_STEP_GROUPS
-from trocket.broker.processors.lock import QUEUES_MAX
-from trocket.broker.subscription import SUBSCRIPTION_LENGTH_MAX
-from trocket.broker.subscription_group_manager import SubscriptionGroupManager
-from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.clients.client_channel_info import GROUPS_PER_CHANNEL_MAX, LEAVING_LINES_MAX
+from trocket.broker.clients.client_manage import HEARTBEAT_STEP_GROUPS
+from trocket.broker.clients.consumer_group_info import SUBSCRIPTION_LINES_MAX
+from trocket.broker.clients.lock import QUEUES_MAX
+from trocket.broker.filters.subscription import SUBSCRIPTION_LENGTH_MAX
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.common.clock import ManualClock
 from trocket.common.config import ConfigError
 from trocket.common.live_config import LiveConfig
+from trocket.common.steps import STEP_ITEMS, Steps, at_once
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.state_file import StateFile
 from trocket.namesrv.config import NamesrvConfig, known_keys
 from trocket.namesrv.controller import NamesrvController
 from trocket.namesrv.registration import BrokerRegistration
@@ -44,10 +48,6 @@ from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message_batch import BATCH_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
-from trocket.remoting.steps import STEP_ITEMS, Steps, at_once
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.state.state_file import StateFile
 
 from . import hostile_requests as hostile
 
@@ -176,7 +176,7 @@ def test_a_heartbeat_of_too_many_groups_is_cut_with_one_line(
 
 def test_many_subscriptions_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     broker = Tables()
-    caplog.set_level(logging.INFO, "trocket.broker.consumer_group_info")
+    caplog.set_level(logging.INFO, "trocket.broker.clients.consumer_group_info")
     for count in (1_000, 1):
         body = hostile.heartbeat(hostile.subscriptions(count))
         assert broker.ask(RequestCode.HEART_BEAT, body=body).code == 0

@@ -12,8 +12,8 @@ import zlib
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.queue_ends import QueueEnds
 
 from ..store.support import ROOT, bodies, open_store, send

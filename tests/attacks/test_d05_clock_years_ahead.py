@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.retention.retention_rules import CLOCK_DOUBT_S, HOUR_MS
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.recovery.checkpoint import read_checkpoint
 
 from ..broker.embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields

@@ -9,9 +9,9 @@ import shutil
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.services import checkpoint_now
 
 from ..store.support import open_store, send

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreLockedError
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreLockedError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.offline.read_only import ReadOnlyDisk
 from trocket.store.services import checkpoint_now
 

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.json_config import load_newest, unsealed
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.numbers import QUEUE_COUNT_MAX
-from trocket.store.disk.json_config import load_newest, unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError
+from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 
 from ..broker.embedded import START_MS, embedded_broker, pull_fields, send_fields
 

@@ -12,22 +12,22 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager, parse_offsets
-from trocket.broker.master_api import MasterApi
-from trocket.broker.pop.request_modes import MessageRequestModeManager
-from trocket.broker.processors.group_admin import GroupAdminProcessor
-from trocket.broker.processors.replication import ReplicationProcessor
-from trocket.broker.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.admin.group_admin import GroupAdminProcessor
+from trocket.broker.replication.master_api import MasterApi
+from trocket.broker.replication.replica_status import ReplicationProcessor
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager, parse_offsets
+from trocket.broker.tables.request_modes import MessageRequestModeManager
+from trocket.broker.tables.subscription_group_manager import SubscriptionGroupManager
+from trocket.common.clock import ManualClock
 from trocket.common.histogram import Histogram
+from trocket.common.steps import at_once
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand
 from trocket.remoting.mq_version import V4_9_4
 from trocket.remoting.server import RemotingServer
-from trocket.remoting.steps import at_once
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import embedded_broker, send_fields
 from .name_servers import NameServers

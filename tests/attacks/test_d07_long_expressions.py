@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.consumer_filter_manager import compile_filter
+from trocket.broker.filters.consumer_filter_manager import compile_filter
 from trocket.common.sql92 import java_values, parser
 from trocket.common.sql92.comments import TOKENS_MAX, without_comments
 from trocket.common.sql92.errors import FilterSyntaxError

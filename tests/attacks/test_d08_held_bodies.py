@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.pull_request_hold import CHECK_INTERVAL_S
-from trocket.broker.subscription import SUBSCRIPTION_LENGTH_MAX
+from trocket.broker.filters.subscription import SUBSCRIPTION_LENGTH_MAX
+from trocket.broker.waiting.pull_request_hold import CHECK_INTERVAL_S
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.memory_budget import BUDGET_MIN
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 import trio
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import (
     embedded_broker,

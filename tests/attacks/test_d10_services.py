@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.due_task import DueTask
+from trocket.broker.waiting.due_task import DueTask
 from trocket.common.supervision import (
     ENDS_PROCESS,
     PAUSE_S_MAX,

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.pull_request_hold import HeldPull, PullRequestHoldService
+from trocket.broker.waiting.pull_request_hold import HeldPull, PullRequestHoldService
 from trocket.remoting.channel import Channel
 from trocket.remoting.poller import SocketPoller
 from trocket.remoting.transport import StreamTransport

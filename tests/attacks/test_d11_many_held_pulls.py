@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from tests.broker.harness import FakeChannel, held_pull
-from trocket.broker.config import BrokerConfig
-from trocket.broker.pull_request_hold import (
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.waiting.pull_request_hold import (
     CHANNEL_QUEUE_PULLS_MAX,
     QUEUE_PULLS_MAX,
     TRIES_PER_TURN,

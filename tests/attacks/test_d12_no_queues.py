@@ -9,10 +9,10 @@ import json
 
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import trio.testing
 
-from trocket.broker.subscription import (
+from trocket.broker.filters.subscription import (
     SUBSCRIPTION_CODES_MAX,
     SUBSCRIPTION_LENGTH_MAX,
     tags_codes_of,

@@ -10,6 +10,7 @@ import json
 import pytest
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import (
     CreateTopicListRequestBody,
     LockBatchRequestBody,
@@ -22,9 +23,8 @@ from trocket.remoting.bodies import (
 )
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.numbers import QUEUE_COUNT_MAX
+from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
 from ..namesrv.harness import Harness

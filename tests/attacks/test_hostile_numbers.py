@@ -14,13 +14,13 @@ from random import Random
 import msgspec
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting import headers
 from trocket.remoting.bodies import out_of_range
 from trocket.remoting.codec import EXT_FIELDS_MAX, RemotingCommand
 from trocket.remoting.headers import SEND_MESSAGE_V2_LETTERS, Header
-from trocket.remoting.numbers import QUEUE_COUNT_MAX, range_of
+from trocket.remoting.number_fields import QUEUE_COUNT_MAX, range_of
 from trocket.remoting.request_codes import RequestCode
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import START_MS, TrioClock, embedded_broker, send_fields
 from ..namesrv.harness import Harness

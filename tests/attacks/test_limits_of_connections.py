@@ -9,10 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import ConfigError, parse_properties
 from trocket.common.connection_policy import ConnectionPolicy
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.filtersrv.config import FiltersrvConfig, read_filtersrv_config
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
@@ -24,7 +25,6 @@ from trocket.remoting.refusals import LOG_INTERVAL_S, Refusals
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock, embedded_broker
 from ..peers import Client

@@ -7,7 +7,7 @@ import json
 import pytest
 import trio.testing
 
-from trocket.broker.creation_rate import ADDRESSES_MAX, CreationRate, Rates
+from trocket.broker.settings.creation_rate import ADDRESSES_MAX, CreationRate, Rates
 from trocket.remoting.response_codes import ResponseCode
 
 from ..broker.embedded import embedded_broker, pull_fields, send_fields

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.embedded import TrioClock, embedded_broker
 from tests.broker.pop.consumer import PEEK, Consumer, consumer, pop_fields, seconds
-from trocket.broker.processors.pop_message import QUEUES_MAX
+from trocket.broker.pop.pop_message import QUEUES_MAX
 from trocket.remoting.receipt import Receipt
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from tests.broker.harness import FakeChannel
 from tests.broker.pop.waiting import Waits
-from trocket.broker.config import BrokerConfig
 from trocket.broker.pop.waiting_requests import (
     STEPS_PER_SLICE,
     TRIES_PER_SLICE,
     Polling,
     PollingKey,
 )
+from trocket.broker.settings.config import BrokerConfig
 
 CHANNEL_SHARE = BrokerConfig().held_pulls_per_connection_max
 GROUP_SHARE = BrokerConfig().held_pulls_per_group_max

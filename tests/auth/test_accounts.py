@@ -22,13 +22,13 @@ from trocket.auth.model import (
     UserStatus,
     UserType,
 )
+from trocket.common.steps import at_once
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.os_disk import OsDisk
+from trocket.disk.state_files import StateFiles
 from trocket.remoting.bodies import AccountsInfo, AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
-from trocket.remoting.steps import at_once
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import CorruptRecordError
-from trocket.store.state.state_files import StateFiles
 
 
 def rule(resource, *actions, decision=Decision.ALLOW):

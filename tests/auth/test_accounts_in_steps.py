@@ -11,6 +11,10 @@ from trocket.auth import accounts as module
 from trocket.auth.accounts import ACCOUNTS_FILE, Accounts
 from trocket.auth.conversion import acl_info, user_info
 from trocket.auth.model import Acl, Action, Policy, PolicyEntry, PolicyType, Resource, User
+from trocket.common.steps import Steps, at_once, in_steps
+from trocket.disk.os_disk import OsDisk
+from trocket.disk.state_files import StateFiles
+from trocket.disk.until_saved import until_saved
 from trocket.remoting.bodies import (
     AccountsInfo,
     AclInfo,
@@ -19,10 +23,6 @@ from trocket.remoting.bodies import (
     users_in_steps,
 )
 from trocket.remoting.errors import RemoteProtocolError
-from trocket.remoting.steps import Steps, at_once, in_steps
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.state.state_files import StateFiles
-from trocket.store.state.until_saved import until_saved
 
 MANY = 2_000
 

@@ -10,11 +10,11 @@ import pytest
 from trocket.auth.accounts import Accounts
 from trocket.auth.admin import AuthAdmin
 from trocket.auth.model import User, UserType
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.channel import Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
-from trocket.store.errors import StoreIOError
 
 ENTRY = {
     "resource": "Topic:T*",

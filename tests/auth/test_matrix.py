@@ -19,14 +19,14 @@ from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_FILTERSRV, NEEDS_
 from trocket.auth.needs import Places
 from trocket.auth.rules import Rules
 from trocket.cli.protocol_table import served_codes
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import embedded_broker, put_record
 from ..peers import Client

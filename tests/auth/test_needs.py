@@ -12,10 +12,10 @@ from trocket.auth.model import Acl, Policy, PolicyType
 from trocket.auth.need_tables import NEEDS_OF_BROKER, NEEDS_OF_NAMESRV
 from trocket.auth.needs import Places
 from trocket.auth.rules import Rules
-from trocket.broker.stored_topic import topic_of_message
+from trocket.broker.messages.stored_topic import topic_of_message
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
-from trocket.store.errors import StoreIOError
 
 from ..broker.embedded import embedded_broker, pull_fields, put_record, send_fields
 from .signed import ALICE, INIT_USER, ROOT, allow, rule, signed

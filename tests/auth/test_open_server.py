@@ -15,6 +15,8 @@ from trocket.auth.dangerous import ACCOUNTS, BROKER, FILTER_SERVER, NAME_SERVER,
 from trocket.auth.open_ports import is_loopback, open_warning
 from trocket.auth.open_server import is_local, open_processors
 from trocket.cli.protocol_table import served_codes
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.namesrv.config import NamesrvConfig
@@ -26,8 +28,6 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..broker.embedded import embedded_broker
 from ..peers import Client

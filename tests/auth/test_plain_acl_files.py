@@ -13,10 +13,10 @@ import yaml
 
 from trocket.auth.plain_acl import PlainAclError
 from trocket.auth.plain_acl_files import FILES_MAX, PlainAclFiles
+from trocket.common.clock import ManualClock
 from trocket.common.config import ConfigError
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.bodies import PlainAccessConfig
-from trocket.store.clock import ManualClock
-from trocket.store.disk.os_disk import OsDisk
 
 
 def text_of(*names: str, secret: str = "secret-of-it") -> str:
@@ -199,7 +199,7 @@ def test_the_main_file_is_made_by_the_first_change(tmp_path: Path) -> None:
 def test_a_change_that_cannot_be_saved_changes_nothing(folder: Path) -> None:
     class FullDisk(OsDisk):
         def open(self, path: str, *, create: bool = False, private: bool = False):  # type: ignore[no-untyped-def]
-            from trocket.store.errors import StoreIOError
+            from trocket.disk.errors import StoreIOError
 
             raise StoreIOError(path, "no space left")
 

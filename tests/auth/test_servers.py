@@ -10,11 +10,14 @@ import trio.testing
 
 from trocket.auth.accounts import ACCOUNTS_FILE
 from trocket.auth.model import User, UserStatus, UserType
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.client import Credentials, Message, Producer
+from trocket.common.clock import ManualClock
 from trocket.common.config import ConfigError, parse_properties
 from trocket.common.process import print_configuration
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.native import extension
@@ -22,10 +25,7 @@ from trocket.remoting.codec import ONEWAY_FLAG, RESPONSE_FLAG, encode
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError
 from trocket.testing.memory_broker import MemoryBroker
 
 from ..broker.embedded import embedded_broker, pull_fields, send_fields
@@ -155,7 +155,7 @@ async def test_many_and_long_fields_without_a_signature_are_refused():
 
 async def test_the_vip_port_has_the_same_gate(tmp_path):
     from trocket.broker.controller import BrokerController
-    from trocket.store.clock import SystemClock
+    from trocket.common.clock import SystemClock
 
     config = BrokerConfig(
         broker_name="b", broker_ip1="127.0.0.1", bind_address="127.0.0.1", listen_port=0, **ACCESS

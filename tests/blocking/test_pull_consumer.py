@@ -10,7 +10,7 @@ import pytest
 
 from trocket.blocking import Producer, PullConsumer
 from trocket.client import ClosedError, ConfigurationError, ConsumeFromWhere, Message, PullStatus
-from trocket.client.members import Members
+from trocket.client.connection.members import Members
 from trocket.testing import Broker
 
 from .support import DEADLINE_S, in_background, wait_until, waiting_threads

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from trocket import blocking, client
-from trocket.client import delivery, pushed_message
 from trocket.client.admin import Admin as AsyncAdmin
+from trocket.client.pulling import pushed_message
+from trocket.client.sending import delivery
 
 TWINS = [
     (blocking.Client, client.Client),

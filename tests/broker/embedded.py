@@ -11,14 +11,14 @@ from typing import Any
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
-from trocket.broker.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.broker.filter_servers.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.broker.settings.config import BrokerConfig
+from trocket.common.clock import Clock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension, extension
 from trocket.remoting.client import RemotingClient
-from trocket.store.clock import Clock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..peers import Client
 

@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
-from trocket.broker.filter_server_keeper import OpenProcess, open_filter_server
-from trocket.broker.replication import MasterSide
+from trocket.broker.filter_servers.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.broker.replication.replication import MasterSide
+from trocket.broker.settings.config import BrokerConfig
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.bodies import TopicRouteData
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Client, TrioClock
 

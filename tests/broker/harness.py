@@ -7,25 +7,27 @@ from dataclasses import dataclass, field
 
 import trio
 
-from trocket.broker.client_channel_info import ClientChannelInfo
-from trocket.broker.config import BrokerConfig
-from trocket.broker.consumer_filter_manager import ConsumerFilterManager
-from trocket.broker.consumer_manager import ConsumerManager
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.processors.client_manage import ClientManageProcessor
-from trocket.broker.processors.consumer_manage import ConsumerManageProcessor
-from trocket.broker.processors.group_admin import GroupAdminProcessor
-from trocket.broker.processors.lock import LockProcessor
-from trocket.broker.processors.queue_offset import QueueOffsetProcessor
-from trocket.broker.processors.topic_admin import TopicAdminProcessor
-from trocket.broker.producer_manager import ProducerManager
-from trocket.broker.pull import Pull, PullTerms
-from trocket.broker.pull_request_hold import HeldPull
-from trocket.broker.rebalance_lock_manager import RebalanceLockManager
-from trocket.broker.subscription_group_manager import SubscriptionGroupManager
-from trocket.broker.topic_config_manager import TopicConfigManager
-from trocket.broker.topic_queue_mapping_manager import TopicQueueMappingManager
+from trocket.broker.admin.group_admin import GroupAdminProcessor
+from trocket.broker.admin.queue_offset import QueueOffsetProcessor
+from trocket.broker.admin.topic_admin import TopicAdminProcessor
+from trocket.broker.clients.client_channel_info import ClientChannelInfo
+from trocket.broker.clients.client_manage import ClientManageProcessor
+from trocket.broker.clients.consumer_manage import ConsumerManageProcessor
+from trocket.broker.clients.consumer_manager import ConsumerManager
+from trocket.broker.clients.lock import LockProcessor
+from trocket.broker.clients.producer_manager import ProducerManager
+from trocket.broker.clients.rebalance_lock_manager import RebalanceLockManager
+from trocket.broker.filters.consumer_filter_manager import ConsumerFilterManager
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.tables.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.broker.tables.topic_queue_mapping_manager import TopicQueueMappingManager
+from trocket.broker.waiting.pull import Pull, PullTerms
+from trocket.broker.waiting.pull_request_hold import HeldPull
+from trocket.common.clock import ManualClock
 from trocket.common.histogram import Histogram
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.bodies import (
     ConsumerData,
     HeartbeatData,
@@ -38,8 +40,6 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RemotingTimeoutError, RequestRefused
 from trocket.remoting.memory_budget import MemoryBudget
 from trocket.remoting.request_codes import RequestCode
-from trocket.store.clock import ManualClock
-from trocket.store.errors import StoreIOError
 from trocket.store.reading.message_reader import GetMessageResult
 from trocket.store.status import BoundaryType, GetMessageStatus
 

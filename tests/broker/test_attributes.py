@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.attributes import (
+from trocket.broker.settings.attributes import (
     GROUP_ATTRIBUTES,
     TOPIC_ATTRIBUTES,
     alter_attributes,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch, iter_batch
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Client, embedded_broker, pull_fields, send_fields
 

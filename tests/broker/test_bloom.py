@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.bloom import BloomFilter, murmur3_128_low
+from trocket.broker.filters.bloom import BloomFilter, murmur3_128_low
 
 POSITIONS = {
     "group#topic": (79, 21, 21),

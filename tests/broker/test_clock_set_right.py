@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import extension
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import TrioClock, embedded_broker, send_fields
 from .processors.test_end_transaction import asked, prepare, producer

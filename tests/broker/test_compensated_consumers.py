@@ -1,11 +1,11 @@
-"""broker/compensated_consumers.py: groups that pop without heartbeats."""
+"""broker/clients/compensated_consumers.py: groups that pop without heartbeats."""
 
 from __future__ import annotations
 
-from trocket.broker import compensated_consumers
-from trocket.broker.compensated_consumers import CompensatedConsumers
-from trocket.broker.consumer_manager import ConsumerManager
-from trocket.broker.subscription import tags_codes_of
+from trocket.broker.clients import compensated_consumers
+from trocket.broker.clients.compensated_consumers import CompensatedConsumers
+from trocket.broker.clients.consumer_manager import ConsumerManager
+from trocket.broker.filters.subscription import tags_codes_of
 
 from .harness import FakeChannel, client, consumer, subscription
 

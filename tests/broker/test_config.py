@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.config import BrokerConfig, from_environment, known_keys, with_machine
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig, from_environment, known_keys, with_machine
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import ConfigError, ConfigErrors, key_of, parse_properties, to_properties
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 

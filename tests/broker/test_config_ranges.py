@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trocket.broker.config import BrokerConfig, known_keys
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig, known_keys
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import ConfigError, KnownKey, key_of, parse_properties
 from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.config import known_keys as known_to_filter_servers

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.config_text import next_version, page, pretty, written
+from trocket.broker.tables.config_text import next_version, page, pretty, written
+from trocket.disk.json_config import parse
 from trocket.remoting.bodies import DataVersion, TopicConfig
-from trocket.store.disk.json_config import parse
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),

@@ -7,19 +7,19 @@ import logging
 
 import pytest
 
-from trocket.broker import consumer_filter_manager
-from trocket.broker.consumer_filter_manager import (
+from trocket.broker.filters import consumer_filter_manager
+from trocket.broker.filters.consumer_filter_manager import (
     HEARTBEAT_CHARACTERS_MAX,
     ConsumerFilterManager,
     compile_filter,
     warm_up,
 )
-from trocket.broker.subscription import Subscription
+from trocket.broker.filters.subscription import Subscription
+from trocket.common.clock import ManualClock
 from trocket.common.sql92.expression import EXPRESSION_LENGTH_MAX, Expression
+from trocket.common.steps import at_once
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.bodies import SubscriptionData
-from trocket.remoting.steps import at_once
-from trocket.store.clock import ManualClock
-from trocket.store.errors import StoreIOError
 
 MUCH = HEARTBEAT_CHARACTERS_MAX
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker import consumer_group_info, consumer_manager
-from trocket.broker.consumer_manager import ConsumerManager
+from trocket.broker.clients import consumer_group_info, consumer_manager
+from trocket.broker.clients.consumer_manager import ConsumerManager
 from trocket.remoting.bodies import ConsumerData, ConsumeType, MessageModel
 from trocket.remoting.request_codes import RequestCode
 

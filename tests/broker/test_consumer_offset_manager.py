@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from trocket.broker.config_text import CONSUMER_OFFSETS
-from trocket.broker.consumer_offset_manager import VERSION_STEP, ConsumerOffsetManager
-from trocket.store.clock import ManualClock
-from trocket.store.errors import StoreIOError
+from trocket.broker.tables.config_text import CONSUMER_OFFSETS
+from trocket.broker.tables.consumer_offset_manager import VERSION_STEP, ConsumerOffsetManager
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError
 
 
 class Table(ConsumerOffsetManager):

@@ -9,8 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
+from trocket.broker.settings.config import BrokerConfig
+from trocket.common.clock import SystemClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.bodies import TopicRouteData
@@ -19,9 +21,7 @@ from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer, open_listener
-from trocket.store.clock import SystemClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import pull_fields, send_fields
 

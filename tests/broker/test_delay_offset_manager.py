@@ -6,11 +6,11 @@ import tarfile
 
 import pytest
 
-from trocket.broker.config_text import DELAY_OFFSETS
-from trocket.broker.delay_offset_manager import DelayOffsetManager
-from trocket.store.clock import ManualClock
-from trocket.store.disk.json_config import parse
-from trocket.store.errors import StoreIOError
+from trocket.broker.tables.config_text import DELAY_OFFSETS
+from trocket.broker.tables.delay_offset_manager import DelayOffsetManager
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError
+from trocket.disk.json_config import parse
 
 STORES = [
     f"{version}-{name}" for version in ("4.9.7", "5.5.0") for name in ("mix", "ext", "killed")

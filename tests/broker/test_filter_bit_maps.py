@@ -9,18 +9,26 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from trocket.broker.bloom import BloomFilter
-from trocket.broker.consumer_filter_manager import HEARTBEAT_CHARACTERS_MAX, ConsumerFilterManager
-from trocket.broker.filter_bit_maps import BORN_MARGIN_MS, REST_FACTOR, SLOW_S, FilterBitMaps
-from trocket.broker.subscription import Subscription
+from trocket.broker.filters.bloom import BloomFilter
+from trocket.broker.filters.consumer_filter_manager import (
+    HEARTBEAT_CHARACTERS_MAX,
+    ConsumerFilterManager,
+)
+from trocket.broker.filters.filter_bit_maps import (
+    BORN_MARGIN_MS,
+    REST_FACTOR,
+    SLOW_S,
+    FilterBitMaps,
+)
+from trocket.broker.filters.subscription import Subscription
+from trocket.common.clock import ManualClock
 from trocket.common.message_properties import properties_to_bytes
 from trocket.common.sql92.expression import Expression, compile_expression
+from trocket.common.steps import at_once
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionData
 from trocket.remoting.message_codec import decode_messages
-from trocket.remoting.steps import at_once
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue, ExtUnit
 from trocket.store.reading.record_filter import RecordFilter

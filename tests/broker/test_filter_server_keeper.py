@@ -17,9 +17,8 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker import filter_server_keeper as module
-from trocket.broker.config import BrokerConfig
-from trocket.broker.filter_server_keeper import (
+from trocket.broker.filter_servers import filter_server_keeper as module
+from trocket.broker.filter_servers.filter_server_keeper import (
     CHECK_INTERVAL_S,
     COMMAND,
     FIRST_CHECK_S,
@@ -32,7 +31,8 @@ from trocket.broker.filter_server_keeper import (
     child_environment,
     child_properties,
 )
-from trocket.broker.filter_server_manager import FilterServerManager
+from trocket.broker.filter_servers.filter_server_manager import FilterServerManager
+from trocket.broker.settings.config import BrokerConfig
 from trocket.common.config import parse_properties
 from trocket.remoting.tls_config import TlsConfig, TlsMode, merge_tls, split_tls, with_changes
 
@@ -563,8 +563,8 @@ async def test_a_real_child_gets_its_keys_and_little_else_is_replaced_and_stoppe
 BROKER = """
 import sys, trio
 from trocket.broker import filter_server_keeper as module
-from trocket.broker.config import BrokerConfig
-from trocket.broker.filter_server_manager import FilterServerManager
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.filter_servers.filter_server_manager import FilterServerManager
 module.FIRST_CHECK_S = 0.0
 module.COMMAND = (sys.executable, "-c", sys.argv[1])
 servers = FilterServerManager(on_change=lambda: None)

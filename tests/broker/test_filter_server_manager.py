@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.filter_server_manager import FilterServerManager
+from trocket.broker.filter_servers.filter_server_manager import FilterServerManager
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.names import FILTER_SERVERS_MAX
 from trocket.remoting.response_codes import ResponseCode

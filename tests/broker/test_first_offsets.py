@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from .embedded import embedded_broker, heartbeat, send_fields
 

@@ -7,8 +7,8 @@ import errno
 import pytest
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..store.test_full_disk_at_start import full_after, unwritable
 from .embedded import embedded_broker, pull_fields, send_fields

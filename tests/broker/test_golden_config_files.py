@@ -11,14 +11,14 @@ import tarfile
 import msgspec
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.consumer_filter_manager import ConsumerFilterManager
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
-from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.filters.consumer_filter_manager import ConsumerFilterManager
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.tables.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.common.clock import ManualClock
+from trocket.disk.json_config import parse
 from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from trocket.store.clock import ManualClock
-from trocket.store.disk.json_config import parse
 
 STORES = [
     f"{version}-{name}" for version in ("4.9.7", "5.5.0") for name in ("mix", "ext", "killed")

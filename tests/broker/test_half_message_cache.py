@@ -6,19 +6,19 @@ import errno
 
 import pytest
 
-from trocket.broker.half_message_cache import (
+from trocket.broker.messages.half_messages import final_message, half_message
+from trocket.broker.messages.inner_message import InnerMessage
+from trocket.broker.transactions.half_message_cache import (
     CACHE_SIZE_MAX,
     CachedHalf,
     HalfMessageCache,
     cache_size,
 )
-from trocket.broker.inner_message import InnerMessage
-from trocket.broker.transactions import final_message, half_message
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Broker, TrioClock, embedded_broker, pull_fields, send_fields
 

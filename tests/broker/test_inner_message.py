@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from trocket.broker.inner_message import DelayLevels, InnerMessage, InnerPuts, delay_level, delayed
+from trocket.broker.messages.inner_message import (
+    DelayLevels,
+    InnerMessage,
+    InnerPuts,
+    delay_level,
+    delayed,
+)
 from trocket.common.java_hash import tags_code
 from trocket.common.message_properties import properties_from_bytes
 

@@ -8,13 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.listening import (
-    VIP_PORT_STEP,
-    ha_port,
-    listen,
-    listen_for_slaves,
-)
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.listening import VIP_PORT_STEP, ha_port, listen, listen_for_slaves
 from trocket.common.metrics_keys import MetricsExporterType
 from trocket.remoting.metrics.listening import open_metrics_listener
 from trocket.store.config import BrokerRole, MessageStoreConfig

@@ -13,10 +13,12 @@ import pytest
 import trio
 
 import trocket
-from trocket.broker.config import BrokerConfig, known_keys
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig, known_keys
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import key_of, parse_properties, to_properties
 from trocket.common.log_levels import LogLevel, apply_levels
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.position import START
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import RegisterBrokerBody
 from trocket.remoting.client import RemotingClient
@@ -24,8 +26,6 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.offsets import START
 
 from ..peers import Client
 from .embedded import embedded_broker, pull_fields, send_fields
@@ -101,7 +101,7 @@ GOOD = {
     "litePullMessageEnable": "false",
     "loadBalancePollNameServerInterval": "10000",
     "logLevel": "WARNING",
-    "logLevels": "broker.processors:DEBUG,store:ERROR",
+    "logLevels": "broker.pulling:DEBUG,store:ERROR",
     "longPollingEnable": "false",
     "maxFilterMessageSize": "8000",
     "maxMessageFilterNumForNotification": "8",
@@ -497,12 +497,12 @@ async def test_the_levels_of_the_log_change_and_are_reset(autojump_clock) -> Non
 
     async with embedded_broker() as broker:
         client = await broker.connect()
-        await update(client, "logLevel=ERROR\nlogLevels=broker.processors:DEBUG")
-        assert is_enabled("broker.processors.pull_message", logging.DEBUG)
+        await update(client, "logLevel=ERROR\nlogLevels=broker.pulling:DEBUG")
+        assert is_enabled("broker.pulling.pull_message", logging.DEBUG)
         assert not is_enabled("store.services", logging.WARNING)
-        assert (await shown(client))["logLevels"] == "broker.processors:DEBUG"
+        assert (await shown(client))["logLevels"] == "broker.pulling:DEBUG"
         await update(client, "logLevel=DEFAULT\nlogLevels=")
-        assert not is_enabled("broker.processors.pull_message", logging.DEBUG)
+        assert not is_enabled("broker.pulling.pull_message", logging.DEBUG)
         assert is_enabled("store.services", logging.WARNING)
 
 

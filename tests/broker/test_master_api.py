@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.master_api import PAGES_MAX, TIMEOUT_S, MasterApi
+from trocket.broker.replication.master_api import PAGES_MAX, TIMEOUT_S, MasterApi
 from trocket.remoting.bodies import DataVersion
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from trocket.broker.member_notifier import NOTIFY_INTERVAL_S, SMALL_GROUP, MemberNotifier
+from trocket.broker.clients.member_notifier import NOTIFY_INTERVAL_S, SMALL_GROUP, MemberNotifier
 from trocket.remoting.codec import RemotingCommand
 
 

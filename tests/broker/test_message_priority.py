@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.message_priority import (
+from trocket.broker.messages.message_priority import (
     place_by_priority,
     pops_by_priority,
     queues_to_read,

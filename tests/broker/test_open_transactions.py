@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.open_transactions import OpenTransactions
+from trocket.broker.transactions.open_transactions import OpenTransactions
 
 DUE_MS = 1_763_887_827_000
 

@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.peer_brokers import PeerBrokers
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.static_topics.peer_brokers import PeerBrokers
 from trocket.remoting.bodies import BrokerData, ClusterInfo
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RemotingTimeoutError, RequestRefused

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trocket.broker import producer_manager
-from trocket.broker.producer_manager import ProducerManager
+from trocket.broker.clients import producer_manager
+from trocket.broker.clients.producer_manager import ProducerManager
 
 from .harness import FakeChannel, client
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.pull_request_hold import (
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.waiting.pull_request_hold import (
     CHECK_INTERVAL_S,
     TRIES_PER_TURN,
     HeldPull,

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from trocket.broker.rebalance_lock_manager import LOCK_EXPIRED_S, RebalanceLockManager
+from trocket.broker.clients.rebalance_lock_manager import LOCK_EXPIRED_S, RebalanceLockManager
 from trocket.remoting.bodies import MessageQueue
 
 Q = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(4)]

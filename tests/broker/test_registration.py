@@ -7,17 +7,17 @@ import logging
 import pytest
 import trio
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.registration import MASTER_UNKNOWN_PERIOD_S, Registrar
-from trocket.broker.registration_answer import Master
-from trocket.broker.registration_request import BrokerIdentity
-from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.cluster.registration import MASTER_UNKNOWN_PERIOD_S, Registrar
+from trocket.broker.cluster.registration_answer import Master
+from trocket.broker.cluster.registration_request import BrokerIdentity
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.common.clock import ManualClock
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
-from trocket.store.clock import ManualClock
 
 REGISTER, DATA_VERSION = 103, 322
 A, B = "192.0.2.8", "192.0.2.9"

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.registration_answer import (
+from trocket.broker.cluster.registration_answer import (
     needs_registration,
     order_topics,
     query_data_version_request,
 )
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import DataVersion
 from trocket.remoting.codec import RemotingCommand, decode_frame
 from trocket.remoting.errors import RemoteProtocolError

@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.delay_offset_manager import DelayOffsetManager
-from trocket.broker.salvage import salvage
-from trocket.broker.topic_config_manager import TopicConfigManager
-from trocket.store.clock import ManualClock
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.tables.delay_offset_manager import DelayOffsetManager
+from trocket.broker.tables.salvage import salvage
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.common.clock import ManualClock
 
 OFFSETS = ("offsetTable", "pullOffsetTable")
 

@@ -10,10 +10,10 @@ import trio
 import trio.testing
 
 from trocket.common.topic_names import SCHEDULE_TOPIC
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus, PutRefusal
 
 from .embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.slave_offsets import SlaveOffsets
+from trocket.broker.replication.slave_offsets import SlaveOffsets
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.common.clock import ManualClock
 from trocket.remoting.bodies import DataVersion
-from trocket.store.clock import ManualClock
 
 KEY = "T@CG"
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..store.support import put
 from .embedded import Client, pull_fields, send_fields
@@ -158,7 +158,7 @@ async def test_a_topic_that_the_master_does_not_know_is_asked_for_once(autojump_
 
 
 async def test_many_topics_come_in_pages(autojump_clock, monkeypatch):
-    monkeypatch.setattr("trocket.broker.master_api.PAGE_SIZE", 4)
+    monkeypatch.setattr("trocket.broker.replication.master_api.PAGE_SIZE", 4)
     async with group() as made:
         master = await made.master()
         client = await master.connect()

@@ -7,9 +7,9 @@ import threading
 import trio
 import trio.testing
 
+from trocket.common.clock import SystemClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionGroupConfig
-from trocket.store.clock import SystemClock
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import Client, embedded_broker, pull_fields, send_fields
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
+from trocket.broker.settings.config import BrokerConfig
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .embedded import TrioClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.subscription import Subscription, is_tag_type
+from trocket.broker.filters.subscription import Subscription, is_tag_type
 from trocket.remoting.bodies import SubscriptionData
 
 from .harness import subscription

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_text import SUBSCRIPTION_GROUPS
-from trocket.broker.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.config_text import SUBSCRIPTION_GROUPS
+from trocket.broker.tables.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.clock import ManualClock
-from trocket.store.errors import StoreIOError
 
 
 class Table(SubscriptionGroupManager):

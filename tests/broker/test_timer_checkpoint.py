@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.timer_checkpoint import TimerCheckpoint
+from trocket.broker.delivering.timer_checkpoint import TimerCheckpoint
 from trocket.store.format import TIMER_FILE_SIZE, TIMER_HEAD
 
 NOW_MS = 1_700_000_000_000

@@ -8,12 +8,12 @@ import struct
 import pytest
 import trio
 
-from trocket.broker.timer_checkpoint import TimerCheckpoint
+from trocket.broker.delivering.timer_checkpoint import TimerCheckpoint
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.recall_handle import RecallHandle
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import TIMER_FILE_SIZE
 from trocket.store.status import PutMessageStatus, PutRefusal
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trocket.broker.timer_wheel import TimerWheel
+from trocket.broker.delivering.timer_wheel import TimerWheel
 
 SECOND_MS = 1000
 DAY_MS = 86_400_000

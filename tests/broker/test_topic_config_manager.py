@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_text import TOPICS
-from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.config_text import TOPICS
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.errors import RequestRefused
-from trocket.remoting.numbers import QUEUE_COUNT_MAX
+from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.clock import ManualClock
-from trocket.store.errors import StoreIOError
 
 
 class Table(TopicConfigManager):

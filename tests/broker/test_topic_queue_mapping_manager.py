@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trocket.broker.topic_queue_mapping_manager import TopicQueueMappingManager
+from trocket.broker.tables.topic_queue_mapping_manager import TopicQueueMappingManager
+from trocket.common.clock import ManualClock
+from trocket.disk.state_file import StateFile
 from trocket.remoting.bodies import LogicQueueMappingItem, TopicQueueMappingDetail
-from trocket.store.clock import ManualClock
-from trocket.store.state.state_file import StateFile
 
 
 def mapping(*items: LogicQueueMappingItem, epoch: int) -> TopicQueueMappingDetail:

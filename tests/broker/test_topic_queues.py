@@ -1,4 +1,4 @@
-"""broker/topic_queues.py: numbers of queues that can be used."""
+"""broker/tables/topic_queues.py: numbers of queues that can be used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from trocket.broker.topic_queues import (
+from trocket.broker.tables.topic_queues import (
     any_queue,
     bounded_topic,
     mended_group,
@@ -15,7 +15,7 @@ from trocket.broker.topic_queues import (
 )
 from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.errors import RequestRefused
-from trocket.remoting.numbers import QUEUE_COUNT_MAX
+from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.response_codes import ResponseCode
 
 

@@ -1,4 +1,4 @@
-"""broker/topic_routes.py: routes of topics, from name servers that may be gone."""
+"""broker/cluster/topic_routes.py: routes of topics, from name servers that may be gone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker import topic_routes
-from trocket.broker.config import BrokerConfig
-from trocket.broker.topic_routes import TopicRoutes
+from trocket.broker.cluster import topic_routes
+from trocket.broker.cluster.topic_routes import TopicRoutes
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import QueueData, TopicRouteData
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RemotingTimeoutError, RequestRefused

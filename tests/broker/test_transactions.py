@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from trocket.broker.admission import STRIPPED_NAMES
-from trocket.broker.inner_message import InnerMessage
-from trocket.broker.transactions import (
+from trocket.broker.messages.admission import STRIPPED_NAMES
+from trocket.broker.messages.half_messages import (
     check_times,
     ended_offsets,
     final_message,
@@ -20,6 +19,7 @@ from trocket.broker.transactions import (
     renewed_half,
     usual_half,
 )
+from trocket.broker.messages.inner_message import InnerMessage
 from trocket.common.message_properties import properties_from_bytes
 from trocket.remoting.message_codec import decode_record, encode_record
 

@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from trocket import blocking
-from trocket.cli.top import Order, _selection, _shares, span_text
-from trocket.cli.top_sample import SPANS_MAX, TOPICS_MAX, Sample, Sampler
+from trocket.cli.top.command import Order, _selection, _shares, span_text
+from trocket.cli.top.sample import SPANS_MAX, TOPICS_MAX, Sample, Sampler
 from trocket.client import Admin, ConnectError, Message, MessageQueue, Producer, PullConsumer
 from trocket.remoting.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from trocket.remoting.headers import RegisterBrokerRequestHeader

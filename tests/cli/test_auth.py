@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import parse_properties
 from trocket.store.config import MessageStoreConfig
 from trocket.testing import Broker

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from trocket.cli.doctor_checks import judge
-from trocket.cli.doctor_collect import collect
-from trocket.cli.doctor_facts import Facts
+from trocket.cli.doctor.checks import judge
+from trocket.cli.doctor.collect import collect
+from trocket.cli.doctor.facts import Facts
 from trocket.client import Client, Message, Producer, PushConsumer
 from trocket.remoting.acceptor import open_listener
 from trocket.remoting.bodies import BrokerData, ClusterInfo

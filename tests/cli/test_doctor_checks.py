@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trocket.cli.doctor_checks import CHECKS, Result, judge
-from trocket.cli.doctor_collect import loop_lag_of
-from trocket.cli.doctor_facts import (
+from trocket.cli.doctor.checks import CHECKS, Result, judge
+from trocket.cli.doctor.collect import loop_lag_of
+from trocket.cli.doctor.facts import (
     BrokerFacts,
     BrokerKey,
     ClockReading,
@@ -19,8 +19,8 @@ from trocket.cli.doctor_facts import (
     NameServerFacts,
     Subscription,
 )
-from trocket.cli.doctor_findings import Finding, Severity
-from trocket.cli.doctor_server_checks import address_kind, clock_reading, health_address
+from trocket.cli.doctor.findings import Finding, Severity
+from trocket.cli.doctor.server_checks import address_kind, clock_reading, health_address
 from trocket.remoting.bodies import TopicConfig
 
 A, A_SLAVE, B = BrokerKey("broker-a", 0), BrokerKey("broker-a", 1), BrokerKey("broker-b", 0)

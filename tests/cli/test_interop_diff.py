@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from trocket.cli.interop_diff import diff, summary
+from trocket.cli.interop.diff import diff, summary
 from trocket.interop.jobs import Job
 from trocket.interop.report.cells import Cell, Kind, Verdict
 

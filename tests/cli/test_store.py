@@ -345,7 +345,7 @@ def test_a_store_in_use_is_refused_but_for_a_look(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = (
-        "import sys; from trocket.store.disk.os_disk import OsDisk;"
+        "import sys; from trocket.disk.os_disk import OsDisk;"
         "OsDisk().lock(sys.argv[1] + '/lock');"
         "print('locked', flush=True); sys.stdin.read()"
     )

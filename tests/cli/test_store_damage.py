@@ -21,10 +21,10 @@ from tests.interop.golden_stores import sizes, unpack
 from tests.store.offline.support import killed_store, stopped_store
 from trocket.broker.start_of_store import open_as_broker
 from trocket.cli.main import main
+from trocket.disk.errors import CorruptRecordError, StoreError
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import CorruptRecordError, StoreError
 
 TROCKET = {
     "mapedFileSizeCommitLog": 65536,

@@ -19,9 +19,10 @@ import pytest
 import trustme
 
 from trocket.blocking import Admin, Producer, PushConsumer
-from trocket.broker.listening import listen
-from trocket.cli.up_plan import PORT_STEP
-from trocket.client import ConsumeFromWhere, Message, queue_puller
+from trocket.broker.settings.listening import listen
+from trocket.cli.up.plan import PORT_STEP
+from trocket.client import ConsumeFromWhere, Message
+from trocket.client.pushing import queue_puller
 
 from .conftest import Command
 

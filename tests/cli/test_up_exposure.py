@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
+from trocket.broker.settings.config import BrokerConfig
 from trocket.cli.main import main
-from trocket.cli.up_exposure import ExposedError, check, warnings
+from trocket.cli.up.exposure import ExposedError, check, warnings
 from trocket.common.metrics_keys import MetricsExporterType
 from trocket.common.terminal import red
 from trocket.namesrv.config import NamesrvConfig

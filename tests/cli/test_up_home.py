@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from trocket.cli.up_home import default_home, refuse_source_folder
+from trocket.cli.up.home import default_home, refuse_source_folder
 from trocket.common.config import ConfigError
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..store.support import open_store, small_config
 from .conftest import Command

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
-from trocket.cli.up_plan import BROKERS_MAX, ConfigFile, Member, Shape, plan, shape_of
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
+from trocket.cli.up.plan import BROKERS_MAX, ConfigFile, Member, Shape, plan, shape_of
 from trocket.common.config import ConfigError, parse_properties
 from trocket.store.config import BrokerRole, MessageStoreConfig
 

@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 from tests.peers import Client as Far
-from trocket.client.connection import OUTBOX_SIZE_MAX, Connection
+from trocket.client.connection.connection import OUTBOX_SIZE_MAX, Connection
+from trocket.client.connection.transport import StreamTransport, Take
 from trocket.client.errors import ClientError, ConnectError, RequestTimeoutError
-from trocket.client.transport import StreamTransport, Take
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing.memory_stream import MemoryStream

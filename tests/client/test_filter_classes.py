@@ -27,7 +27,7 @@ from trocket import (
     PushConsumerOptions,
     blocking,
 )
-from trocket.client import queue_puller
+from trocket.client.pushing import queue_puller
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from trocket import ConfigurationError, PushConsumer, blocking
-from trocket.client.handler_check import Handlers, check_handler, check_outcome
+from trocket.client.pushing.handler_check import Handlers, check_handler, check_outcome
 from trocket.testing import Broker
 
 from .conftest import Play

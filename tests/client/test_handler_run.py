@@ -22,7 +22,8 @@ from trocket import (
     PushConsumerOptions,
     RetryLater,
 )
-from trocket.client import PushedMessage, loop_watch
+from trocket.client import PushedMessage
+from trocket.client.pushing import loop_watch
 from trocket.testing import Broker
 
 from .conftest import DEADLINE_S, Play

@@ -21,7 +21,7 @@ from trocket import (
     SimpleConsumer,
     Sql,
 )
-from trocket.client.push_options import LEAVE_TIMEOUT_S, LOCK_S
+from trocket.client.options.push_options import LEAVE_TIMEOUT_S, LOCK_S
 from trocket.remoting.bodies import (
     CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,

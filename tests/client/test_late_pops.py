@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from trocket import Message, Producer, SimpleConsumer
-from trocket.client.first_answer import NEXT_SERVER_S
+from trocket.client.tasks.first_answer import NEXT_SERVER_S
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import MemoryBroker
 

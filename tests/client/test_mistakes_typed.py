@@ -33,8 +33,8 @@ from trocket import (
     SimpleConsumer,
     blocking,
 )
-from trocket.client.push_options import PushConsumerConfig
-from trocket.client.send_options import ProducerConfig
+from trocket.client.options.push_options import PushConsumerConfig
+from trocket.client.options.send_options import ProducerConfig
 from trocket.testing import Broker
 
 URL = "rocketmq://127.0.0.1:9876"
@@ -508,7 +508,7 @@ def test_an_enum_is_given_by_its_string_too(
 ) -> None:
     make(door, **{name: text})
     config = ProducerConfig if make is producer else PushConsumerConfig
-    read, _ = trocket.client.options.split_options(config, {name: text})  # type: ignore[arg-type]
+    read, _ = trocket.client.connection.options.split_options(config, {name: text})  # type: ignore[arg-type]
     assert getattr(read, name) is member
 
 

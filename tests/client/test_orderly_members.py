@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from trocket import ConsumeFromWhere, Message, MessageQueue, Producer, PushConsumer, PushedMessage
-from trocket.client import clock
+from trocket.client.tasks import clock
 from trocket.testing import MemoryBroker
 
 TOPIC: Final = "Orders"

@@ -23,7 +23,7 @@ from trocket import (
     RebalanceListener,
     RetryLater,
 )
-from trocket.client.pop_results import retry_delay_s
+from trocket.client.pushing.pop_results import retry_delay_s
 from trocket.remoting.bodies.pop import (
     MessageQueueAssignment,
     MessageRequestMode,

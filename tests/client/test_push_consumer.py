@@ -23,7 +23,10 @@ from trocket import (
     RebalanceListener,
     RetryLater,
 )
-from trocket.client import PushedMessage, queue_puller, rebalance, route_table
+from trocket.client import PushedMessage
+from trocket.client.connection import route_table
+from trocket.client.pulling import rebalance
+from trocket.client.pushing import queue_puller
 from trocket.remoting.bodies import GetConsumerStatusBody
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode

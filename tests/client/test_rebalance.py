@@ -22,8 +22,9 @@ from trocket import (
     PushConsumerOptions,
     PushedMessage,
 )
-from trocket.client import clock, rebalance
 from trocket.client.core.process_queue import REBALANCE_LOCK_MAX_LIVE_MS
+from trocket.client.pulling import rebalance
+from trocket.client.tasks import clock
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker

@@ -28,8 +28,8 @@ from trocket import (
     TransactionState,
     blocking,
 )
-from trocket.client import tracing
 from trocket.client.core.trace_records import PubRecord, SubAfterRecord, decode_records
+from trocket.client.sending import tracing
 from trocket.remoting.request_codes import RequestCode
 from trocket.testing import Broker
 
@@ -452,9 +452,9 @@ def test_without_a_trace_topic_sends_go_on_and_one_line_is_logged(
                 await until(lambda: producer.dropped_trace_count > 0)
             assert producer.dropped_trace_count == 3 * tracing.BATCH_COUNT
 
-        with caplog.at_level(logging.WARNING, "trocket.client.tracing"):
+        with caplog.at_level(logging.WARNING, "trocket.client.sending.tracing"):
             play(scenario)
-        (line,) = [each for each in caplog.records if each.name == "trocket.client.tracing"]
+        (line,) = [each for each in caplog.records if each.name == "trocket.client.sending.tracing"]
         assert "no name server knows the topic RMQ_SYS_TRACE_TOPIC" in line.getMessage()
 
 

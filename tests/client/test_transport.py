@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from trocket import Client, ConnectError
-from trocket.client.transport import StreamTransport, Transport, connect_tcp
+from trocket.client.connection.transport import StreamTransport, Transport, connect_tcp
 
 from .conftest import Play
 

@@ -25,8 +25,8 @@ from trocket import (
     TransactionProducer,
     TransactionState,
 )
-from trocket.client.connection import OUTBOX_SIZE_MAX
-from trocket.client.waiting import PAUSE_MAX_S
+from trocket.client.connection.connection import OUTBOX_SIZE_MAX
+from trocket.client.connection.waiting import PAUSE_MAX_S
 from trocket.remoting.bodies import ClusterInfo, MessageQueue
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import ConfigError, Entry
 from trocket.filtersrv.config import read_filtersrv_config
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config

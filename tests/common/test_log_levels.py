@@ -17,9 +17,18 @@ def _reset() -> Iterator[None]:
     apply_levels(LogLevel.DEFAULT, {})
 
 
+def test_a_part_that_moved_is_found_by_its_former_name():
+    text = "broker.processors:DEBUG,broker.processors.pull_message:ERROR,store.clock:INFO"
+    assert parse_levels(text) == {
+        "broker": "DEBUG",
+        "broker.pulling.pull_message": "ERROR",
+        "common.clock": "INFO",
+    }
+
+
 def test_levels_by_part_are_read():
-    text = "broker.processors:DEBUG, trocket.store : WARNING,"
-    assert parse_levels(text) == {"broker.processors": "DEBUG", "store": "WARNING"}
+    text = "broker.sending:DEBUG, trocket.store : WARNING,"
+    assert parse_levels(text) == {"broker.sending": "DEBUG", "store": "WARNING"}
     assert parse_levels("") == {}
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trocket.common.topic_names import is_system_group, is_system_topic, retry_topic
 from trocket.common.topic_validator import refuse_group, refuse_topic
-from trocket.store.disk.topic_path import topic_path
+from trocket.store.topic_path import topic_path
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from trocket.auth.model import User, UserStatus
-from trocket.broker.config import BrokerConfig
-from trocket.broker.filter_server_keeper import child_properties
+from trocket.broker.filter_servers.filter_server_keeper import child_properties
+from trocket.broker.settings.config import BrokerConfig
 from trocket.common.config import ConfigError, parse_properties
 from trocket.filtersrv.config import REGISTER_INTERVAL_S, read_filtersrv_config
 from trocket.filtersrv.filters import ExpressionFilter

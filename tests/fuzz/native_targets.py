@@ -8,13 +8,14 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from trocket.broker.inner_message import DelayLevels, InnerMessage, InnerPuts
-from trocket.broker.processors.send_batch import batch_ids
-from trocket.broker.pull import Pull
-from trocket.broker.pull_request_hold import HeldPull
+from trocket.broker.messages.inner_message import DelayLevels, InnerMessage, InnerPuts
+from trocket.broker.sending.send_batch import batch_ids
+from trocket.broker.waiting.pull import Pull
+from trocket.broker.waiting.pull_request_hold import HeldPull
 from trocket.client.core import send_header
 from trocket.client.core.send_header import SendPayload, SendTemplate
 from trocket.common.message_properties import pure_find_property
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension
 from trocket.remoting import codec, message_codec
 from trocket.remoting.answer_template import AnswerTemplate
@@ -23,7 +24,6 @@ from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 from trocket.remoting.message_codec import decode_record, encode_record
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import Numbers, template_of
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT
 from trocket.store.index.index_backlog import IndexItem, IndexRun
 from trocket.store.index.index_entries import entries_of_items

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trocket.store.disk.json_config import parse
+from trocket.disk.json_config import parse
 
 NAMES = [
     "4.9.7-edge",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from trocket.cli.top_sample import Sampler
+from trocket.cli.top.sample import Sampler
 from trocket.client import (
     Admin,
     ConfigurationError,

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import pytest
 
-from trocket.broker.consumer_filter_manager import ConsumerFilterManager
-from trocket.broker.filter_bit_maps import FilterBitMaps
+from trocket.broker.filters.consumer_filter_manager import ConsumerFilterManager
+from trocket.broker.filters.filter_bit_maps import FilterBitMaps
+from trocket.common.clock import ManualClock
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import JAVA_SMALL
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import PULL_MESSAGE, SUCCESS, Outgoing, WireClient, split_records
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue

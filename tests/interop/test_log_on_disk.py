@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.interop.log_on_disk import read_log
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..store.support import ROOT, open_store, send
 

@@ -11,17 +11,17 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
+from trocket.broker.settings.config import BrokerConfig
+from trocket.common.clock import SystemClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.interop.apache import ApacheCluster
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.bodies import TopicList, TopicRouteData
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand
-from trocket.store.clock import SystemClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

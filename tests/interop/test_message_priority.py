@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from trocket.common.clock import SystemClock
 from trocket.common.message_properties import PROPERTY_PRIORITY
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import fetch_jars
@@ -16,7 +17,6 @@ from trocket.interop.store_round_trip import KEEP_ALL, apache_on_store
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import UPDATE_AND_CREATE_TOPIC, Answer, Outgoing, WireClient
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import SystemClock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from trocket.common.clock import SystemClock
 from trocket.interop import oracle_checks as checks
 from trocket.interop.oracle import Oracle, RefusedError
 from trocket.interop.oracle_jobs import OPERATIONS, Operation, jobs
@@ -21,7 +22,6 @@ from trocket.remoting.bodies import MessageQueue
 from trocket.remoting.codec import NO_EXT_FIELDS, RemotingCommand
 from trocket.remoting.message import Message
 from trocket.remoting.signature import Credentials
-from trocket.store.clock import SystemClock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

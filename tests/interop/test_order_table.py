@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 
 from trocket.broker.pop.order_info_manager import ConsumerOrderInfoManager
+from trocket.common.clock import SystemClock
+from trocket.disk.json_config import parse
 from trocket.interop.oracle import Oracle
 from trocket.remoting.receipt import OrderCounts, QueueKey, TopicForm, encode_order_counts
-from trocket.store.clock import SystemClock
-from trocket.store.disk.json_config import parse
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("java")]
 

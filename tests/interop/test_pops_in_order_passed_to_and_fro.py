@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from trocket.common.clock import SystemClock
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.maven import fetch_jars
 from trocket.interop.store_round_trip import KEEP_ALL, apache_on_store
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Answer, Outgoing, WireClient
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE
-from trocket.store.clock import SystemClock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trocket.broker.bloom import BloomFilter
+from trocket.broker.filters.bloom import BloomFilter
 from trocket.interop.oracle import Oracle
 from trocket.interop.oracle_checks import SQL_REFUSED
 from trocket.interop.sql92_expressions import Expressions

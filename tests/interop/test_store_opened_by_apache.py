@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from trocket.common.clock import ManualClock
 from trocket.common.java_hash import tags_code
 from trocket.interop.maven import JAVA_OPENS, JAVA_SMALL, compile_sources
 from trocket.remoting.hosts import host_bytes
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
 from trocket.store.message_store import MessageStore
 from trocket.store.services import checkpoint_now

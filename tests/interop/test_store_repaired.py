@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.message import MessageExt
-from trocket.store.disk.os_disk import OsDisk
 from trocket.store.offline.layout import read_layout
 from trocket.store.offline.log_walk import LogWalk
 from trocket.store.offline.mend import carry_out, plan_for

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from trocket.common.clock import SystemClock
 from trocket.interop.maven import fetch_jars
 from trocket.interop.store_round_trip import KEEP_ALL, apache_on_store
 from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.wire import Outgoing, WireClient
 from trocket.remoting.message_codec import decode_record
-from trocket.store.clock import SystemClock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

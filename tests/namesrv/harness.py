@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 import trio
 
 from trocket.common.live_config import LiveConfig
+from trocket.disk.config_changes import ConfigChanges
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig, check_values, known_keys
 from trocket.namesrv.kv_config import KVConfigManager
 from trocket.namesrv.processors import NamesrvServices, name_server_processors
@@ -15,9 +18,6 @@ from trocket.namesrv.route_info_manager import RouteInfoManager
 from trocket.remoting.channel import Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
-from trocket.store.state.config_changes import ConfigChanges
 
 
 @dataclass

@@ -8,16 +8,16 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
+from trocket.common.clock import SystemClock
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.json_config import unsealed
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.server import RemotingServer, open_listener
-from trocket.store.clock import SystemClock
-from trocket.store.disk.json_config import unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import CorruptRecordError
 
 from ..peers import Client
 from .test_processors import TOPICS, register_body, register_fields

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.json_config import save_json
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.state_files import StateFiles
 from trocket.namesrv import kv_config
 from trocket.namesrv.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from trocket.remoting.errors import RequestRefused
-from trocket.store.disk.json_config import save_json
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError
-from trocket.store.state.state_files import StateFiles
 
 FOLDER, NAME = "/home/namesrv", "kvConfig.json"
 PATH = f"{FOLDER}/{NAME}"

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from trocket.common.config import ConfigError, parse_properties
 from trocket.common.metrics_keys import MetricsExporterType
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig, read_namesrv_config
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.acceptor import open_listener
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .builders import CLUSTER, address
 from .test_controller import Peer, TrioClock

@@ -15,6 +15,7 @@ from collections import Counter
 
 import pytest
 
+from trocket.common.steps import at_once
 from trocket.namesrv.settings import SHOWN
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import (
@@ -27,7 +28,6 @@ from trocket.remoting.bodies import (
 from trocket.remoting.codec import NO_EXT_FIELDS, decode_frame, encode
 from trocket.remoting.headers import RegisterBrokerRequestHeader, decode
 from trocket.remoting.request_codes import RequestCode
-from trocket.remoting.steps import at_once
 
 from .builders import registration
 from .harness import Harness

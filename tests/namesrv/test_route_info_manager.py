@@ -7,13 +7,13 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from trocket.common.steps import at_once
 from trocket.namesrv import route_info_manager, topic_table
 from trocket.namesrv.limits import HEARTBEAT_TIMEOUT_MS_MAX
 from trocket.namesrv.registration import BrokerAddrInfo, MinBrokerIdChange
 from trocket.namesrv.route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG, RouteInfoManager
 from trocket.remoting.bodies import QueueData
 from trocket.remoting.errors import RequestRefused
-from trocket.remoting.steps import at_once
 
 from .builders import CLUSTER, addr_info, address, registration, topic, version
 

@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from trocket.common.steps import at_once
 from trocket.namesrv.registration import BROKER_CHANNEL_EXPIRED_MS, BrokerAddrInfo
 from trocket.namesrv.route_info_manager import RouteInfoManager
 from trocket.remoting.errors import RequestRefused
-from trocket.remoting.steps import at_once
 
 from .builders import registration
 

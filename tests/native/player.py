@@ -25,11 +25,11 @@ import trio
 import trio.testing
 
 from trocket import native
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension
 from trocket.remoting.channel import Buffer
 from trocket.remoting.transport import SocketTransport
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.recovery.checkpoint import Checkpoint
 
 from ..broker.embedded import Broker, embedded_broker

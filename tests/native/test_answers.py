@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trocket import native
-from trocket.broker.processors.send_batch import batch_ids
+from trocket.broker.sending.send_batch import batch_ids
 from trocket.remoting.answer_template import AnswerTemplate
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)

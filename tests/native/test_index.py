@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trocket import native
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.index.index_backlog import IndexBacklog, IndexItem, IndexRun
 from trocket.store.index.index_entries import entries_of, entries_of_items
 from trocket.store.index.index_file import PACKED_ENTRY, IndexFile

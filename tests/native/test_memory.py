@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from trocket import native
-from trocket.broker.pull import Pull
-from trocket.broker.pull_request_hold import HeldPull
+from trocket.broker.waiting.pull import Pull
+from trocket.broker.waiting.pull_request_hold import HeldPull
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import EXT_FIELDS_MAX, HEADER_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand
 from trocket.remoting.message import MessageExt

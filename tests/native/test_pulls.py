@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.broker.embedded import embedded_broker, pull_fields, send_fields
 from trocket import native
-from trocket.broker.processors.pull_runs import PullRunProcessor
-from trocket.broker.pull import Pull
-from trocket.broker.pull_request_hold import HeldPull
+from trocket.broker.pulling.pull_runs import PullRunProcessor
+from trocket.broker.waiting.pull import Pull
+from trocket.broker.waiting.pull_request_hold import HeldPull
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import Numbers, template_of

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from trocket.broker.processors.send_turn import SendTurn
+from trocket.broker.puts.send_turn import SendTurn
+from trocket.common.clock import ManualClock
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.loop_monitor import SLOW_BURST_S, LoopMonitor
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.clock import ManualClock
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.run_appender import AppendedRun
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from tests.broker.embedded import START_MS, embedded_broker
 from trocket import native
+from trocket.disk.memory_disk import Fault, MemoryDisk
 from trocket.native import Extension
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, encode
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.store.config import BrokerRole, FlushDiskType
-from trocket.store.disk.memory_disk import Fault, MemoryDisk
 
 from .frames import odd_json_frame
 

@@ -13,13 +13,13 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is of the extra `spark`")
 from tests.interop.golden_stores import NAMES, manifest, unpack  # noqa: E402
 from tests.store.offline.support import LOG, ROOT, poke, records, stopped_store  # noqa: E402
 from tests.store.support import put, small_config  # noqa: E402
+from trocket.common.clock import ManualClock  # noqa: E402
+from trocket.disk.memory_disk import MemoryDisk  # noqa: E402
 from trocket.remoting.compression import CompressionType, compress  # noqa: E402
 from trocket.spark.errors import CorruptStoreError, DataLossError  # noqa: E402
 from trocket.spark.log_read import read_log  # noqa: E402
 from trocket.spark.store_options import log_request, store_options  # noqa: E402
 from trocket.spark.store_plan import StoreAt, plan_log  # noqa: E402
-from trocket.store.clock import ManualClock  # noqa: E402
-from trocket.store.disk.memory_disk import MemoryDisk  # noqa: E402
 from trocket.store.message_store import MessageStore  # noqa: E402
 from trocket.store.offline.layout import read_layout  # noqa: E402
 from trocket.store.offline.log_walk import LogWalk  # noqa: E402

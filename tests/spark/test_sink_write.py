@@ -19,7 +19,7 @@ from trocket.client.errors import (
     SendError,
     server_error,
 )
-from trocket.client.message import MessageQueue, SendResult, SendStatus
+from trocket.client.messages.message import MessageQueue, SendResult, SendStatus
 from trocket.remoting.response_codes import ResponseCode
 from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, RowRefusedError, SparkConnectorError

@@ -13,11 +13,11 @@ import itertools
 
 from tests.store.offline.support import FILE_SIZE, LOG, ROOT, records, stopped_store
 from tests.store.support import send, small_config
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.spark.errors import DataLossError, OptionError
 from trocket.spark.store_options import store_options
 from trocket.spark.store_plan import StoreAt, find_stores, name_of, plan_log
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 from trocket.store.offline.read_only import ReadOnlyDisk
 

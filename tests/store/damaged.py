@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.store.queue_differences import differences
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
 from .support import ROOT, open_store, put, send

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import Disk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.record_schema import RECORD_HEAD
-from trocket.store.clock import ManualClock
 from trocket.store.config import FlushDiskType, MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import Disk
 from trocket.store.message_store import MessageStore
 from trocket.store.reading.visible_log import VisibleLog
 

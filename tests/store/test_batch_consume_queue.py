@@ -8,15 +8,15 @@ import tarfile
 
 import pytest
 
+from trocket.common.clock import ManualClock
 from trocket.common.message_properties import properties_from_bytes
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch, iter_batch
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.batch_consume_queue import (
     BatchConsumeQueue,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import FILE_MARKS_COUNT_MAX
 from trocket.store.recovery.checkpoint import (
     Checkpoint,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trocket.store.clock import ManualClock, SystemClock
+from trocket.common.clock import ManualClock, SystemClock
 
 
 def test_the_machines_clock_goes_on_and_names_a_local_time():

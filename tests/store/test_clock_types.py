@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
-from trocket.store.clock import Clock, StoreTimeMs, WallTimeMs
+from trocket.common.clock import Clock, StoreTimeMs, WallTimeMs
 from trocket.store.message_store import MessageStore
 
 def due(now_ms: WallTimeMs) -> None: ...

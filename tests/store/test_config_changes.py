@@ -12,12 +12,12 @@ import trio
 
 from trocket.common.config import setting
 from trocket.common.live_config import LiveConfig
+from trocket.disk.config_changes import ConfigChanges
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
+from trocket.disk.position import START
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.offsets import START
-from trocket.store.state.config_changes import ConfigChanges
 
 PEER = "192.0.2.7:50000"
 PATH = "/etc/broker.conf"

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT
 from trocket.store.queues.consume_queue import ConsumeQueue, QueueFiles
 

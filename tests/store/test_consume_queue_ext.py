@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.common.clock import ManualClock
 from trocket.common.java_hash import tags_code
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import ManualClock
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue import QueueFiles
 from trocket.store.queues.consume_queue_ext import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from trocket.store.recovery.checkpoint import read_checkpoint, write_checkpoint
 

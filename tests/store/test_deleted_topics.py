@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues import deleted_topics
 from trocket.store.queues.deleted_topics import FILE_NAME, DeletedTopics
 

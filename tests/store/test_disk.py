@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from trocket.store.disk.json_config import save_json, save_secret_json
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk, explain, total_memory_bytes
-from trocket.store.errors import StoreIOError, StoreLockedError
+from trocket.disk.errors import StoreIOError, StoreLockedError
+from trocket.disk.json_config import save_json, save_secret_json
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk, explain, total_memory_bytes
 
 
 @pytest.fixture(params=["machine", "memory"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.retention.disk_space import DiskUse, Partition, decide, measure
 
 from .support import ROOT, small_config

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from trocket.disk import file_system_sync
+from trocket.disk.errors import StoreIOError
+from trocket.disk.file_system_sync import sync_file_system
+from trocket.disk.os_disk import SYNC_TOGETHER_COUNT_MIN, OsDisk
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk import file_system_sync
-from trocket.store.disk.file_system_sync import sync_file_system
-from trocket.store.disk.os_disk import SYNC_TOGETHER_COUNT_MIN, OsDisk
-from trocket.store.errors import StoreIOError
 from trocket.store.message_store import MessageStore
 
 EXT4, OVERLAYFS = 0xEF53, 0x794C7630

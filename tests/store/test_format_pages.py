@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from trocket.disk.json_config import sealed
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting import record_schema
 from trocket.remoting.schema import derive_struct, field_names
 from trocket.store import format as store_format
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.json_config import sealed
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.deleted_topics import DeletedTopics
 from trocket.store.queues.queue_ends import QueueEnds

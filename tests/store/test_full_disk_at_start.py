@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.store_state import StoreState
 
 from .damaged import QUEUE, closed, crashed

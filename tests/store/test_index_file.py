@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from trocket.remoting.steps import at_once
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
+from trocket.common.steps import at_once
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
 from trocket.store.index.index_file import REBUILD_COUNT, IndexFile
 from trocket.store.recovery.checkpoint import IndexProgress

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from trocket.common.steps import at_once
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_record
-from trocket.remoting.steps import at_once
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import INDEX_HEADER_SIZE
 from trocket.store.index.index_loading import LogSpan
 from trocket.store.recovery.checkpoint import read_checkpoint, write_checkpoint

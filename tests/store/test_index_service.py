@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from trocket.common.java_hash import index_key_hash
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_record
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.index import index_file, index_service
 from trocket.store.services import checkpoint_now
 

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from trocket.store.disk.json_config import load_newest, save_json, save_text, sealed, unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.json_config import load_newest, save_json, save_text, sealed, unsealed
+from trocket.disk.memory_disk import MemoryDisk
 
 PATH = "/data/config/topics.json"
 

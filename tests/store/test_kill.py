@@ -10,8 +10,8 @@ import textwrap
 
 import pytest
 
+from trocket.disk.errors import StoreLockedError
 from trocket.store.config import MessageStoreConfig
-from trocket.store.errors import StoreLockedError
 from trocket.store.message_store import MessageStore
 
 from .support import bodies

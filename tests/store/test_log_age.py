@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.log import log_age
 from trocket.store.log.log_age import (
     first_timestamp_ms,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.log.commit_log import CommitLog
 from trocket.store.log.log_files import (
     MAPPED_BYTES_MAX,

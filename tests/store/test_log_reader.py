@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_record, encode_record
 from trocket.remoting.message_crc import crc_property
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.log.commit_log import CommitLog, blank
 from trocket.store.log.log_bytes import has_unwritten_sector
 from trocket.store.log.log_reader import Hole, LogReader, LogRecord, find_record, record_at

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.status import GetMessageStatus as Status
 
 from .support import bodies, open_store, put, send
@@ -141,7 +141,7 @@ def test_messages_whose_log_file_is_gone_are_passed():
 
 
 def test_pages_are_dropped_and_maps_close_only_when_unreferenced(tmp_path):
-    from trocket.store.disk.os_disk import OsDisk
+    from trocket.disk.os_disk import OsDisk
 
     file = OsDisk().open(str(tmp_path / "f"), create=True)
     file.allocate(8192)

@@ -8,12 +8,12 @@ import struct
 
 import pytest
 
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError, StoreLockedError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch, encode_record
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.message_store import MessageStore
 from trocket.store.status import BoundaryType, PutMessageStatus, PutRefusal
 

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from .support import HOST, HOST_V6, bodies, open_store, put
 

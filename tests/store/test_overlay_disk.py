@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.overlay_disk import PAGE, OverlayDisk
-from trocket.store.errors import StoreIOError
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.overlay_disk import PAGE, OverlayDisk
 
 PATHS = ["/d/a", "/d/b", "/d/e/c"]
 POSITIONS = st.one_of(st.integers(0, 40), st.integers(PAGE - 20, PAGE + 20), st.just(3 * PAGE))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.queue_differences import Difference, differences, spans
 from trocket.common.java_hash import tags_code
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT, UNIT_SIZE
 from trocket.store.queues.projection import Places
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.queue_ends import (
     FILE_NAME,
     REBUILD,

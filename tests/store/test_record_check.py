@@ -8,11 +8,11 @@ import struct
 import pytest
 
 from trocket.common.java_hash import tags_code
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.remoting.message_codec import decode_messages, decode_record
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.format import BATCH_UNIT, UNIT
 from trocket.store.status import BoundaryType
 from trocket.store.status import GetMessageStatus as Status

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trocket.common.message_properties import properties_from_bytes
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import check_record_crc, decode_messages, encode_batch
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 
 from .support import HOST, bodies, open_store, put, send

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import RECORD_HEAD, decode_messages, encode_batch
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
 from trocket.store.reading.record_filter import RecordFilter
 from trocket.store.status import GetMessageStatus as Status
 

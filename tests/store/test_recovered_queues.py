@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import PRE_BLANK_SIZE, UNIT
 from trocket.store.queues.consume_queue import PRE_BLANK
 from trocket.store.queues.consume_queue_store import ConsumeQueueStore

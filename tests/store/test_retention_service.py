@@ -9,11 +9,11 @@ import re
 import pytest
 import trio
 
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError
 from trocket.store.retention.disk_space import measure
 from trocket.store.retention.retention_rules import CLOCK_DOUBT_S
 from trocket.store.retention_service import Retention

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import ForeignStateError
+from trocket.disk.errors import ForeignStateError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.offline.fsck import check_store
 from trocket.store.recovery.rocksdb import TABLES
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.services import (
     QUEUE_SLICE_COUNT,
     QUEUE_WRITE_COUNT,

@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.remoting.steps import Steps, at_once
-from trocket.store.errors import StoreIOError
-from trocket.store.state.state_file import StateFile
+from trocket.common.steps import Steps, at_once
+from trocket.disk.errors import StoreIOError
+from trocket.disk.state_file import StateFile
 
 
 class Table:

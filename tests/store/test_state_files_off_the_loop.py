@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trocket.remoting.steps import Steps, one_step
-from trocket.store.disk.json_config import save_text, unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
-from trocket.store.state.state_file import StateFile
-from trocket.store.state.state_files import StateFiles
+from trocket.common.steps import Steps, one_step
+from trocket.disk.errors import StoreIOError
+from trocket.disk.json_config import save_text, unsealed
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.state_file import StateFile
+from trocket.disk.state_files import StateFiles
 
 PATH = "/home/kvConfig.json"
 WAIT_S = 10

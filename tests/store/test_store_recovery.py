@@ -7,8 +7,8 @@ import errno
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError, StoreIOError
+from trocket.disk.errors import CorruptRecordError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT, UNIT_SIZE
 from trocket.store.queues.queue_ends import FILE_NAME, QueueEnds, write_queue_ends
 from trocket.store.recovery.checkpoint import Checkpoint, write_checkpoint

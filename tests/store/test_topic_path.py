@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.topic_path import topic_path
+from trocket.store.topic_path import topic_path
 
 
 @pytest.mark.parametrize(

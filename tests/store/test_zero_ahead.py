@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.log.commit_log import CommitLog
 
 from .support import bodies, open_store, put, send

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from trocket.blocking import Message, Producer
+from trocket.common.clock import SystemClock
 from trocket.common.message_properties import PROPERTY_TIMER_DELAY_SEC
 from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
-from trocket.store.clock import SystemClock
 from trocket.testing import Broker
 
 from .blocking_client import Client, Code, ResponseCode, pull_fields, send_fields

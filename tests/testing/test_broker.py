@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from trocket.common.config import ConfigError
+from trocket.disk.errors import StoreError
 from trocket.store.config import FlushDiskType
-from trocket.store.errors import StoreError
 from trocket.testing import Broker, EmbeddedBrokerError
 
 from .blocking_client import Client, Code, pull_fields

@@ -7,7 +7,7 @@ from typing import Final
 import trio.abc
 from trio.testing import MockClock
 
-from trocket.store.clock import ManualClock
+from trocket.common.clock import ManualClock
 
 START_MS: Final = 1_700_000_000_000
 
@@ -50,7 +50,7 @@ class WorldClock:
         # A nanosecond more, so that rounding leaves no timer just short of its time.
         self.time.jump(milliseconds / 1000 + 1e-9)
 
-    # ---- trocket.store.clock.Clock -------------------------------------------------------
+    # ---- trocket.common.clock.Clock -------------------------------------------------------
 
     def wall_ms(self) -> int:
         return self.now_ms + self.wrong_ms

@@ -8,7 +8,7 @@ from random import Random
 
 import trio
 
-from trocket.store.disk.os_disk import Space
+from trocket.disk.os_disk import Space
 
 from .file_system import FileSystem, Image
 from .recording_disk import Failure, RecordingDisk

@@ -1,4 +1,4 @@
-"""A disk that remembers every operation and can refuse any; see `trocket.store.disk.os_disk.Disk`.
+"""A disk that remembers every operation and can refuse any; see `trocket.disk.os_disk.Disk`.
 
 Nothing is mocked: the store under test reads and writes real bytes, in a `FileSystem` that knows
 what a crash may take. The journal of one disk, played on another `FileSystem`, leads through the
@@ -11,8 +11,8 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from trocket.store.disk.os_disk import Space, explain
-from trocket.store.errors import StoreIOError, StoreLockedError
+from trocket.disk.errors import StoreIOError, StoreLockedError
+from trocket.disk.os_disk import Space, explain
 
 from .file_system import FileSystem, Image, Inode, Op, parent
 

@@ -97,7 +97,7 @@ def consume(client: Client, group: str, topics: Iterable[str], count: int) -> No
 @contextlib.contextmanager
 def _quiet_broker() -> Iterator[None]:
     """Silence the warnings of this process's broker about each dead letter."""
-    logger = logging.getLogger("trocket.broker.processors.send_back")
+    logger = logging.getLogger("trocket.broker.sending.send_back")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trocket.blocking import Admin, Client, Message, Producer
+from trocket.common.clock import SystemClock
 from trocket.common.terminal import grouped, show
 from trocket.spark.jobs.demo import Stage
-from trocket.store.clock import SystemClock
 
 TOPICS: Final = ("TopicTrade", "TopicBar", "TopicTradeLate")
 SYMBOLS: Final = ("ACME", "BOLT", "CRUX", "DART", "EMBER", "FLINT", "GROVE", "HELIX")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
+from trocket.common.clock import SystemClock
 from trocket.common.config import parse_properties
-from trocket.store.clock import SystemClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.writing.acks import SlaveAcks
 

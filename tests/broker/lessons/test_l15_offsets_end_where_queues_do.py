@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
 from ..group import group

@@ -12,10 +12,10 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_record
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus, PutRefusal
 
 from ..embedded import START_MS, TrioClock, embedded_broker

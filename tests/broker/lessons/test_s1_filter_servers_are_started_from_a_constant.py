@@ -16,9 +16,9 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.config_checks import read_broker_config
-from trocket.broker.filter_server_keeper import FIRST_CHECK_S, child_properties
+from trocket.broker.filter_servers.filter_server_keeper import FIRST_CHECK_S, child_properties
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.config import key_of, parse_properties, to_properties
 from trocket.common.filter_policy import FilterPolicy
 from trocket.filtersrv.config import read_filtersrv_config

@@ -17,12 +17,13 @@ import trio.testing
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as service
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as service_grpc
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.metrics.otlp import Collector, requests
 from trocket.broker.metrics.push import Log, MetricsPush, Period, PushError
 from trocket.broker.metrics.service import MetricsService
+from trocket.broker.settings.config import BrokerConfig
 from trocket.common.histogram import Histogram
 from trocket.common.metrics_keys import MetricsExporterType
+from trocket.common.steps import in_steps
 from trocket.remoting.metrics.families import (
     Families,
     HistogramValue,
@@ -32,7 +33,6 @@ from trocket.remoting.metrics.families import (
     gained,
 )
 from trocket.remoting.request_codes import RequestCode
-from trocket.remoting.steps import in_steps
 
 from ..embedded import embedded_broker, send_fields
 

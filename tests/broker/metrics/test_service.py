@@ -18,11 +18,11 @@ from trocket.broker.metrics.client_figures import NAMES
 from trocket.broker.metrics.consumer_lag import QUEUES_PER_STEP
 from trocket.broker.metrics.service import MetricsService
 from trocket.common.known_keys import read_keys
+from trocket.disk.errors import StoreIOError
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.metrics.families import Samples
 from trocket.remoting.request_codes import RequestCode
-from trocket.store.errors import StoreIOError
 
 from ..embedded import Broker, embedded_broker, pull_fields, send_fields
 
@@ -194,7 +194,7 @@ async def test_groups_of_metrics_are_switched_off_by_their_keys() -> None:
 
 
 def _fields() -> list[str]:
-    from trocket.broker.config import BrokerConfig
+    from trocket.broker.settings.config import BrokerConfig
 
     return list(BrokerConfig.__dataclass_fields__)
 

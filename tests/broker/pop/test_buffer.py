@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.pop.buffer import Buffered, PopBuffer, PopOrder
 from trocket.broker.pop.check_point import CheckPoint
-from trocket.broker.pop_config import PopConfig
+from trocket.broker.settings.pop_config import PopConfig
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
 
 NOW = 1_700_000_000_000
 

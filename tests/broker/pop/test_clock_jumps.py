@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..embedded import TrioClock, embedded_broker
 from .consumer import Consumer, consumer

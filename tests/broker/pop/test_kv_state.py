@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..embedded import embedded_broker
 

@@ -7,23 +7,23 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
 from trocket.broker.pop.buffer import PopBuffer
 from trocket.broker.pop.check_point import CheckPoint
 from trocket.broker.pop.order import OrderedPops
 from trocket.broker.pop.order_info import ATTEMPT_ID_LENGTH_MAX
 from trocket.broker.pop.order_info_manager import KEPT_MS, ConsumerOrderInfoManager
-from trocket.broker.subscription_group_manager import SubscriptionGroupManager
-from trocket.broker.topic_config_manager import TopicConfigManager
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.tables.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.tables.topic_config_manager import TopicConfigManager
+from trocket.common.clock import ManualClock
 from trocket.common.java_integers import INT64_MAX
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.state_files import StateFiles
 from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE, encode_order_counts
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.state.state_files import StateFiles
 
 from ..embedded import TrioClock
 

@@ -15,8 +15,8 @@ from trocket.broker.pop.order_info_manager import (
     UNKNOWN,
     ConsumerOrderInfoManager,
 )
-from trocket.remoting.steps import at_once
-from trocket.store.disk.json_config import parse
+from trocket.common.steps import at_once
+from trocket.disk.json_config import parse
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import extension
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.receipt import Receipt
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, TrioClock, embedded_broker, send_fields
 from .consumer import REVIVE, TIMER, consumer, seconds, stored_in

@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, embedded_broker
 from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, POP, consumer, pop_fields

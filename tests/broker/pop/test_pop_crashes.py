@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..embedded import Broker, embedded_broker
 from .consumer import Consumer, consumer, seconds

@@ -181,7 +181,7 @@ async def test_315_counts_check_points_and_acknowledgements(autojump_clock) -> N
 
 
 def stats_names() -> list[Any]:
-    from trocket.broker.statistics.broker_stats_manager import StatsName
+    from trocket.broker.stats.broker_stats_manager import StatsName
 
     return [
         StatsName.GROUP_CK_NUMS, StatsName.BROKER_CK_NUMS,

@@ -7,9 +7,9 @@ import trio
 
 from trocket.broker.pop.order_info import ATTEMPT_ID_LENGTH_MAX
 from trocket.common.message_properties import PROPERTY_PRIORITY
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE, Receipt
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, TrioClock, embedded_broker, put_record
 from ..lessons.test_l19_transactions import powerless

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, Broker, TrioClock, embedded_broker, send_fields
 from .consumer import REVIVE, SEND, TIMER, Consumer, consumer, messages_of, seconds

@@ -1,4 +1,4 @@
-"""broker/pop/request_modes.py: the table of modes, and its file."""
+"""broker/tables/request_modes.py: the table of modes, and its file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from trocket.broker.pop import request_modes
-from trocket.broker.pop.request_modes import MessageRequestModeManager, Mode
+from trocket.broker.tables import request_modes
+from trocket.broker.tables.request_modes import MessageRequestModeManager, Mode
+from trocket.common.steps import at_once
 from trocket.remoting.bodies import MessageRequestMode, MessageRequestModeSerializeWrapper
 from trocket.remoting.errors import RequestRefused
-from trocket.remoting.steps import at_once
 
 POP, PULL = MessageRequestMode.POP, MessageRequestMode.PULL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..embedded import TrioClock, embedded_broker
 from .revive_harness import bodies, create, point, put, store_ack, store_point

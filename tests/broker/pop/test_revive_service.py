@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
 from trocket.store.status import PutMessageStatus, PutRefusal
 
 from ..embedded import START_MS, TrioClock, embedded_broker, put_record

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tests.broker.harness import FakeChannel
-from trocket.broker.config import BrokerConfig
 from trocket.broker.pop.waiting_requests import EARLY_MS, Polling, PollingKey, wait_ms_of
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import RemotingCommand
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.broker.harness import FakeChannel
-from trocket.broker.config import BrokerConfig
 from trocket.broker.pop.waiting_requests import ANY_QUEUE, Polling, PollingKey, WaitingRequests
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.channel import Channel
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode

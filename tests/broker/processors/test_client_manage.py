@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -215,7 +215,7 @@ def test_with_the_key_a_client_may_subscribe_by_expressions_that_are_right(data,
 
 
 def test_one_heartbeat_compiles_a_bounded_part_of_the_expressions_of_all_its_groups(monkeypatch):
-    limit = "trocket.broker.processors.client_manage.HEARTBEAT_CHARACTERS_MAX"
+    limit = "trocket.broker.clients.client_manage.HEARTBEAT_CHARACTERS_MAX"
     monkeypatch.setattr(limit, 10)
     broker = broker_with(enable_property_filter=True)
     groups = [consumer(f"g{n}", sql(f"a = {n}")) for n in range(3)]

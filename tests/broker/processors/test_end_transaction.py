@@ -7,9 +7,9 @@ import errno
 import pytest
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.store_state import StoreEvent
 
 from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from trocket.broker.filter_server_manager import EXPIRED_S
+from trocket.broker.filter_servers.filter_server_manager import EXPIRED_S
 from trocket.remoting.bodies import RegisterBrokerBody
 from trocket.remoting.channel import Channel
 from trocket.remoting.client import RemotingClient

@@ -19,7 +19,7 @@ import json
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import (
     HeartbeatData,
     LockBatchRequestBody,

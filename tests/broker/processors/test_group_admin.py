@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from trocket.broker import subscription_group_manager
-from trocket.broker.config import BrokerConfig
+from trocket.broker.settings.config import BrokerConfig
+from trocket.broker.tables import subscription_group_manager
 from trocket.remoting.bodies import SubscriptionGroupConfig, SubscriptionGroupList
 from trocket.remoting.request_codes import RequestCode
 

@@ -337,7 +337,7 @@ async def test_a_notification_by_tags_compares_all_messages_below_the_limit(
 async def test_a_notification_looks_at_a_part_of_very_many_queues(
     autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trocket.broker.processors.pop_waiting.QUEUES_MAX", 3)
+    monkeypatch.setattr("trocket.broker.pop.pop_waiting.QUEUES_MAX", 3)
     async with embedded_broker() as broker:
         client = await connect(broker)
         await send(client, b"one")

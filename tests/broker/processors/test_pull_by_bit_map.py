@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.config_text import CONSUMER_FILTERS
-from trocket.broker.filter_bit_maps import BORN_MARGIN_MS
+from trocket.broker.filters.filter_bit_maps import BORN_MARGIN_MS
+from trocket.broker.tables.config_text import CONSUMER_FILTERS
 from trocket.common.sql92.expression import Expression
+from trocket.disk.json_config import sealed, unsealed
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk.json_config import sealed, unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue
 
 from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields

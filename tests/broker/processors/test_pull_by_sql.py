@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.processors import pull_message
+from trocket.broker.pulling import pull_message
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
@@ -220,7 +220,7 @@ async def test_a_wrong_registered_expression_is_logged_and_refused(
 async def test_a_filter_older_than_the_consumers_subscription_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limit = "trocket.broker.processors.client_manage.HEARTBEAT_CHARACTERS_MAX"
+    limit = "trocket.broker.clients.client_manage.HEARTBEAT_CHARACTERS_MAX"
     async with embedded_broker(**ON) as broker:
         client = await broker.connect()
         await send(client, 5)

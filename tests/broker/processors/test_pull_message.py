@@ -6,15 +6,15 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.pull_request_hold import CHECK_INTERVAL_S
-from trocket.broker.subscription import tags_codes_of
+from trocket.broker.filters.subscription import tags_codes_of
+from trocket.broker.waiting.pull_request_hold import CHECK_INTERVAL_S
 from trocket.common.java_hash import java_hash_code
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
 
 from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
-from trocket.broker.processors.pull_checks import PullChecks
+from trocket.broker.pulling.pull_checks import PullChecks
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.headers import PullMessageRequestHeader, decode

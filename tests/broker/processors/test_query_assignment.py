@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import MessageRequestMode
 from trocket.remoting.codec import RemotingCommand
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ...attacks.name_servers import NameServers
 from ...peers import Client

@@ -7,7 +7,7 @@ import json
 import pytest
 import trio
 
-from trocket.broker.filter_bit_maps import BORN_MARGIN_MS
+from trocket.broker.filters.filter_bit_maps import BORN_MARGIN_MS
 from trocket.common.java_hash import java_hash_code
 
 from ..embedded import START_MS, embedded_broker, send_fields

@@ -8,22 +8,22 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.processors import query_message
-from trocket.broker.processors.query_message import (
+from trocket.broker.admin import query_message
+from trocket.broker.admin.query_message import (
     ANSWER_SIZE_MAX,
     UNIQUE_KEY_COUNT_MAX,
     QueryMessageProcessor,
     newest_that_fit,
 )
+from trocket.common.clock import ManualClock
+from trocket.common.steps import Steps
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand, decode_frame, encode
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_id import decode_offset_id
 from trocket.remoting.response_codes import ResponseCode
-from trocket.remoting.steps import Steps
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
 from trocket.store.reading.message_reader import QueryResult
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now

@@ -6,8 +6,8 @@ import json
 
 import trio
 
-from trocket.broker.consumer_offset_manager import parse_offsets
-from trocket.broker.timer_checkpoint import TimerCheckpoint
+from trocket.broker.delivering.timer_checkpoint import TimerCheckpoint
+from trocket.broker.tables.consumer_offset_manager import parse_offsets
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import HARuntimeInfo
 from trocket.remoting.codec import decode_frame

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.processors.request import read_body
+from trocket.broker.messages.request import read_body
+from trocket.disk.errors import StoreIOError
+from trocket.disk.until_saved import until_saved
 from trocket.remoting.bodies import KVTable
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
-from trocket.store.errors import StoreIOError
-from trocket.store.state.until_saved import until_saved
 
 from ..harness import Broker
 

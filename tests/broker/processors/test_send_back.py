@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.broker.processors.send_back import RetryDecision, decide_retry
+from trocket.broker.sending.send_back import RetryDecision, decide_retry
 from trocket.remoting.bodies import MessageQueue
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages

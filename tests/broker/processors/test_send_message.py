@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import extension
 from trocket.remoting.bodies import TopicConfig
 from trocket.remoting.codec import RemotingCommand
@@ -19,7 +20,6 @@ from trocket.remoting.message_id import encode_offset_id
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
 

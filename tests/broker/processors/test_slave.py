@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.processors.slave import slave_refusals
+from trocket.broker.replication.slave import slave_refusals
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 from trocket.store.config import BrokerRole

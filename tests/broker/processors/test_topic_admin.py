@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from trocket.broker.config import BrokerConfig
-from trocket.broker.processors.topic_admin import PAGE_SIZE_MAX
+from trocket.broker.admin.topic_admin import PAGE_SIZE_MAX
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import CreateTopicListRequestBody, DataVersion, TopicConfig
-from trocket.remoting.numbers import QUEUE_COUNT_MAX
+from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import NOT_SET, ResponseCode
 

@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from trocket.broker.statistics.broker_stats_manager import BrokerStatsManager, StatsName
-from trocket.broker.statistics.queue_growth import QUEUES_PER_STEP, UNITS_PER_STEP
-from trocket.broker.statistics.stats_item import DAY, HOUR, MINUTE, SAMPLE_INTERVAL_MS
-from trocket.broker.statistics.totals import PutTimes
-from trocket.remoting.steps import at_once
-from trocket.store.clock import ManualClock
-from trocket.store.errors import StoreError
+from trocket.broker.stats.broker_stats_manager import BrokerStatsManager, StatsName
+from trocket.broker.stats.queue_growth import QUEUES_PER_STEP, UNITS_PER_STEP
+from trocket.broker.stats.stats_item import DAY, HOUR, MINUTE, SAMPLE_INTERVAL_MS
+from trocket.broker.stats.totals import PutTimes
+from trocket.common.clock import ManualClock
+from trocket.common.steps import at_once
+from trocket.disk.errors import StoreError
 
 PUTS, PUT_SIZE = StatsName.TOPIC_PUT_NUMS, StatsName.TOPIC_PUT_SIZE
 GETS, GET_SIZE = StatsName.GROUP_GET_NUMS, StatsName.GROUP_GET_SIZE

@@ -1,14 +1,14 @@
-"""broker/statistics/pop_counts.py, and the counters of pops in the statistics."""
+"""broker/stats/pop_counts.py, and the counters of pops in the statistics."""
 
 from __future__ import annotations
 
 import pytest
 
-from trocket.broker.statistics import pop_counts
-from trocket.broker.statistics.broker_stats_manager import BrokerStatsManager, StatsName
-from trocket.broker.statistics.pop_counts import PopCounts, RecordKind
-from trocket.remoting.steps import at_once
-from trocket.store.clock import ManualClock
+from trocket.broker.stats import pop_counts
+from trocket.broker.stats.broker_stats_manager import BrokerStatsManager, StatsName
+from trocket.broker.stats.pop_counts import PopCounts, RecordKind
+from trocket.common.clock import ManualClock
+from trocket.common.steps import at_once
 from trocket.store.status import PutMessageStatus
 
 OK = PutMessageStatus.PUT_OK

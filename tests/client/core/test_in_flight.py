@@ -6,7 +6,7 @@ import pytest
 
 from trocket.client.core.in_flight import FAILED_MAX, DeliveryState, InFlight
 from trocket.client.errors import ClosedError, MessageRefusedError, UndeliveredError
-from trocket.client.message import Message
+from trocket.client.messages.message import Message
 
 MESSAGE = Message("T", "body")
 ERROR = ClosedError("closed")

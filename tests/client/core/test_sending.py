@@ -17,7 +17,7 @@ from trocket.client.errors import (
     SendError,
     ServerError,
 )
-from trocket.client.message import Message, MessageQueue, SendStatus
+from trocket.client.messages.message import Message, MessageQueue, SendStatus
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.response_codes import ResponseCode
 

@@ -22,7 +22,7 @@ from trocket.client.core.trace_records import (
     encode_record,
     index_keys,
 )
-from trocket.client.transaction import TransactionState
+from trocket.client.messages.transaction import TransactionState
 from trocket.common.java_integers import INT32_MAX, INT64_MAX
 from trocket.remoting.errors import LocalProtocolError, RemoteProtocolError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from trocket.blocking import PushConsumer
-from trocket.client.push_options import CLOSE_TIMEOUT_S
+from trocket.client.options.push_options import CLOSE_TIMEOUT_S
 from trocket.interop.process import LineProcess
 from trocket.testing import Broker
 

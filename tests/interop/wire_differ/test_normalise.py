@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from trocket.common.clock import SystemClock
 from trocket.interop.wire_differ import normalise
 from trocket.interop.wire_differ.normalise import EVERYWHERE, Normaliser, Side, matches
 from trocket.interop.wire_differ.tree import normalised
 from trocket.remoting.receipt import Receipt, TopicForm
-from trocket.store.clock import SystemClock
 
 APACHE = Side("apache-5.5.0", "127.0.0.1:20000", "127.0.0.1:30000", {"main": "127.0.0.1:40000"})
 OURS = Side("trocket", "127.0.0.1:20100", "127.0.0.1:30100", {"main": "127.0.0.1:40100"})

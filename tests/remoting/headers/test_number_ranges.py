@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trocket.broker import processors
+from trocket import broker
 from trocket.remoting import bodies, headers
 from trocket.remoting.bodies import Body, out_of_range
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.headers import Header, Int32, Int64, decode
-from trocket.remoting.numbers import INT32, INT64, Range, parse_integer, range_of
+from trocket.remoting.number_fields import INT32, INT64, Range, parse_integer, range_of
 from trocket.remoting.response_codes import ResponseCode
 
 NO_INTEGERS = [
@@ -178,7 +178,7 @@ REQUEST_BODIES = [
 
 
 def test_every_body_that_the_broker_reads_is_among_them() -> None:
-    sources = Path(processors.__path__[0]).glob("*.py")
+    sources = Path(broker.__path__[0]).rglob("*.py")
     read = {name for path in sources for name in READ_BODY.findall(path.read_text())}
     assert len(read) > 5
     assert read <= {made.__name__ for made in REQUEST_BODIES}

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 
 from trocket.blocking import Message, Producer
 from trocket.client.errors import ConnectError
-from trocket.client.message import MessageQueue, SendResult, SendStatus
+from trocket.client.messages.message import MessageQueue, SendResult, SendStatus
 from trocket.spark.jobs.demo.replay import fill
 from trocket.spark.jobs.files import Files
 from trocket.spark.jobs.replay import Replay, main, message

@@ -20,8 +20,8 @@ from tests.trio_order import run_by
 from tests.world.file_system import POWER_KINDS, FileSystem, Image, Op
 from tests.world.recording_disk import RecordingDisk
 from tests.world.store.hole import is_hole_unavoidable
+from trocket.common.clock import ManualClock
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import ManualClock
 from trocket.store.config import BrokerRole
 from trocket.store.message_store import MessageStore
 from trocket.store.services import checkpoint_now

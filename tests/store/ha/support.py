@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.master import HaMaster
 from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore

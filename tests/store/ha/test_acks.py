@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trocket.store.clock import ManualClock
+from trocket.common.clock import ManualClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.ha.slave import HaSlave
 from trocket.store.status import PutMessageStatus

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.queue_differences import differences
+from trocket.disk.errors import CopyError, StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch, encode_record
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CopyError, StoreIOError
 from trocket.store.ha import copier as copier_module
 from trocket.store.ha.copier import LogCopier
 from trocket.store.log.commit_log import blank

@@ -17,9 +17,9 @@ from tests.world.file_system import KINDS, POWER_KINDS, FileSystem, Image
 from tests.world.recording_disk import RecordingDisk
 from tests.world.store.hole import is_hole_unavoidable
 from tests.world.store.session import sim_config
-from trocket.store.clock import ManualClock
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
 from trocket.store.message_store import MessageStore
 from trocket.store.services import checkpoint_now

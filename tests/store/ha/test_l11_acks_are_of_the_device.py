@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
 from trocket.store.status import PutMessageStatus
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 import trocket.store.ha.master
+from trocket.disk.errors import CopyError
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.errors import CopyError
 from trocket.store.ha.log_check import CHECKED_SIZE, QUESTIONS_MAX
 from trocket.store.ha.master import open_ha_listener
 from trocket.store.ha.wire import CHECKSUM, NO_CHECKSUM

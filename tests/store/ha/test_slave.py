@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import BrokerRole
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.slave import BACKLOG_SIZE, INDEX_REST_S, HaSlave, connect_tcp
 from trocket.store.ha.wire import CHECKSUM, HELLO, NO_CHECKSUM, READY, REFUSED, encode_header

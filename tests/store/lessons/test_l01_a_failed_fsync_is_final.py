@@ -12,9 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.store.clock import SystemClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreIOError
+from trocket.common.clock import SystemClock
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.flush import INLINE_S, FlushService
 

@@ -4,7 +4,7 @@ under SYNC_FLUSH, nothing is shown by any way of reading before its fsync."""
 
 from __future__ import annotations
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.status import GetMessageStatus
 
 from ..support import bodies, open_store, put, send

@@ -7,7 +7,7 @@ synced before anything is appended.
 
 from __future__ import annotations
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 
 from ..damaged import LOG, QUEUE, crashed
 from ..support import ROOT, bodies, open_store, put, send

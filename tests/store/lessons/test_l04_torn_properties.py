@@ -7,8 +7,8 @@ in bytes that this program wrote; and that checksum is verified.
 
 from __future__ import annotations
 
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_crc import crc_property
-from trocket.store.disk.memory_disk import MemoryDisk
 
 from ..damaged import LOG, crashed
 from ..support import ROOT, bodies, open_store, send

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.queue_ends import read_queue_ends, write_queue_ends
 
 from ..damaged import (

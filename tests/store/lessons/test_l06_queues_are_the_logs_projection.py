@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from trocket.common.java_hash import tags_code
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.projection import SCHEDULE_TOPIC
 from trocket.store.services import checkpoint_now
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.errors import CorruptRecordError
+from trocket.disk.errors import CorruptRecordError
 
 from ..damaged import LOG, assert_read_only, closed
 from ..support import ROOT, bodies

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now

@@ -19,10 +19,10 @@ import struct
 
 import pytest
 
+from trocket.common.clock import ManualClock
+from trocket.common.steps import at_once
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_record
-from trocket.remoting.steps import at_once
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.format import ENTRY_SIZE, INDEX_HEAD, INDEX_HEADER_SIZE
 from trocket.store.index.index_file import REBUILD_COUNT, IndexFile
 from trocket.store.index.index_service import RETRY_S

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import pytest
 
-from trocket.store.disk.json_config import unsealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import CorruptRecordError
+from trocket.disk.errors import CorruptRecordError
+from trocket.disk.json_config import unsealed
+from trocket.disk.memory_disk import MemoryDisk
 
 from ...broker.embedded import embedded_broker, pull_fields, send_fields
 

@@ -21,16 +21,16 @@ from pathlib import Path
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError
+from trocket.common.clock import ManualClock
+from trocket.disk.errors import StoreIOError
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.services import checkpoint_now
 from trocket.store.writing.log_writer import CREATE_RETRY_S
 
 from ..support import bodies, open_store, put, send
 
-STORE = Path(__file__).resolve().parents[3] / "store"
+ROOT = Path(__file__).resolve().parents[3]
 
 WRITES = ("pwrite", "allocate", "resize", "open", "make_folder")
 
@@ -38,7 +38,8 @@ WRITES = ("pwrite", "allocate", "resize", "open", "make_folder")
 def test_files_are_mapped_for_reading_only_and_in_one_place():
     maps = {
         (path.name, line.strip())
-        for path in STORE.rglob("*.py")
+        for folder in ("disk", "store")
+        for path in (ROOT / folder).rglob("*.py")
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\bmmap\.mmap\(", line)
     }
@@ -116,7 +117,7 @@ LIMITED = textwrap.dedent(
     """
     import resource, signal, sys
     from trocket.store.config import MessageStoreConfig
-    from trocket.store.errors import StoreIOError
+    from trocket.disk.errors import StoreIOError
     from trocket.store.message_store import MessageStore
 
     FILE = 1 << 20

@@ -17,9 +17,9 @@ import os
 
 import pytest
 
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now
 

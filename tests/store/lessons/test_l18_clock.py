@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import pytest
 
+from trocket.common.clock import ManualClock
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.clock import ManualClock
-from trocket.store.disk.memory_disk import MemoryDisk
 from trocket.store.message_store import MessageStore
 
 from ..support import open_store, put, send

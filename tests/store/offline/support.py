@@ -6,10 +6,10 @@ import copy
 import functools
 import struct
 
+from trocket.common.clock import ManualClock
 from trocket.common.java_hash import tags_code
-from trocket.store.clock import ManualClock
-from trocket.store.disk.json_config import save_json
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.json_config import save_json
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.log.commit_log import file_name
 from trocket.store.message_store import MessageStore
 from trocket.store.offline.findings import Severity

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from trocket.disk.errors import StoreLockedError
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import with_property_crc
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.errors import StoreLockedError
 from trocket.store.format import CHECKPOINT_FILE_SIZE
 from trocket.store.offline.findings import FINDINGS_MAX, Findings, Severity
 from trocket.store.offline.fsck import check_store

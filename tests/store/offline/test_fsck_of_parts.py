@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from trocket.store.disk.memory_disk import MemoryDisk
+from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.offline.findings import Severity
 
 from ..support import ROOT, open_store, put

@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
+from trocket.disk.errors import StoreIOError, StoreLockedError
+from trocket.disk.json_config import sealed
+from trocket.disk.memory_disk import MemoryDisk
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.compression import CompressionType, compress
-from trocket.store.disk.json_config import sealed
-from trocket.store.disk.memory_disk import MemoryDisk
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.offline import dump
 from trocket.store.offline.copying import check_room, copy_file
 from trocket.store.offline.export import ExportError, JsonWriter, ParquetWriter
@@ -114,7 +114,7 @@ def test_a_disk_for_reading_writes_nothing_and_needs_no_right_to(tmp_path):
 
 LOCKER = """
 import sys
-from trocket.store.disk.os_disk import OsDisk
+from trocket.disk.os_disk import OsDisk
 disk = OsDisk()
 disk.lock(sys.argv[1])
 print("locked", flush=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from trocket.disk.errors import StoreIOError, StoreLockedError
+from trocket.disk.os_disk import OsDisk
 from trocket.remoting.message_codec import decode_messages
-from trocket.store.disk.os_disk import OsDisk
-from trocket.store.errors import StoreIOError, StoreLockedError
 from trocket.store.offline.findings import Severity
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.json_files import consumer_offsets, delay_offsets, read_json

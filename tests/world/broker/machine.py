@@ -13,8 +13,8 @@ from random import Random
 import trio
 import trio.testing
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
+from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.channel import Buffer
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.session import Answered, Event, Session

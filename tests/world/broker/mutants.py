@@ -11,23 +11,23 @@ from typing import Any, NamedTuple
 
 import trio
 
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.delay_offset_manager import DelayOffsetManager
-from trocket.broker.open_transactions import OpenTransactions
-from trocket.broker.processors import send_back
-from trocket.broker.processors.end_transaction import EndTransactionProcessor
-from trocket.broker.processors.pull_checks import PullChecks
-from trocket.broker.processors.recall_message import RecallMessageProcessor
-from trocket.broker.processors.send_back import SendBackProcessor
-from trocket.broker.processors.send_turn import SendTurn
-from trocket.broker.processors.turn_puts import TurnPuts
-from trocket.broker.rebalance_lock_manager import RebalanceLockManager
-from trocket.broker.schedule_message_service import ScheduleMessageService
-from trocket.broker.subscription_group_manager import SubscriptionGroupManager
-from trocket.broker.table_saver import TableSaver
-from trocket.broker.timer_message_service import TimerMessageService
-from trocket.broker.transaction_service import TransactionService
-from trocket.remoting.steps import Steps
+from trocket.broker.clients.rebalance_lock_manager import RebalanceLockManager
+from trocket.broker.delivering.recall_message import RecallMessageProcessor
+from trocket.broker.delivering.schedule_message_service import ScheduleMessageService
+from trocket.broker.delivering.timer_message_service import TimerMessageService
+from trocket.broker.pulling.pull_checks import PullChecks
+from trocket.broker.puts.send_turn import SendTurn
+from trocket.broker.puts.turn_puts import TurnPuts
+from trocket.broker.sending import send_back
+from trocket.broker.sending.send_back import SendBackProcessor
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.tables.delay_offset_manager import DelayOffsetManager
+from trocket.broker.tables.subscription_group_manager import SubscriptionGroupManager
+from trocket.broker.tables.table_saver import TableSaver
+from trocket.broker.transactions.end_transaction import EndTransactionProcessor
+from trocket.broker.transactions.open_transactions import OpenTransactions
+from trocket.broker.transactions.transaction_service import TransactionService
+from trocket.common.steps import Steps
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
@@ -276,7 +276,7 @@ def ends_not_noted(patch: Patch) -> None:
 
 def never_parked(patch: Patch) -> None:
     """Producers are asked for ever."""
-    patch.setattr("trocket.broker.transaction_service.check_times", lambda half: 0)
+    patch.setattr("trocket.broker.transactions.transaction_service.check_times", lambda half: 0)
 
 
 def open_transaction_dropped(patch: Patch) -> None:
@@ -334,7 +334,7 @@ def unlocked_twice(patch: Patch) -> None:
 
 def locked_for_ever(patch: Patch) -> None:
     """A lock never expires."""
-    patch.setattr("trocket.broker.rebalance_lock_manager.LOCK_EXPIRED_S", 1e9)
+    patch.setattr("trocket.broker.clients.rebalance_lock_manager.LOCK_EXPIRED_S", 1e9)
     init = RebalanceLockManager.__init__
     patch.setattr(RebalanceLockManager, "__init__", lambda self: init(self, expired_s=1e9))
 
@@ -355,7 +355,7 @@ def filter_loses(patch: Patch) -> None:
 
 def held_pulls_forgotten(patch: Patch) -> None:
     """Nobody tells held pulls of new messages."""
-    from trocket.broker.pull_request_hold import PullRequestHoldService
+    from trocket.broker.waiting.pull_request_hold import PullRequestHoldService
 
     patch.setattr(PullRequestHoldService, "notify_messages", nothing)
 

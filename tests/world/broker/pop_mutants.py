@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
+from trocket.broker.pop import ack_message
 from trocket.broker.pop.acks import Acks
 from trocket.broker.pop.buffer import Buffered, OrderKey, PopBuffer, PopOrder
 from trocket.broker.pop.buffer_service import PopBufferService
@@ -16,12 +16,12 @@ from trocket.broker.pop.hold import PopHold
 from trocket.broker.pop.order import OrderedPops
 from trocket.broker.pop.order_info import OrderInfo
 from trocket.broker.pop.order_info_manager import ConsumerOrderInfoManager
+from trocket.broker.pop.pop_message import PopMessageProcessor
 from trocket.broker.pop.revive import ReviveQueue, WaitingPoint
 from trocket.broker.pop.revive_service import ReviveService
 from trocket.broker.pop.reviver import Reviver
-from trocket.broker.processors import ack_message
-from trocket.broker.processors.pop_message import PopMessageProcessor
-from trocket.remoting.steps import Steps
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
+from trocket.common.steps import Steps
 from trocket.store.writing.flush import FlushService
 
 from ..mutant import Mutant, Patch, nothing

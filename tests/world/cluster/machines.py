@@ -7,14 +7,14 @@ from typing import Any
 
 import trio
 
-from trocket.broker.config import BrokerConfig
 from trocket.broker.controller import BrokerController
-from trocket.broker.replication import MasterSide, SlaveSide
+from trocket.broker.replication.replication import MasterSide, SlaveSide
+from trocket.broker.settings.config import BrokerConfig
+from trocket.disk.errors import StoreError
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from trocket.store.errors import StoreError
 from trocket.store.ha.slave import FollowerState
 from trocket.store.message_store import MessageStore
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from trocket.broker.consumer_offset_manager import ConsumerOffsetManager
-from trocket.broker.schedule_message_service import ScheduleMessageService
-from trocket.broker.slave_offsets import SlaveOffsets
+from trocket.broker.delivering.schedule_message_service import ScheduleMessageService
+from trocket.broker.replication.slave_offsets import SlaveOffsets
+from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
 from trocket.store.ha import slave
 from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.sender import LogSender
@@ -157,7 +157,9 @@ def offsets_ahead_of_the_log(patch: Patch) -> None:
 
     take_over = SlaveOffsets.take_over
     patch.setattr(SlaveOffsets, "take_over", broken)
-    patch.setattr("trocket.broker.slave_synchronize.MasterApi.log_end", _nothing_to_wait_for)
+    patch.setattr(
+        "trocket.broker.replication.slave_synchronize.MasterApi.log_end", _nothing_to_wait_for
+    )
     patch.setattr(ConsumerOffsetManager, "correct", lambda self, max_offset: None)
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trocket.disk.errors import CorruptRecordError, StoreError
+from trocket.disk.json_config import load_newest
 from trocket.store.config import MessageStoreConfig
-from trocket.store.disk.json_config import load_newest
-from trocket.store.errors import CorruptRecordError, StoreError
 from trocket.store.format import UNIT_SIZE
 from trocket.store.message_store import GetMessageStatus, MessageStore
 

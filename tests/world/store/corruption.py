@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
-from trocket.store.disk.json_config import load_newest
-from trocket.store.errors import CorruptRecordError, StoreError, StoreIOError
+from trocket.disk.errors import CorruptRecordError, StoreError, StoreIOError
+from trocket.disk.json_config import load_newest
 from trocket.store.message_store import MessageStore
 
 from ..file_system import SECTOR, Image

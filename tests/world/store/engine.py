@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-from trocket.store.errors import StoreError
+from trocket.disk.errors import StoreError
 from trocket.store.format import UNIT
 from trocket.store.message_store import MessageStore
 

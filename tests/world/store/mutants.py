@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from trocket.disk import json_config
 from trocket.store import retention_service, services
-from trocket.store.disk import json_config
 from trocket.store.index.index_service import IndexService
 from trocket.store.log import log_reader
 from trocket.store.log.commit_log import CommitLog, file_name

@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 from trocket.common.java_hash import tags_code
+from trocket.disk.errors import StoreError, StoreIOError
+from trocket.disk.json_config import save_json
 from trocket.remoting.errors import RemoteProtocolError
 from trocket.remoting.message import Message
 from trocket.remoting.message_batch import iter_batch
 from trocket.remoting.message_codec import decode_record, encode_batch
 from trocket.store.config import FlushDiskType, MessageStoreConfig
-from trocket.store.disk.json_config import save_json
-from trocket.store.errors import StoreError, StoreIOError
 from trocket.store.format import UNIT
 from trocket.store.message_store import MessageStore
 from trocket.store.retention_service import Retention

@@ -1,0 +1,1 @@
+"""Administrators' requests: topics, groups, clients, messages, statistics and settings."""

@@ -1,0 +1,1 @@
+"""Connected clients: producers and consumers, their groups, and their locks of queues."""

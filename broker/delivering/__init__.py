@@ -1,0 +1,1 @@
+"""Delayed messages: by level, and by a timer to the second; their recall."""

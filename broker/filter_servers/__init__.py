@@ -1,0 +1,1 @@
+"""Filter servers: started, supervised and registered by the broker."""

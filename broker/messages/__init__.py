@@ -1,0 +1,1 @@
+"""Messages on their way into the store: their admission, their properties, and their kinds."""

@@ -1,0 +1,1 @@
+"""Puts of a turn: messages are appended, and answered once the turn is written."""

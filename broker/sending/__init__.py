@@ -1,0 +1,1 @@
+"""Sends: messages, batches, messages sent back, and replies."""

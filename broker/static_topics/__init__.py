@@ -1,0 +1,1 @@
+"""Static topics: logic queues whose parts are on several brokers."""

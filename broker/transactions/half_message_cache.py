@@ -1,0 +1,94 @@
+"""HalfMessageCache: the newest half messages, so that a commit need not read them back.
+
+A producer ends most transactions within seconds. The cache holds only half messages that this
+process stored and committed, and only of the usual kind, whose final message is the same but for
+two properties (`transactions.usual_half`). All others are read from the log at their end: those of
+an earlier process, those written again before a check, and those that no longer fit.
+
+Pure. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..messages.inner_message import InnerMessage
+
+CACHE_SIZE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of all cached half messages: 6,000 of 2 KiB. A half message that is not cached costs its
+end about 25 us more."""
+
+CACHE_PARTS: Final = 64
+"""The cache takes at most this part of the memory budget of the broker's connections."""
+
+_ENTRY_SIZE: Final = 900
+"""Bytes of one half message without body and properties: numbers, texts, and its dict entry."""
+
+
+class CachedHalf(msgspec.Struct, gc=False):
+    """A half message, as its commit needs it. A msgspec.Struct is created in a third of a
+    dataclass's time.
+
+    Attributes:
+      final: the message that a commit stores; its `prepared_transaction_offset` is the physical
+        offset of the half message.
+      tags_code: of both messages.
+      queue_offset: of the half message.
+      unique_key, group: values of UNIQ_KEY and PGROUP.
+    """
+
+    final: InnerMessage
+    tags_code: int
+    queue_offset: int
+    unique_key: str
+    group: str
+
+
+class HalfMessageCache:
+    """Half messages by the decimal text of their physical offset, as an end names them.
+
+    They are in two generations of equal size; when the younger one is full, the older is dropped.
+
+    Args:
+      size_max: bytes of all, about; 0: the cache stays empty.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self._part_max = size_max // 2
+        self._young: dict[str, CachedHalf] = {}
+        self._old: dict[str, CachedHalf] = {}
+        self._young_size = 0
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def add(self, half: CachedHalf) -> None:
+        """Add a half message that was committed to the log."""
+        final = half.final
+        size = _ENTRY_SIZE + len(final.body) + len(final.properties)
+        if self._young_size + size > self._part_max:
+            if size > self._part_max:
+                return
+            self._old, self._young, self._young_size = self._young, {}, 0
+        self._young[str(final.prepared_transaction_offset)] = half
+        self._young_size += size
+
+    def find(self, physical_offset: str) -> CachedHalf | None:
+        """The half message at a physical offset, which is any text of a client's."""
+        return self._young.get(physical_offset) or self._old.get(physical_offset)
+
+    def remove(self, half: CachedHalf) -> None:
+        """Remove a half message whose transaction ends."""
+        final = half.final
+        key = str(final.prepared_transaction_offset)
+        if self._young.pop(key, None) is None:
+            self._old.pop(key, None)
+        else:
+            self._young_size -= _ENTRY_SIZE + len(final.body) + len(final.properties)
+
+
+def cache_size(budget: int) -> int:
+    """Bytes of the cache of a broker whose connections have a memory budget of `budget` bytes."""
+    return min(budget // CACHE_PARTS, CACHE_SIZE_MAX)

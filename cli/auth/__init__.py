@@ -1,0 +1,1 @@
+"""`trocket auth`: users, and what they may do."""

@@ -1,0 +1,1 @@
+"""`trocket doctor`: what is wrong with a cluster, and what to do."""

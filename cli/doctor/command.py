@@ -1,0 +1,171 @@
+"""`trocket doctor`: looks at a cluster as a client does, and says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...common.terminal import plain, show
+from ..completion import profile_names
+from ..session import (
+    DEFAULT_URL,
+    EXIT_FAILED,
+    AsJson,
+    TimeoutS,
+    Url,
+    chosen_url,
+    emit,
+    new_client,
+    run,
+    usage,
+)
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from .checks import Result
+    from .collect import Progress
+
+COLUMNS = ("Check", "Result", "What", "What to do")
+
+TABLE_WIDTH_MIN = 80
+"""Columns of a terminal below which a table would break names."""
+
+_STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "problem": "bold red"}
+
+
+def doctor(
+    context: typer.Context,
+    cluster: Annotated[
+        str,
+        typer.Argument(
+            metavar="[URL]",
+            help="The name servers, as --url has them.",
+            show_default=False,
+            autocompletion=profile_names,
+        ),
+    ] = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+    timeout_s: TimeoutS = 3.0,
+) -> None:
+    """Look at a cluster as a client does; say what is wrong and what to do.
+
+    Checks addresses, clocks, versions, slaves, disks, sends, health, topics, subscriptions and
+    consumers. Changes nothing, stores no message. Status 1 if there is a problem; warnings alone
+    are status 0.
+    """
+    if cluster:
+        source = context.get_parameter_source("url")
+        if source is not None and source.name == "COMMANDLINE":
+            usage("give the name servers once: as URL or by --url")
+        url = chosen_url(cluster) or cluster
+
+    async def main() -> list[Result]:
+        from .checks import judge
+        from .collect import collect
+
+        async with new_client(url, timeout_s) as client:
+            with _progress() as progress:
+                return judge(await collect(client, progress))
+
+    results = run(main)
+    from .findings import Severity
+
+    worst = max(each.severity for each in results)
+    if as_json:
+        emit(_tree(url, results, worst.text))
+    elif sys.stdout.isatty():
+        _print(results)
+    else:
+        show(COLUMNS, _rows(results))
+    if worst is Severity.PROBLEM:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _rows(results: list[Result]) -> list[list[str]]:
+    return [
+        [result.check, finding.severity.text, finding.text, finding.advice]
+        for result in results
+        for finding in result.findings
+    ]
+
+
+def _print(results: list[Result]) -> None:
+    """Print a table on a terminal, with a line after each check; on a narrow one, a list."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if console.width < TABLE_WIDTH_MIN:
+        console.print(*map(_paragraph, _rows(results)), sep="\n", soft_wrap=True)
+        return
+    table = Table(*COLUMNS[:2], show_lines=False)
+    table.add_column("What", overflow="fold")
+    for result in results:
+        for number, finding in enumerate(result.findings):
+            text = Text(plain(finding.text))
+            if finding.advice:
+                text.append(f"\n{plain(finding.advice)}", style="italic")
+            name = result.check if number == 0 else ""
+            word = finding.severity.text
+            table.add_row(name, Text(word, style=_STYLES[word]), text)
+    console.print(table)
+
+
+def _paragraph(row: Sequence[str]) -> Text:
+    """A finding without a table, which the terminal wraps."""
+    from rich.text import Text
+
+    check, word, *texts = row
+    made = Text(f"{check}: ")
+    made.append(word, style=_STYLES[word])
+    for text in filter(None, texts):
+        made.append(f"\n  {plain(text)}")
+    return made
+
+
+def _tree(url: str, results: list[Result], worst: str) -> dict[str, object]:
+    from ...remoting.cluster_url import parse_url
+
+    return {
+        "nameServers": list(parse_url(url).name_servers),
+        "result": worst,
+        "checks": [
+            {
+                "check": result.check,
+                "result": result.severity.text,
+                "findings": [
+                    {"result": each.severity.text, "text": each.text, "advice": each.advice}
+                    for each in result.findings
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """Bars on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield progress

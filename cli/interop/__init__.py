@@ -1,0 +1,1 @@
+"""`trocket interop`: brokers compared with Apache's."""

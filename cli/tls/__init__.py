@@ -1,0 +1,1 @@
+"""`trocket tls`: certificates."""

@@ -1,0 +1,1 @@
+"""`trocket top`: brokers, topics and groups, live."""

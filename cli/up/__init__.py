@@ -1,0 +1,1 @@
+"""`trocket up`: a name server and brokers, in one process or in several."""

@@ -1,0 +1,1 @@
+"""The client of a cluster: connections, routes, heartbeats, and those who take part in it."""

@@ -1,0 +1,1 @@
+"""Options of producers and consumers, and their defaults, which are RocketMQ's."""

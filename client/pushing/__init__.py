@@ -1,0 +1,1 @@
+"""The push consumer: its pulls and pops, its handlers, and their results."""

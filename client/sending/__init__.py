@@ -1,0 +1,1 @@
+"""Producers: sends, batches, requests, transactions, and the trace of all messages."""

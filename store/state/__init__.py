@@ -1,1 +1,0 @@
-"""Tables that a server keeps in JSON files, and how far they are saved there."""
