@@ -1,542 +1,334 @@
-"""Assembly of a broker: creates its parts and connects them; nothing here runs.
+"""Assembly of a broker: creates its parts, connects them, and collects their processors; nothing
+here runs.
 
-Each function creates parts from earlier ones, so the order of the calls in `assemble` is the order
-of dependencies. Where an earlier part has to notify a later one, `_connect` subscribes a callback
-at the end.
+Each part gets those that it needs as arguments, so the order in `assemble` is the order of
+dependencies. A new subsystem has a line there. `request_table` comes later, when the broker's
+address is known and its store is loaded.
 
-`assemble` creates everything but the request processors: they need the broker's address, so
-`request_table.py` creates them once that is known. `followed_settings.py` connects the parts to
-changes of keys.
-
-Java counterpart: the constructor and initialize of broker/BrokerController.java of 5.3.3.
+Java counterpart: the constructor, initialize and registerProcessor of
+broker/BrokerController.java of 5.3.3.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import PurePosixPath
-from random import Random
-from typing import TYPE_CHECKING
-
-import trio
+from typing import NamedTuple
 
 from ..auth.accounts import ACCOUNTS_FILE
-from ..auth.need_tables import NEEDS_OF_BROKER
-from ..auth.needs import Places
-from ..auth.server_access import ServerAccess
-from ..common.clock import Clock, WallTimeMs
 from ..common.live_config import LiveConfig
+from ..common.log_levels import apply_levels, parse_levels
+from ..common.notifier import Notifier
 from ..common.supervision import FailureLog
-from ..disk.os_disk import Disk
 from ..disk.state_files import StateFiles
-from ..native import Extension, extension
-from ..remoting.bodies import TopicConfig
-from ..remoting.channel import Channel
-from ..remoting.client import RemotingClient
+from ..remoting.channel import Channel, Processor, RunProcessor
+from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.refusals import Refusals
-from ..remoting.tls_settings import Tls
-from ..remoting.turn import Turn
 from ..store.config import MessageStoreConfig
-from ..store.ha.slave import Connect, HaSlave, connect_tcp
 from ..store.message_store import MessageStore
-from .admin.runtime_info import RuntimeInfo
-from .clients.consumer_manager import ConsumerManager
-from .clients.member_notifier import MemberNotifier
-from .clients.producer_manager import ProducerManager
-from .clients.rebalance_lock_manager import RebalanceLockManager
-from .cluster.registration import Registrar
-from .cluster.registration_request import BrokerIdentity
-from .cluster.topic_routes import TopicRoutes
-from .delivering.schedule_message_service import ScheduleMessageService
-from .delivering.timer_message_service import TimerMessageService
-from .filter_servers.filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
-from .filter_servers.filter_server_manager import FilterServerManager
-from .filters.bloom import BloomFilter
-from .filters.consumer_filter_manager import ConsumerFilterManager
-from .filters.filter_bit_maps import FilterBitMaps
+from .access.part import Access
+from .admin.part import Admin
+from .clients.part import Clients
+from .cluster.part import Cluster
+from .delivering.part import Delivering
+from .filter_servers.part import FilterServers
+from .filters.part import Filters
 from .messages.inner_message import DelayLevels, InnerPuts
-from .messages.stored_topic import topic_of_message
-from .pop.assembly import assemble_pop
-from .pop.parts import Pop
-from .pulling.pull_message import PullMessageProcessor
-from .replication.replication import MasterSide, SlaveSide
-from .replication.slave_offsets import SlaveOffsets
-from .replication.slave_synchronize import SlaveSynchronize
-from .settings.attributes import BATCH_CQ, QUEUE_TYPE
+from .part import Foundation, NewMessages, Part, Seams, Serving
+from .pop.part import Pop
+from .pulling.part import Pulling
+from .pulling.pull_runs import PULL_CODES
+from .puts.added_properties import AddedProperties
+from .puts.send_turn import SendTurn
+from .puts.turn_puts import TurnPuts
+from .replication.part import Replication
+from .replication.slave import slave_refusals
+from .sending.part import Sending
+from .sending.send_runs import RUN_CODES
 from .settings.broker_address import BrokerAddress
 from .settings.config import BrokerConfig, known_keys
 from .settings.config_checks import check_values
-from .static_topics.peer_brokers import PeerBrokers
-from .static_topics.static_topic import StaticTopicProcessor
-from .static_topics.topic_queue_mapping_clean import TopicQueueMappingCleanService
-from .stats.broker_stats_manager import BrokerStatsManager
-from .stats.pop_counts import PopCounts
-from .table_loading import unmark_deleted
-from .tables.consumer_offset_manager import ConsumerOffsetManager
-from .tables.delay_offset_manager import DelayOffsetManager
-from .tables.request_modes import MessageRequestModeManager
-from .tables.subscription_group_manager import SubscriptionGroupManager
-from .tables.topic_config_manager import TopicConfigManager
-from .tables.topic_queue_mapping_manager import TopicQueueMappingManager
-from .transactions.transaction_service import TransactionService
-from .waiting.notifier import Notifier
-
-if TYPE_CHECKING:
-    from .admin.plain_acl import PlainAclAccess
+from .static_topics.part import StaticTopics
+from .stats.part import Stats
+from .tables.part import Tables
+from .transactions.part import Transactions
 
 _failures = FailureLog(logging.getLogger(__name__))
 
-NewMessages = Notifier[Collection[tuple[str, int]]]
-"""Notifies of queues (topic and queue id) that have new readable messages."""
+MakePart = Callable[[Foundation], Part]
+"""Creates a part that needs no other part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seams:
-    """A broker's dependencies on its environment; tests replace them.
-
-    Attributes:
-      clock, disk: time and files.
-      turn: the server's; other servers of the process may share it.
-      random: picks queues for producers that leave the choice to the broker.
-      client: calls the name servers, and a slave's master; shares the turn.
-      open_process: starts a filter server.
-      ha_connect: connects a slave to its master's haListenPort.
-      native: the C extension; None: pure Python.
-      config_path: the file of the configuration; "": there is none.
-      tls: of the broker's listeners; None: RocketMQ's defaults.
-      clients_ms: the time of day of clients, ms since 1970; None: `clock`'s. A test that advances
-        `clock` does not advance its clients.
-    """
-
-    clock: Clock
-    disk: Disk
-    turn: Turn
-    random: Random
-    client: RemotingClient
-    open_process: OpenProcess = open_filter_server
-    ha_connect: Connect = connect_tcp
-    native: Extension | None = extension
-    config_path: str = ""
-    tls: Tls | None = None
-    clients_ms: Callable[[], WallTimeMs] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Foundation:
-    """The configuration, environment, address and store that all parts of a broker use.
-
-    Attributes:
-      address: known once the broker listens.
-      store: empty until it is loaded.
-    """
-
-    config: BrokerConfig
-    seams: Seams
-    address: BrokerAddress
-    store: MessageStore
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables that the broker saves under `config/`, and that folder's files.
-
-    Attributes:
-      access: the accounts, and the check of requests by them.
-    """
-
-    files: StateFiles
-    access: ServerAccess
-    topics: TopicConfigManager
-    mappings: TopicQueueMappingManager
-    groups: SubscriptionGroupManager
-    offsets: ConsumerOffsetManager
-    delay_offsets: DelayOffsetManager
-    filters: ConsumerFilterManager
-    request_modes: MessageRequestModeManager
-
-
-@dataclass(frozen=True, slots=True)
-class Clients:
-    """Connected clients and filter servers, the consumers' locks of queues, and the notifications
-    of their groups."""
-
-    producers: ProducerManager
-    consumers: ConsumerManager
-    locks: RebalanceLockManager
-    filter_servers: FilterServerManager
-    notifier: MemberNotifier
-
-
-@dataclass(frozen=True, slots=True)
-class Deliveries:
-    """The services that store messages without a client's send: delayed, timed, transactional."""
-
-    puts: InnerPuts
-    transactions: TransactionService
-    schedule: ScheduleMessageService
-    timers: TimerMessageService
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """A complete broker without its sockets and request processors.
+    """A complete broker without its sockets.
 
     Attributes:
-      address, store: see `Foundation`.
-      new_messages: notified of every message that can be read.
-      closed_channels: notified of every connection that is closed.
-      keeper: starts and restarts filter servers.
-      replication: the broker's role in its group.
-      registrar: keeps the broker registered with the name servers.
-      routes: what the name servers know of topics that clients have assigned to them.
-      static: rewrites requests for static topics.
-      mapping_cleaner: cleans their mappings.
-      pulls: serves pulls, and holds those that wait for messages.
-      pop: the parts of pop consumption.
-      stats: the counters.
-      refusals: what the limits refuse, of the connections and of the tables.
-      runtime_info: what the broker tells of itself.
-      live: changes `config` and the store's while the broker runs.
-      plain_acl: the accounts of ACL 1.0; None: aclEnable is false.
+      foundation: what every part may use.
+      more: parts from outside of the package.
     """
 
-    config: BrokerConfig
-    seams: Seams
-    address: BrokerAddress
-    store: MessageStore
+    foundation: Foundation
     tables: Tables
+    access: Access
+    filters: Filters
+    cluster: Cluster
     clients: Clients
-    new_messages: NewMessages
-    closed_channels: Notifier[Channel]
-    deliveries: Deliveries
-    keeper: FilterServerKeeper
-    replication: MasterSide | SlaveSide
-    registrar: Registrar
-    routes: TopicRoutes
-    static: StaticTopicProcessor
-    mapping_cleaner: TopicQueueMappingCleanService
-    pulls: PullMessageProcessor
+    filter_servers: FilterServers
+    stats: Stats
+    static_topics: StaticTopics
+    transactions: Transactions
+    delivering: Delivering
+    replication: Replication
+    pulling: Pulling
     pop: Pop
-    stats: BrokerStatsManager
-    refusals: Refusals
-    runtime_info: RuntimeInfo
-    live: LiveConfig
-    plain_acl: PlainAclAccess | None
+    sending: Sending
+    admin: Admin
+    more: tuple[Part, ...] = ()
 
     @property
-    def has_access_control(self) -> bool:
-        """Whether requests need an account, of whichever generation."""
-        return self.plain_acl is not None or self.tables.access.control is not None
+    def all(self) -> tuple[Part, ...]:
+        """Every part, in the order in which they are loaded, started and closed.
+
+        Accounts come first, because their files refuse a start. The cluster comes last: its start
+        waits for name servers, and all others serve meanwhile.
+        """
+        return (
+            self.access,
+            self.stats,
+            self.tables,
+            self.filters,
+            self.clients,
+            self.filter_servers,
+            self.static_topics,
+            self.transactions,
+            self.delivering,
+            self.pulling,
+            self.pop,
+            self.sending,
+            self.replication,
+            self.admin,
+            *self.more,
+            self.cluster,
+        )
 
     @property
-    def sql_filters(self) -> ConsumerFilterManager | None:
-        """The table of filters; None: enablePropertyFilter is false."""
-        return self.tables.filters if self.config.enable_property_filter else None
+    def config(self) -> BrokerConfig:
+        """The broker's keys."""
+        return self.foundation.config
+
+    @property
+    def store(self) -> MessageStore:
+        """The broker's messages; empty until they are loaded."""
+        return self.foundation.store
+
+    def topic_deleted(self, topic: str) -> None:
+        """Have every part forget a deleted topic."""
+        for part in self.all:
+            part.topic_deleted(topic)
+
+    def group_deleted(self, group: str) -> None:
+        """Have every part forget a deleted group."""
+        for part in self.all:
+            part.group_deleted(group)
 
 
-def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seams) -> BrokerParts:
+def assemble(
+    config: BrokerConfig,
+    store_config: MessageStoreConfig,
+    seams: Seams,
+    more: Sequence[MakePart] = (),
+) -> BrokerParts:
     """Create the parts of a broker and connect them.
 
     Args:
       config: the broker's keys.
       store_config: the store's keys.
       seams: its dependencies on the environment.
+      more: create parts from outside of the package.
     """
-    # From the store upwards: each part gets those before it as arguments. What would be a circle
-    # (new messages wake pulls, closed connections leave groups) is connected last, by `_connect`.
-    address, peers = BrokerAddress(config, store_config), PeerBrokers(config, seams.client)
-    store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
-    foundation = Foundation(config, seams, address, store)
-    refusals = Refusals()
-    tables = _tables(foundation, refusals)
-    clients = _clients(config, tables)
-    new_messages = NewMessages(_failures, "notifying of new messages", "They may be delivered late")
-    closed_channels = Notifier[Channel](
-        _failures,
-        "forgetting a client",
-        "Its group learns that it left when its heartbeats have expired",
-    )
-    deliveries = _deliveries(foundation, tables, clients, new_messages)
-    keeper = _keeper(foundation, clients.filter_servers)
-    replication = _replication(foundation, tables, deliveries)
-    identity = partial(_identity, config, address, clients.filter_servers, tables.mappings)
-    registrar = Registrar(config, seams.client, tables.topics, identity, replication.on_master)
-    static = StaticTopicProcessor(config, tables.mappings, peers, now_s=trio.current_time)
-    cleaner = TopicQueueMappingCleanService(tables.mappings, store, peers)
-    stats = BrokerStatsManager(
-        config.broker_cluster_name,
-        store.queue_store.queues,
-        counts_puts=not store.is_slave,
-        clock=seams.clock,
-        has_details=config.enable_detail_stat,
-    )
-    bit_maps = FilterBitMaps(tables.filters, monotonic_s=seams.clock.monotonic_s)
-    pulls = PullMessageProcessor(
-        config,
-        store,
-        topics=tables.topics,
-        groups=tables.groups,
-        consumers=clients.consumers,
-        offsets=tables.offsets,
-        now_s=trio.current_time,
-        filters=tables.filters if config.enable_property_filter else None,
-        bit_maps=bit_maps,
-        replication=replication,
+    foundation = _foundation(config, store_config, seams)
+    tables = Tables(foundation)
+    access = Access(foundation, tables)
+    filters = Filters(foundation, tables)
+    cluster = Cluster(foundation, tables, lambda: filter_servers.registered.addresses)
+    clients = Clients(foundation, tables, filters, cluster)
+    filter_servers = FilterServers(foundation, cluster)
+    stats = Stats(foundation)
+    static_topics = StaticTopics(foundation, tables)
+    transactions = Transactions(foundation, tables, clients)
+    delivering = Delivering(foundation, tables)
+    replication = Replication(foundation, tables, access, cluster, delivering)
+    pulling = Pulling(foundation, tables, filters, clients, static_topics, stats, replication.side)
+    pop = Pop(foundation, tables, clients, cluster, delivering, stats)
+    sending = Sending(foundation, tables, clients, cluster, static_topics, transactions, stats)
+    admin = Admin(
+        foundation,
+        tables=tables,
+        filters=filters,
+        clients=clients,
+        cluster=cluster,
+        pulling=pulling,
+        pop=pop,
+        delivering=delivering,
         stats=stats,
-        static=static,
+        forget_topic=lambda topic: parts.topic_deleted(topic),
+        forget_group=lambda group: parts.group_deleted(group),
     )
-    runtime_info = RuntimeInfo(
-        config,
-        store,
-        stats,
-        delay_offsets=tables.delay_offsets,
-        timers=deliveries.timers if store.config.timer_wheel_enable else None,
-        is_active=lambda: not store.is_slave,
-    )
-    routes = TopicRoutes(config, seams.client)
-    pop = _pop(foundation, tables, deliveries, new_messages, stats.pop)
     parts = BrokerParts(
-        config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
-        runtime_info,
-        LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
-        _plain_acl(foundation, tables.access.places),
-    )  # fmt: skip
-    _connect(parts, bit_maps)
+        foundation=foundation,
+        tables=tables,
+        access=access,
+        filters=filters,
+        cluster=cluster,
+        clients=clients,
+        filter_servers=filter_servers,
+        stats=stats,
+        static_topics=static_topics,
+        transactions=transactions,
+        delivering=delivering,
+        replication=replication,
+        pulling=pulling,
+        pop=pop,
+        sending=sending,
+        admin=admin,
+        more=tuple(make(foundation) for make in more),
+    )
+    _connect_access(parts)
     return parts
 
 
-def _plain_acl(foundation: Foundation, places: Places) -> PlainAclAccess | None:
-    if not foundation.config.acl_enable:
-        return None
-    from .admin.plain_acl import PlainAclAccess  # needs PyYAML
-
-    config, clock = foundation.config, foundation.seams.clock
-    return PlainAclAccess(config, foundation.address, places, clock=clock)
-
-
-def _places(
-    foundation: Foundation, topics: TopicConfigManager, groups: SubscriptionGroupManager
-) -> Places:
-    return Places(
-        foundation.config.broker_cluster_name,
-        partial(topic_of_message, foundation.store),
-        groups.contains,
-        topics.topic_config_table.__contains__,
-    )
-
-
-def _keeper(foundation: Foundation, servers: FilterServerManager) -> FilterServerKeeper:
-    seams = foundation.seams
-    return FilterServerKeeper(
-        foundation.config,
-        foundation.address.port,
-        servers,
-        open_process=seams.open_process,
-        tls=seams.tls.config if seams.tls is not None else None,
-    )
-
-
-def _tables(foundation: Foundation, refusals: Refusals) -> Tables:
-    config, store, clock = foundation.config, foundation.store, foundation.seams.clock
-    files = StateFiles(
-        foundation.seams.disk,
-        str(PurePosixPath(store.config.store_path_root_dir) / "config"),
-        secret=(ACCOUNTS_FILE,),
-    )
-    later = files.later if files.may_put_off else None
-    topics = TopicConfigManager(
-        config, clock=clock, save=files.save, save_later=later, refusals=refusals
-    )
-    groups = SubscriptionGroupManager(
-        config, clock=clock, save=files.save, save_later=later, refusals=refusals
-    )
-    return Tables(
-        files,
-        ServerAccess(config, files, NEEDS_OF_BROKER, _places(foundation, topics, groups)),
-        topics,
-        TopicQueueMappingManager(
-            config.broker_name, clock=clock, save=files.save, save_later=later
-        ),
-        groups,
-        ConsumerOffsetManager(clock=clock, save=files.save),
-        DelayOffsetManager(
-            clock=clock, version_step=config.delay_offset_update_version_step, save=files.save
-        ),
-        ConsumerFilterManager(
-            clock=clock,
-            save=files.save,
-            newest_ms=lambda: store.store_time_ms,
-            bloom=BloomFilter.create(
-                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
-            ),
-            kept_dead_ms=config.filter_data_clean_time_span,
-        ),
-        MessageRequestModeManager(save=files.save, save_later=later),
-    )
-
-
-def _clients(config: BrokerConfig, tables: Tables) -> Clients:
-    expired_s = config.channel_expired_timeout / 1000
-    notifier = MemberNotifier(lambda: config.notify_consumer_ids_changed_enable)
-    return Clients(
-        ProducerManager(expired_s=expired_s),
-        ConsumerManager(
-            notify=notifier.notify,
-            expired_s=expired_s,
-            on_group_gone=tables.filters.unregister,
-        ),
-        RebalanceLockManager(),
-        FilterServerManager(),
-        notifier,
-    )
-
-
-def _deliveries(
-    foundation: Foundation,
-    tables: Tables,
-    clients: Clients,
-    new_messages: NewMessages,
-) -> Deliveries:
-    config, store, clock = foundation.config, foundation.store, foundation.seams.clock
+def _foundation(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seams) -> Foundation:
+    store = MessageStore(store_config, clock=seams.clock, disk=seams.disk, native=seams.native)
     levels = DelayLevels(store.config.message_delay_level)
-    puts = InnerPuts(store, levels, config.msg_trace_topic_name)
-    return Deliveries(
-        puts,
-        TransactionService(
-            config,
-            store,
-            address=foundation.address,
-            clock=clock,
-            producers=clients.producers,
-            offsets=tables.offsets,
-            puts=puts,
-            on_messages=new_messages.notify,
+    live = LiveConfig((config, store_config), known_keys, check=check_values, server="the broker")
+    foundation = Foundation(
+        config=config,
+        live=live,
+        seams=seams,
+        address=BrokerAddress(config, store_config),
+        store=store,
+        files=StateFiles(
+            seams.disk,
+            str(PurePosixPath(store_config.store_path_root_dir) / "config"),
+            secret=(ACCOUNTS_FILE,),
         ),
-        ScheduleMessageService(
-            store,
-            clock=clock,
-            levels=levels,
-            offsets=tables.delay_offsets,
-            puts=puts,
-            on_messages=new_messages.notify,
+        puts=InnerPuts(store, levels, config.msg_trace_topic_name),
+        levels=levels,
+        new_messages=NewMessages(
+            _failures, "notifying of new messages", "They may be delivered late"
         ),
-        TimerMessageService(store, clock=clock, puts=puts, on_messages=new_messages.notify),
+        closed_channels=Notifier[Channel](
+            _failures,
+            "forgetting a client",
+            "Its group learns that it left when its heartbeats have expired",
+        ),
+        refusals=Refusals(),
     )
-
-
-def _pop(
-    foundation: Foundation,
-    tables: Tables,
-    deliveries: Deliveries,
-    new_messages: NewMessages,
-    counts: PopCounts,
-) -> Pop:
-    return assemble_pop(
-        foundation.config,
-        foundation.store,
-        foundation.address,
-        clock=foundation.seams.clock,
-        clients_ms=foundation.seams.clients_ms,
-        files=tables.files,
-        topics=tables.topics,
-        groups=tables.groups,
-        offsets=tables.offsets,
-        puts=deliveries.puts,
-        timers=deliveries.timers,
-        on_messages=new_messages.notify,
-        counts=counts,
-    )
-
-
-def _replication(
-    foundation: Foundation, tables: Tables, deliveries: Deliveries
-) -> MasterSide | SlaveSide:
-    config, store, seams = foundation.config, foundation.store, foundation.seams
-    if not store.is_slave:
-        return MasterSide(store)
-    ha = HaSlave(store, connect=seams.ha_connect)
-    synchronize = SlaveSynchronize(
-        config,
-        store,
-        seams.client,
-        ha,
-        topics=tables.topics,
-        mappings=tables.mappings,
-        groups=tables.groups,
-        offsets=SlaveOffsets(tables.offsets, store.max_offset),
-        delay_offsets=tables.delay_offsets,
-        timers=deliveries.timers,
-        request_modes=tables.request_modes,
-        accounts=tables.access.copied_accounts,
-    )
-    return SlaveSide(ha, synchronize, own_address=store.config.ha_master_address, clock=seams.clock)
-
-
-def _identity(
-    config: BrokerConfig,
-    address: BrokerAddress,
-    filter_servers: FilterServerManager,
-    mappings: TopicQueueMappingManager,
-) -> BrokerIdentity:
-    return BrokerIdentity(
-        config,
-        address.broker_addr,
-        address.ha_server_addr(),
-        filter_servers.addresses,
-        mappings.topic_queue_mapping_table,
-    )
-
-
-def _connect(parts: BrokerParts, bit_maps: FilterBitMaps) -> None:
-    """Subscribe parts to the events of others."""
-    config, store, deliveries = parts.config, parts.store, parts.deliveries
-    parts.new_messages.subscribe(
-        parts.pulls.hold_service.notify_messages,
-        parts.pop.hold.arrived,
-        parts.static.arrived,
-        deliveries.schedule.arrived,
-        deliveries.timers.arrived,
-        parts.pop.revive.arrived,
-    )
-    parts.closed_channels.subscribe(
-        parts.clients.filter_servers.channel_closed,
-        parts.clients.consumers.channel_closed,
-        parts.clients.producers.channel_closed,
-        parts.pop.hold.channel_closed,
-    )
-    if store.is_slave:
-        parts.new_messages.subscribe(parts.replication.arrived)
-    control = parts.plain_acl or parts.tables.access.control
-    if control is not None:
-        deliveries.transactions.may_ask = control.may_publish
-        parts.clients.producers.may_send = control.may_send
-        parts.pulls.follow(control)
-        parts.pop.hold.rights = control
     # Messages that become visible outside of a turn: after an fsync, or copied from a master.
-    store.on_visible = parts.new_messages.notify
-    if config.enable_property_filter and config.enable_calc_filter_bit_map:
-        store.queue_store.bitmap_of = bit_maps.bit_map_of
+    store.on_visible = foundation.new_messages.notify
 
-    def on_topics_changed(topics: Sequence[TopicConfig]) -> None:
-        note_batch_topics(store, topics)
-        parts.registrar.topics_changed(topics)
-        unmark_deleted(store, topics)
+    def on_message_size() -> None:
+        # Never less: a delayed message that was accepted is delivered. Each send is checked before.
+        burst = store.writer.burst
+        burst.body_size_max = max(burst.body_size_max, store.config.max_message_size)
 
-    def on_filter_servers_changed() -> None:
-        parts.registrar.changed()
-        parts.keeper.wake()
-
-    parts.tables.topics.on_change = on_topics_changed
-    parts.tables.mappings.changes.subscribe(parts.tables.topics.mapping_changed)
-    parts.clients.filter_servers.on_change = on_filter_servers_changed
+    live.subscribe(on_message_size, "maxMessageSize")
+    live.subscribe(
+        lambda: apply_levels(config.log_level, parse_levels(config.log_levels)),
+        "logLevel",
+        "logLevels",
+    )
+    return foundation
 
 
-def note_batch_topics(store: MessageStore, topics: Iterable[TopicConfig]) -> None:
-    """Register with a store those of these topics that have queues of batches."""
-    for topic in topics:
-        if topic.attributes.get(QUEUE_TYPE) == BATCH_CQ:
-            store.queue_store.batch_topics.add(topic.topic_name)
+def _connect_access(parts: BrokerParts) -> None:
+    """Have the parts that answer later, or ask clients, obey the accounts too."""
+    control = parts.access.control
+    if control is not None:
+        parts.transactions.service.may_ask = control.may_publish
+        parts.clients.producers.may_send = control.may_send
+        parts.pulling.processor.follow(control)
+        parts.pop.services.hold.rights = control
+
+
+class RequestTable(NamedTuple):
+    """The request processors, and the turn that they share.
+
+    Attributes:
+      processors: by request code.
+      runs: serves runs of sends; None: each send is a request like others.
+      turn: its `end_turn` must be called at the end of each turn of the server.
+    """
+
+    processors: dict[int, Processor]
+    runs: RunProcessor | None
+    turn: SendTurn
+
+
+def request_table(parts: BrokerParts) -> RequestTable:
+    """Create the processors of a broker.
+
+    Args:
+      parts: the broker's, with its address known and its store loaded.
+    """
+    serving = _serving(parts)
+    processors: dict[int, Processor] = {}
+    for part in parts.all:
+        processors |= {int(code): each for code, each in part.processors(serving).items()}
+    processors |= parts.static_topics.processor.wrap(processors)
+    if parts.store.is_slave:
+        refusals = slave_refusals(parts.config, processors)
+        processors |= {int(code): refuse for code, refuse in refusals.items()}
+    processors = parts.access.guard(processors)
+    return RequestTable(processors, _runs(parts, serving, processors), serving.turn)
+
+
+def _serving(parts: BrokerParts) -> Serving:
+    """The turn, and what appends to it."""
+    foundation, config = parts.foundation, parts.config
+    store_host = foundation.address.store_host
+    random_bits = foundation.seams.random.getrandbits(32)
+    added = AddedProperties(config, UniqueIdGenerator(store_host[:-4], os.getpid(), random_bits))
+    turn = SendTurn(
+        foundation.store,
+        parts.transactions.service,
+        foundation.new_messages.notify,
+        store_host=store_host,
+        constants=added.of_answers,
+        held_max=config.send_thread_pool_queue_capacity,
+        note_commit=parts.stats.manager.note_commit,
+    )
+
+    def settings_changed() -> None:
+        added.settings_changed()
+        turn.change_settings(added.of_answers, config.send_thread_pool_queue_capacity)
+
+    # Before the parts subscribe: what they copy for every send comes after what it is copied from.
+    foundation.live.subscribe(
+        settings_changed, "regionId", "sendThreadPoolQueueCapacity", "traceOn"
+    )
+    return Serving(turn, TurnPuts(foundation.store, foundation.puts, turn), added)
+
+
+def _runs(
+    parts: BrokerParts, serving: Serving, processors: dict[int, Processor]
+) -> RunProcessor | None:
+    """Serves runs; None: without the extension, on a slave, and with accounts.
+
+    A run is served without the fields of its requests, so it could not be checked.
+    """
+    if parts.access.control is not None or parts.store.is_slave:
+        return None
+    sends = parts.sending.runs(serving)
+    if sends is None:
+        return None
+    pulls = parts.pulling.processor.runs
+    return RunProcessor(
+        sends.process_run,
+        {code: processors[code] for code in (*RUN_CODES, *PULL_CODES)},
+        None if pulls is None else pulls.take,
+    )

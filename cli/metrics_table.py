@@ -11,13 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from ..broker.metrics import (
-    exporter_metrics,
-    pop_metrics,
-    replication_metrics,
-    rocketmq_metrics,
-    trocket_metrics,
-)
+from ..broker.metrics import exporter_metrics, rocketmq_metrics, trocket_metrics
+from ..broker.pop import metrics as pop_metrics
+from ..broker.replication import metrics as replication_metrics
 from ..namesrv import metrics as namesrv_metrics
 from ..remoting.metrics import server_metrics
 from ..remoting.metrics.families import Metric

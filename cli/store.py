@@ -139,7 +139,7 @@ def fsck(
     The exit status is 0 without errors (the broker's next start fixes warnings), 1 with errors or
     lost messages, 2 when the store cannot be read.
     """
-    from ..broker.start_of_store import open_as_broker
+    from ..broker.controller import open_as_broker
     from ..store.offline.fsck import check_store
     from ..store.offline.read_only import ReadOnlyDisk
 
@@ -309,7 +309,7 @@ def _repair(
     conf: str,
     as_json: bool,
 ) -> None:
-    from ..broker.start_of_store import open_as_broker
+    from ..broker.controller import open_as_broker
     from ..disk.os_disk import OsDisk
     from ..store.offline.mend import carry_out, plan_for
     from ..store.offline.plan import HolePolicy, Rebuild

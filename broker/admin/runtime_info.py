@@ -4,8 +4,8 @@ Programs parse the texts (mqadmin, the Dashboard, the exporter), so their forms 
 protocol. There are no thread pools here: the sizes of their queues are 0, and their capacities
 RocketMQ's defaults.
 
-Java counterpart: prepareRuntimeInfo of AdminBrokerProcessor.java, getRuntimeInfo of
-DefaultMessageStore.java and StoreStatsService.java of 5.5.0; `brokerVersion` and
+Java counterpart: getBrokerRuntimeInfo and prepareRuntimeInfo of AdminBrokerProcessor.java,
+getRuntimeInfo of DefaultMessageStore.java and StoreStatsService.java of 5.5.0; `brokerVersion` and
 `getTransferedTps` are those of 4.9.7, which the exporter reads. Pure.
 Not done: the longest time of a get, and the rate of timer deliveries; they are 0.
 """
@@ -20,9 +20,14 @@ from ...common.java_integers import INT32_MAX
 from ...common.steps import Steps
 from ...common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...disk.errors import StoreError, StoreIOError
-from ...remoting.errors import RemoteProtocolError
+from ...remoting.bodies import KVTable
+from ...remoting.channel import Answer, Channel, Processor, answer_of
+from ...remoting.codec import RemotingCommand
+from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.message_codec import decode_record
 from ...remoting.mq_version import CURRENT_VERSION, version_name
+from ...remoting.request_codes import RequestCode
+from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
 from ..delivering.timer_message_service import TimerMessageService
@@ -223,3 +228,27 @@ def _bytes(count: int) -> str:
         if size < 1024:
             return f"{size:.1f} {unit}"
     return f"{size / 1024:.1f} EiB"
+
+
+class RuntimeInfoProcessor:
+    """Answers with the broker's runtime information.
+
+    Args:
+      info: the table.
+    """
+
+    def __init__(self, info: RuntimeInfo) -> None:
+        self._info = info
+        self.processors: dict[RequestCode, Processor] = {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
+        }
+
+    def _runtime_info(self, request: RemotingCommand, _: Channel) -> Answer:
+        return answer_of(self._answer(request))
+
+    def _answer(self, request: RemotingCommand) -> Steps[RemotingCommand]:
+        try:
+            table = yield from self._info.table()
+        except StoreError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return request.answer(body=KVTable(table=table).to_body())

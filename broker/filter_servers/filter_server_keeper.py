@@ -19,13 +19,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
 from ...auth.open_ports import KEY
+from ...common.child import Child, OpenProcess
 from ...common.config import to_properties
 from ...common.filter_policy import FilterPolicy
 from ...common.supervision import FailureLog, split_fatal
@@ -95,39 +96,6 @@ _ACCESS_KEYS: Final = frozenset(
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LEVEL: Final = re.compile(r"(?:\S+ ){0,2}(DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
 """The start of a child's log line: `log_to_stderr` of common/process.py."""
-
-
-class Child(Protocol):
-    """The part of a process that is used here; `trio.Process` implements it."""
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-
-    @property
-    def stdin(self) -> trio.abc.SendStream | None:
-        """The parent's end of standard input."""
-
-    @property
-    def stderr(self) -> trio.abc.ReceiveStream | None:
-        """The parent's end of standard error."""
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit status, or minus the signal that ended it; None: it runs."""
-
-    async def wait(self) -> int:
-        """Wait until it has ended, and reap it."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM unless it has ended."""
-
-    def kill(self) -> None:
-        """Send SIGKILL unless it has ended."""
-
-
-OpenProcess = Callable[[], Awaitable[Child]]
-"""Starts a filter server. Raises OSError."""
 
 
 async def open_filter_server() -> Child:

@@ -282,17 +282,17 @@ def _place(parts: BrokerParts) -> tuple[str, str]:
 
 def _broker(parts: BrokerParts, samples: Samples) -> Steps[None]:
     cluster, name = _place(parts)
-    address = parts.address.broker_addr
+    address = parts.foundation.address.broker_addr
     for metric, stats_name in (
         (BROKER_TPS, StatsName.BROKER_PUT_NUMS), (BROKER_QPS, StatsName.BROKER_GET_NUMS),
     ):  # fmt: skip
-        item = parts.stats.items(stats_name).get(cluster)
+        item = parts.stats.manager.items(stats_name).get(cluster)
         tps = 0.0 if item is None else item.growth(MINUTE).tps
         samples.add(metric, tps, cluster, address, name)
     samples.declare(COMMITLOG_DIFF)
-    for slave in parts.replication.status().ha_connection_info:
+    for slave in parts.replication.side.status().ha_connection_info:
         samples.add(COMMITLOG_DIFF, slave.diff, cluster, slave.addr, name)
-    table = yield from parts.runtime_info.table()
+    table = yield from parts.admin.runtime_info.table()
     labels = (
         cluster, address, name, table["brokerVersionDesc"], table["bootTimestamp"],
         table["brokerVersion"],
@@ -328,7 +328,7 @@ def _topics(parts: BrokerParts, samples: Samples) -> Steps[None]:
             for metric, stats_name in (
                 (PRODUCER_TPS, StatsName.TOPIC_PUT_NUMS), (PRODUCER_SIZE, StatsName.TOPIC_PUT_SIZE),
             ):  # fmt: skip
-                item = parts.stats.items(stats_name).get(topic)
+                item = parts.stats.manager.items(stats_name).get(topic)
                 if item is not None:
                     samples.add(metric, item.growth(MINUTE).tps, cluster, name, topic)
     samples.declare(PRODUCER_COUNT)
@@ -414,7 +414,7 @@ def _rates_of_groups(parts: BrokerParts, samples: Samples) -> Steps[None]:
         ((CONSUMER_SIZE,), StatsName.GROUP_GET_SIZE),
         ((SEND_BACK,), StatsName.SNDBCK_PUT_NUMS),
     ):
-        for number, (key, item) in enumerate(list(parts.stats.items(stats_name).items())):
+        for number, (key, item) in enumerate(list(parts.stats.manager.items(stats_name).items())):
             if number % STEP_ITEMS == STEP_ITEMS - 1:
                 yield
             topic, _, group = key.partition(KEY_SEPARATOR)

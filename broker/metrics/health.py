@@ -34,12 +34,12 @@ def missing(parts: BrokerParts, *, is_serving: bool) -> list[str]:
         found.append(
             "no name server is configured, so clients cannot find the broker: set namesrvAddr"
         )
-    elif parts.registrar.refusals and not parts.registrar.is_registered:
+    elif parts.cluster.registrar.refusals and not parts.cluster.registrar.is_registered:
         found += [
             f"name server {address} refuses the registration: {refusal}. The broker's log says more"
-            for address, refusal in parts.registrar.refusals.items()
+            for address, refusal in parts.cluster.registrar.refusals.items()
         ]
-    elif not parts.registrar.is_registered:
+    elif not parts.cluster.registrar.is_registered:
         found.append(
             f"no name server has answered a registration: {', '.join(addresses)}. "
             "Check that they run and that their addresses are right"

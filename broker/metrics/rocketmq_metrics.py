@@ -35,7 +35,6 @@ from ...store.offsets import PhysicalOffset
 from ..assembly import BrokerParts
 from ..settings.attributes import MESSAGE_TYPE
 from ..stats.broker_stats_manager import KEY_SEPARATOR, StatsName
-from . import pop_metrics
 from .consumer_lag import QUEUES_PER_STEP, ConsumerLag, lag_of
 
 SIZE_BOUNDS: Final = (1024.0, 4096.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0)
@@ -221,8 +220,6 @@ def collect(parts: BrokerParts, times: RequestTimes | None, samples: Samples) ->
         yield from _connections(parts, samples)
     if config.enable_lag_and_dlq_metrics:
         yield from _lags(parts, samples)
-    if config.enable_pop_metrics:
-        yield from pop_metrics.collect(parts, samples)
     if config.enable_transaction_metrics:
         yield from _transactions(parts, samples)
     if config.enable_message_store_metrics:
@@ -267,7 +264,7 @@ def _requests(times: RequestTimes, samples: Samples) -> None:
 
 
 def _traffic(parts: BrokerParts, samples: Samples) -> Steps[None]:
-    stats, table = parts.stats, parts.tables.topics.topic_config_table
+    stats, table = parts.stats.manager, parts.tables.topics.topic_config_table
     samples.declare(MESSAGES_IN, MESSAGES_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, MESSAGE_SIZE)
     for metric, name in (
         (MESSAGES_IN, StatsName.TOPIC_PUT_NUMS), (THROUGHPUT_IN, StatsName.TOPIC_PUT_SIZE),
@@ -343,7 +340,7 @@ class _Progress(NamedTuple):
 def _lags(parts: BrokerParts, samples: Samples) -> Steps[None]:
     """The lag of the connected groups and of those that pop."""
     samples.declare(LAG, LAG_LATENCY, IN_FLIGHT, QUEUEING_LATENCY, READY, TO_DLQ)
-    topics, offsets, buffer = parts.tables.topics, parts.tables.offsets, parts.pop.buffer
+    topics, offsets, buffer = parts.tables.topics, parts.tables.offsets, parts.pop.services.buffer
     now_ms = parts.store.clock.wall_ms()
     queues = 0  # since the last pause; a topic that is left out counts, too
     for group, topic, source, pops in _consumed(parts):
@@ -367,7 +364,7 @@ def _lags(parts: BrokerParts, samples: Samples) -> Steps[None]:
         labels = (topic, group, _bool(source != topic), _bool(is_system))
         per_queue = parts.config.metrics_per_queue and source == topic
         _add_lag(samples, lag, now_ms, labels, per_queue=per_queue)
-    dead = list(parts.stats.items(StatsName.DLQ_PUT_NUMS).items())
+    dead = list(parts.stats.manager.items(StatsName.DLQ_PUT_NUMS).items())
     for number, (key, item) in enumerate(dead):
         if number % STEP_ITEMS == STEP_ITEMS - 1:
             yield
@@ -380,7 +377,7 @@ def _consumed(parts: BrokerParts) -> Iterator[_Progress]:
 
     Groups and topics that come meanwhile are left out.
     """
-    consumers, retry_topics = parts.clients.consumers, parts.pop.retry_topics
+    consumers, retry_topics = parts.clients.consumers, parts.pop.services.retry_topics
     popped = {group: list(topics) for group, topics in consumers.compensated.groups.items()}
     connected = list(consumers.consumer_table.items())
     topics_of = {
@@ -424,7 +421,7 @@ def _age_ms(time_ms: int, now_ms: int) -> int:
 
 
 def _transactions(parts: BrokerParts, samples: Samples) -> Steps[None]:
-    transactions = parts.deliveries.transactions
+    transactions = parts.transactions.service
     samples.declare(COMMITTED, ROLLED_BACK, FINISH_LATENCY)
     # The topic of an open transaction is in its message only, which is not read for this.
     samples.add(HALF, len(transactions.open), TRANS_HALF_TOPIC)
@@ -466,7 +463,7 @@ def _oldest_age_ms(parts: BrokerParts) -> int:
 
 
 def _timers(parts: BrokerParts, samples: Samples) -> Steps[None]:
-    timers = parts.deliveries.timers
+    timers = parts.delivering.timers
     now_ms = parts.store.clock.wall_ms()
     samples.declare(TIMING, TIMER_ENQUEUED, TIMER_DEQUEUED)
     unread, unread_ms = timers.unread()

@@ -26,7 +26,7 @@ from ...remoting.request_times import RequestTimes
 from ...remoting.server import RemotingServer
 from ...remoting.tls_server import ServerTls
 from ..assembly import BrokerParts
-from . import exporter_metrics, health, replication_metrics, rocketmq_metrics, trocket_metrics
+from . import exporter_metrics, health, rocketmq_metrics, trocket_metrics
 from .client_figures import ClientFigures
 from .push import Log, MetricsPush, Sink
 
@@ -75,9 +75,9 @@ class MetricsService:
 
     def start(self) -> None:
         """Begin to count what is counted for metrics only."""
-        config, turn = self._parts.config, self._parts.seams.turn
+        config, turn = self._parts.config, self._parts.foundation.seams.turn
         if config.enable_request_metrics:
-            self._parts.stats.measure_sizes(rocketmq_metrics.SIZE_BOUNDS)
+            self._parts.stats.manager.measure_sizes(rocketmq_metrics.SIZE_BOUNDS)
         if config.enable_remoting_metrics and turn.request_times is None:
             turn.request_times = RequestTimes()
 
@@ -87,7 +87,7 @@ class MetricsService:
         Args:
           tls: encrypts the connections; None: they are plain.
         """
-        server = HttpServer(self.answer, refusals=self._parts.refusals, tls=tls)
+        server = HttpServer(self.answer, refusals=self._parts.foundation.refusals, tls=tls)
         await self._run(server.serve, listener)
 
     async def push(self) -> None:
@@ -168,11 +168,14 @@ class MetricsService:
 
     def _collect(self, samples: Samples) -> Steps[None]:
         parts = self._parts
-        yield from parts.stats.collect()
-        yield from rocketmq_metrics.collect(parts, parts.seams.turn.request_times, samples)
+        yield from parts.stats.manager.collect()
+        yield from rocketmq_metrics.collect(
+            parts, parts.foundation.seams.turn.request_times, samples
+        )
         if parts.config.metrics_of_exporter:
             yield from exporter_metrics.collect(parts, self.clients, samples)
-        replication_metrics.collect(parts, samples)
+        for part in parts.all:
+            yield from part.collect(samples)
         is_ready = not health.missing(parts, is_serving=self.is_serving)
         trocket_metrics.collect(parts, self._server(), samples, is_ready=is_ready)
 

@@ -52,17 +52,19 @@ def collect(
       samples: takes the samples.
       is_ready: see `READY`.
     """
-    store, stats = parts.store, parts.stats
-    server_metrics.collect(parts.seams.turn.monitor, parts.refusals, server, samples)
+    store, stats = parts.store, parts.stats.manager
+    server_metrics.collect(
+        parts.foundation.seams.turn.monitor, parts.foundation.refusals, server, samples
+    )
     samples.add(READY, int(is_ready))
     samples.add(SENDS_REFUSED, int(bool(store.trouble)))
     samples.add(TURN_MESSAGES, stats.turn_messages)
     samples.add(FSYNCS, store.flusher.times)
-    samples.add(HELD_PULLS, parts.pulls.hold_service.count)
+    samples.add(HELD_PULLS, parts.pulling.processor.hold_service.count)
     samples.add(LOG_FILES, len(store.log.files), "all")
     samples.add(LOG_FILES, len(store.log.views), "mapped")
     samples.add(QUEUES, len(store.queue_store.queues))
-    samples.add(PARKED, parts.deliveries.transactions.parked)
+    samples.add(PARKED, parts.transactions.service.parked)
     left_out = dict(samples.left_out)
     samples.add(LEFT_OUT, sum(left_out.values()), ALL)
     for name, count in left_out.items():

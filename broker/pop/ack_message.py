@@ -29,8 +29,8 @@ from ..settings.config import BrokerConfig
 from ..tables.topic_config_manager import TopicConfigManager
 from .acks import Acks
 from .buffer import OrderKey
-from .parts import Pop
 from .pop_checks import read_receipt, refuse_lite, refuse_no_queue
+from .services import PopServices
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class AckMessageProcessor:
         config: BrokerConfig,
         store: MessageStore,
         turn: SendTurn,
-        pop: Pop,
+        pop: PopServices,
         topics: TopicConfigManager,
     ) -> None:
         self._config = config

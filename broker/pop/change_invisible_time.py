@@ -25,9 +25,9 @@ from ..tables.topic_config_manager import TopicConfigManager
 from .acks import Acks
 from .buffer import OrderKey
 from .check_point import CheckPoint
-from .parts import Pop
 from .pop_checks import read_receipt, refuse_lite, refuse_long_time, refuse_no_queue
 from .renewals import CheckPointId, Renewals
+from .services import PopServices
 
 CLOCK_STEP_MAX_MS: Final = 1_000
 """How much earlier than the last pop the wall clock may be, without a change of the clock."""
@@ -47,7 +47,7 @@ class ChangeInvisibleTimeProcessor:
         self,
         store: MessageStore,
         turn: SendTurn,
-        pop: Pop,
+        pop: PopServices,
         topics: TopicConfigManager,
     ) -> None:
         self._store = store

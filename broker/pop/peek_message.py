@@ -19,10 +19,10 @@ from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ...store.message_store import MessageStore
 from ...store.status import GetMessageStatus
-from .parts import Pop
 from .pop_checks import PopChecks
 from .pop_message import QUEUES_MAX
 from .popped import Popped
+from .services import PopServices
 
 _RETRY_FIRST_EACH: Final = 5
 """Each that many'th peek reads the retry topic first."""
@@ -45,7 +45,7 @@ class PeekMessageProcessor:
     def __init__(
         self,
         store: MessageStore,
-        pop: Pop,
+        pop: PopServices,
         checks: PopChecks,
         random: Random,
     ) -> None:

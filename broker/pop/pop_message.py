@@ -47,9 +47,9 @@ from ..waiting.pull import FILTER_TIME_MAX_S, Selector
 from .buffer import Buffered, PopOrder
 from .check_point import CheckPoint
 from .hold import WaitingPop
-from .parts import Pop
 from .pop_checks import PopChecks, possible_time
 from .popped import Popped, as_of_topic, diffs_of
+from .services import PopServices
 from .waiting_requests import Polling
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class PopMessageProcessor:
         config: BrokerConfig,
         store: MessageStore,
         turn: SendTurn,
-        pop: Pop,
+        pop: PopServices,
         checks: PopChecks,
         *,
         topics: TopicConfigManager,

@@ -30,9 +30,9 @@ from ..settings.config import BrokerConfig
 from ..tables.topic_config_manager import TopicConfigManager
 from ..waiting.pull import Selector
 from .hold import WaitingPop
-from .parts import Pop
 from .pop_checks import PopChecks
 from .pop_message import QUEUES_MAX
+from .services import PopServices
 from .waiting_requests import Polling
 
 _HAS_MESSAGE: Final = encode_header(NotificationResponseHeader(has_msg=True))
@@ -56,7 +56,7 @@ class PopWaitingProcessor:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        pop: Pop,
+        pop: PopServices,
         checks: PopChecks,
         *,
         topics: TopicConfigManager,

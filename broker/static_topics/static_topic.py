@@ -139,7 +139,7 @@ class StaticTopicProcessor:
         self._peers = peers
         self._now_s = now_s
         self._waiting: dict[tuple[str, int], trio.Event] = {}  # held pulls, by physical queue
-        self._inner: dict[RequestCode, Processor] = {}
+        self._inner: dict[int, Processor] = {}
         self.topics = mappings.topic_queue_mapping_table
         mappings.changes.subscribe(self._mapping_changed)
 
@@ -289,13 +289,14 @@ class StaticTopicProcessor:
 
     # ---- offsets -------------------------------------------------------------------------
 
-    def wrap(self, processors: Mapping[RequestCode, Processor]) -> dict[RequestCode, Processor]:
-        """Processors that serve static topics here, and all others as before.
+    def wrap(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
+        """The processors that serve static topics here, and all others as before.
 
         Args:
-          processors: of physical queues; some of them.
+          processors: of the broker, by request code.
+        Returns: those that differ.
         """
-        serve: dict[RequestCode, Processor] = {
+        serve: dict[int, Processor] = {
             RequestCode.QUERY_CONSUMER_OFFSET: self._query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self._update,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
@@ -303,11 +304,8 @@ class StaticTopicProcessor:
             RequestCode.GET_MIN_OFFSET: self._min_offset,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self._earliest,
         }
-        self._inner.update(processors)
-        return {
-            code: self._choice(inner, serve[code]) if code in serve else inner
-            for code, inner in processors.items()
-        }
+        self._inner = {code: processors[code] for code in serve}
+        return {code: self._choice(self._inner[code], own) for code, own in serve.items()}
 
     def _choice(
         self,
@@ -360,7 +358,7 @@ class StaticTopicProcessor:
 
     def _serve_here(self, physical: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Serve a rewritten request for a physical queue of this broker."""
-        answer = self._inner[RequestCode(physical.code)](physical, channel)
+        answer = self._inner[physical.code](physical, channel)
         assert isinstance(answer, RemotingCommand)  # these processors do not defer
         return answer
 

@@ -5,19 +5,14 @@ Java counterpart: the scheduled persist calls of BrokerController.java of 5.3.3.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 
 import trio
 
 from ...common.supervision import Supervisor
-from ...disk.state_file import StateFile
 from ...disk.state_files import StateFiles
 from ...store.message_store import MessageStore
-
-
-async def no_sync() -> None:
-    """Sync nothing, for a table that does not refer to the log."""
-    await trio.lowlevel.checkpoint()
+from ..part import LogFirst, SavedFile
 
 
 class TableSaver:
@@ -32,42 +27,51 @@ class TableSaver:
         self._files = files
         self._store = store
 
-    def start_eager(self, services: Supervisor, *eager: StateFile) -> None:
-        """Start a service that saves files whenever their tables change."""
+    def start(self, services: Supervisor, saved: Sequence[SavedFile]) -> None:
+        """Start the services that save these files while the broker runs."""
+        eager = [each.file for each in saved if each.interval_s is None]
         services.start_soon("the saving of topics and groups", self._files.run, eager)
+        syncs = {
+            LogFirst.NO: trio.lowlevel.checkpoint,
+            LogFirst.TRIED: self._sync_log,
+            LogFirst.REQUIRED: self._sync_log_or_fail,
+        }
+        for each in saved:
+            if each.interval_s is not None:
+                services.start_soon(
+                    f"the saving of {each.file.name}",
+                    self._files.run_lazy,
+                    each.file,
+                    each.interval_s,
+                    syncs[each.log_first],
+                    each.before_save,
+                )
 
-    def start_lazy(
-        self,
-        services: Supervisor,
-        file: StateFile,
-        interval_s: Callable[[], float],
-        sync: Callable[[], Awaitable[None]] = no_sync,
-        before_save: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Start a service that saves a file periodically if it changed.
+    def save_at_end(self, saved: SavedFile) -> None:
+        """Save a file at a clean stop; the log was synced, or that has failed.
 
-        Args:
-          services: runs it.
-          file: the table's file.
-          interval_s: gives the seconds until the next check.
-          sync: awaited before each save, see `sync_log`.
-          before_save: called before each check, for instance to drop old entries.
+        Raises: StoreIOError: it could not be saved.
         """
-        what = f"the saving of {file.name}"
-        services.start_soon(what, self._files.run_lazy, file, interval_s, sync, before_save)
+        if saved.log_first is LogFirst.REQUIRED and self._store.flusher.failure is not None:
+            return
+        saved.before_save()
+        if saved.at_end:
+            saved.file.persist()
+        else:
+            saved.file.persist_changed()
 
-    async def sync_log(self) -> None:
+    async def _sync_log(self) -> None:
         """Sync the log, so that messages are on the device before offsets that are past them.
 
         After a failed fsync the offsets are saved anyway.
         """
         await self._store.flusher.flush_in_thread(threaded=self._store.disk.threaded)
 
-    async def sync_log_or_fail(self) -> None:
+    async def _sync_log_or_fail(self) -> None:
         """Sync the log, so that delivered messages are on the device before offsets past them.
 
         Raises: StoreIOError: the fsync failed.
         """
-        await self.sync_log()
+        await self._sync_log()
         if self._store.flusher.failure is not None:
             raise self._store.flusher.failure

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from ...common.clock import Clock
+from ...common.notifier import Notifier
 from ...common.steps import Steps, at_once
 from ...common.supervision import FailureLog
 from ...disk.errors import StoreIOError
@@ -31,7 +32,6 @@ from ...remoting.bodies import (
 )
 from ...remoting.errors import RemoteProtocolError, RequestRefused
 from ...remoting.response_codes import ResponseCode
-from ..waiting.notifier import Notifier
 from .config_text import QUEUE_MAPPINGS, WrittenBodies, next_version, pretty, written
 from .table_numbers import correct_version
 

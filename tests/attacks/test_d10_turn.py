@@ -179,7 +179,7 @@ async def test_a_failing_listener_of_new_messages_costs_no_send(
         def fail(queues: object) -> None:
             raise RuntimeError("bug")
 
-        broker.controller.parts.new_messages.subscribe(fail)
+        broker.controller.parts.foundation.new_messages.subscribe(fail)
         assert (await sender.ask(SEND, send_fields(), b"second")).code == SUCCESS
         assert b"second" in (await puller.ask(PULL, pull_fields())).body
 

@@ -121,7 +121,7 @@ async def test_the_metrics_count_refusals_by_limit(autojump_clock) -> None:
         await broker.connect(address=STRANGER)
         for n in range(3):
             await client.ask(SEND, send_fields(f"T{n}"), b"x")
-        assert broker.controller.parts.refusals.counts == {
+        assert broker.controller.parts.foundation.refusals.counts == {
             "autoCreateTopicsPerMinute": 2,
             "connectionsPerAddressMax": 1,
         }

@@ -12,7 +12,7 @@ from trocket.remoting.receipt import Receipt
 
 def buffered(group: Consumer) -> tuple[int, int]:
     """Check points in memory, and pops whose commit waits."""
-    buffer = group.broker.controller.parts.pop.buffer
+    buffer = group.broker.controller.parts.pop.services.buffer
     return len(buffer), buffer.waiting_commits
 
 

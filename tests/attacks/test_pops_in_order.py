@@ -39,7 +39,7 @@ async def test_long_attempt_ids_are_refused_and_not_kept(autojump_clock):
             fields = pop_fields("T", 0, attemptId="x" * size) | ORDER
             answer = await group.client.ask(POP, fields)
             assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert broker.controller.parts.pop.orders.table.count == 0
+        assert broker.controller.parts.pop.services.orders.table.count == 0
         await pop_one(group)
 
 
@@ -48,7 +48,7 @@ async def test_changes_of_other_messages_are_not_kept(autojump_clock):
         group = await consumer(broker)
         await group.send(1_000)
         receipt = await pop_one(group)
-        table = broker.controller.parts.pop.orders.table
+        table = broker.controller.parts.pop.services.orders.table
         size = len(table.encode())
         for offset in range(1, 1_000):
             answer = await group.client.ask(
@@ -63,7 +63,7 @@ async def test_numbers_at_the_ends_of_javas_long_change_nothing(autojump_clock):
         group = await consumer(broker)
         await group.send(2)
         receipt = await pop_one(group)
-        table = broker.controller.parts.pop.orders.table
+        table = broker.controller.parts.pop.services.orders.table
         text = table.encode()
         for time in (-GREATEST - 1, -1, 0, GREATEST):
             for forged in (receipt._replace(pop_time=time), receipt._replace(start_offset=time)):

@@ -86,7 +86,7 @@ async def test_replies_go_to_the_user_that_had_the_id_first(autojump_clock):
         authorization_enabled=True,
         init_authentication_user=INIT_USER,
     ) as broker:
-        table = broker.controller.parts.tables.access.accounts
+        table = broker.controller.parts.access.users.accounts
         table.create_user(ALICE)
         table.create_user(BOB)
         await two_users(broker, seen)
@@ -126,7 +126,7 @@ async def test_an_account_without_rights_takes_no_id_and_no_transaction_from_a_p
         ) as broker,
         trio.open_nursery() as nursery,
     ):
-        table = broker.controller.parts.tables.access.accounts
+        table = broker.controller.parts.access.users.accounts
         stranger = User("stranger", "secret-of-stranger")
         for user in (ALICE, BOB, stranger):
             table.create_user(user)
@@ -152,7 +152,7 @@ async def test_a_lock_belongs_to_the_user_and_the_id(autojump_clock):
     async with embedded_broker(
         authentication_enabled=True, init_authentication_user=INIT_USER
     ) as broker:
-        table = broker.controller.parts.tables.access.accounts
+        table = broker.controller.parts.access.users.accounts
         for user in (ALICE, BOB):
             table.create_user(user)
         client = await broker.connect()

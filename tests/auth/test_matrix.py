@@ -62,7 +62,7 @@ async def guarded(name: str) -> AsyncIterator[Guarded]:
             put_record(broker, "STORED", "", b"body")
             controller = broker.controller
             assert controller.server is not None
-            yield Guarded(controller.server, controller.parts.tables.access.accounts, MARKER[name])
+            yield Guarded(controller.server, controller.parts.access.users.accounts, MARKER[name])
         return
     namesrv = NamesrvController(
         NamesrvConfig(kv_config_path="/n/kv.json", config_store_path="/n/n.conf", **keys),

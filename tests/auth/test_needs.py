@@ -234,7 +234,7 @@ async def test_nobody_reads_messages_by_offset_without_a_right_to_their_topic() 
     keys = {"authentication_enabled": True, "authorization_enabled": True}
     async with embedded_broker(**keys, init_authentication_user=INIT_USER) as broker:
         put_record(broker, "theirs", "", b"secret")
-        accounts = broker.controller.parts.tables.access.accounts
+        accounts = broker.controller.parts.access.users.accounts
         allow(accounts, ["Topic:mine All", "Group:G All"])
         client = await broker.connect()
 
@@ -268,7 +268,7 @@ async def test_a_message_of_others_is_answered_as_no_message(code, field, more) 
     keys = {"authentication_enabled": True, "authorization_enabled": True}
     async with embedded_broker(**keys, init_authentication_user=INIT_USER) as broker:
         put_record(broker, "theirs", "", b"secret")
-        accounts = broker.controller.parts.tables.access.accounts
+        accounts = broker.controller.parts.access.users.accounts
         allow(accounts, ["Topic:mine All", "Group:G All"])
         client = await broker.connect()
         answers = []
@@ -295,7 +295,7 @@ async def test_the_topic_of_a_delayed_and_of_a_half_message_is_the_one_it_is_for
             opaque = await client.send(signed(Code.SEND_MESSAGE_V2, fields, b"x"))
             assert (await client.answer(opaque)).code == 0
         await trio.testing.wait_all_tasks_blocked()
-        topic_at = broker.controller.parts.tables.access.places.topic_at
+        topic_at = broker.controller.parts.access.users.places.topic_at
         store = broker.controller.store
         size = store.message_at(0).nbytes
         assert [topic_at(0), topic_at(size), topic_at(1)] == ["later", "half", None]

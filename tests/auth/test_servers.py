@@ -45,7 +45,7 @@ NO_NAME = "username cannot be null."
 
 
 def accounts_of(broker):
-    return broker.controller.parts.tables.access.accounts
+    return broker.controller.parts.access.users.accounts
 
 
 def burst(code, fields, count, serialize_type, *, flag=0, user=None):

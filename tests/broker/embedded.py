@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import trio
 import trio.testing
 
+from trocket.broker.assembly import MakePart
 from trocket.broker.controller import BrokerController
-from trocket.broker.filter_servers.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.broker.filter_servers.filter_server_keeper import open_filter_server
 from trocket.broker.settings.config import BrokerConfig
+from trocket.common.child import OpenProcess
 from trocket.common.clock import Clock
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension, extension
@@ -124,6 +126,7 @@ async def embedded_broker(
     native: Extension | None = extension,
     config_path: str = "",
     is_registered: bool = True,
+    more_parts: Sequence[MakePart] = (),
     **options: Any,
 ) -> AsyncIterator[Broker]:
     """Run a broker until the block ends.
@@ -136,6 +139,7 @@ async def embedded_broker(
       native: the C extension; None: pure Python.
       config_path: the file of the broker's configuration; "": none.
       is_registered: begin the block when it is registered; False: when it serves.
+      more_parts: create parts that are not the package's.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
     store_options = {
@@ -159,6 +163,7 @@ async def embedded_broker(
         random=random,
         native=native,
         config_path=config_path,
+        more_parts=more_parts,
     )
     async with trio.open_nursery() as nursery:
         if is_registered:

@@ -10,9 +10,10 @@ import trio
 import trio.testing
 
 from trocket.broker.controller import BrokerController
-from trocket.broker.filter_servers.filter_server_keeper import OpenProcess, open_filter_server
+from trocket.broker.filter_servers.filter_server_keeper import open_filter_server
 from trocket.broker.replication.replication import MasterSide
 from trocket.broker.settings.config import BrokerConfig
+from trocket.common.child import OpenProcess
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.namesrv.config import NamesrvConfig
 from trocket.namesrv.controller import NamesrvController

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from trocket.broker.waiting.notifier import Notifier
+from trocket.common.notifier import Notifier
 from trocket.common.supervision import FailureLog
 
 

@@ -279,8 +279,8 @@ async def test_who_needs_no_signature_sees_no_secret(folder: Path) -> None:
 
 async def settled(broker: Broker, account: str) -> None:
     """Wait until the broker has taken a changed file, whose watch runs in real time."""
-    assert broker.controller.parts.plain_acl is not None
-    files = broker.controller.parts.plain_acl.files
+    assert broker.controller.parts.access.plain_acl is not None
+    files = broker.controller.parts.access.plain_acl.files
     with trio.fail_after(20 * WATCH_INTERVAL_S):
         while account not in files.acl.accounts:
             await files.look()
@@ -325,9 +325,9 @@ async def test_a_bad_file_keeps_the_accounts(
     async with broker_in(folder) as broker:
         client = await broker.connect()
         (folder / "plain_acl.yml").write_text("accounts: [")
-        assert broker.controller.parts.plain_acl is not None
+        assert broker.controller.parts.access.plain_acl is not None
         for _ in range(3):
-            await broker.controller.parts.plain_acl.files.look()
+            await broker.controller.parts.access.plain_acl.files.look()
         assert (await ask(client, SEND, send_fields("T"), PLAIN, b"x")).code == 0
         assert "The accounts stay as they were" in caplog.text
 
@@ -358,7 +358,7 @@ async def test_accounts_are_migrated_at_the_start(
     }
     async with embedded_broker(**migrating) as broker:
         client = await broker.connect()
-        accounts = broker.controller.parts.tables.access.accounts
+        accounts = broker.controller.parts.access.users.accounts
         assert accounts.users[ADMIN[0]].user_type is UserType.SUPER
         assert (await ask(client, SEND, send_fields("T"), PLAIN, b"x")).code == 0
         answer = await ask(client, SEND, send_fields("U"), PLAIN, b"x")

@@ -111,7 +111,7 @@ async def test_delayed_messages_are_delivered_when_due_and_those_before_are_not_
         assert len(await bodies(client)) == 2
         await trio.sleep(2)
         assert await bodies(client) == [b"5 s", b"1 min", b"4 min"]
-        assert slave.running.delay_offsets.offset_table == {2: 1, 5: 1, 8: 1}
+        assert slave.running.parts.tables.delay_offsets.offset_table == {2: 1, 5: 1, 8: 1}
 
 
 async def test_timer_messages_too(autojump_clock):

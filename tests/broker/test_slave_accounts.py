@@ -42,7 +42,7 @@ async def create(client: Client, user: User) -> int:
 
 
 def accounts(node: Node):
-    return node.running.parts.tables.access.accounts
+    return node.running.parts.access.users.accounts
 
 
 def names(node: Node) -> list[str]:

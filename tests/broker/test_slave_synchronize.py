@@ -194,15 +194,15 @@ async def test_offsets_count_only_when_the_log_has_come_as_far(autojump_clock):
         await client.ask(SEND, send_fields(i="UNIQ_KEY\1A\2DELAY\x011\2"), b"1 s")
         await trio.sleep(3)
         await commit(client, 1)
-        assert master.running.delay_offsets.offset_table == {1: 1}
+        assert master.running.parts.tables.delay_offsets.offset_table == {1: 1}
         slave = await made.slave()
         await trio.sleep(3 * ROUND_S)
         here = slave.running
         assert here.offsets.query_offset("CG", "T", 0) == -1
-        assert here.delay_offsets.offset_table == {}
+        assert here.parts.tables.delay_offsets.offset_table == {}
         made.ha_refused = False
         await settled(made, master, slave)
-        assert here.delay_offsets.offset_table == {1: 1}
+        assert here.parts.tables.delay_offsets.offset_table == {1: 1}
         assert here.offsets.query_offset("CG", "T", 0) == 1
 
 

@@ -496,7 +496,7 @@ async def test_items_without_messages_are_cleaned():
         await made.move()
         await send(made.b, b"new")
         table = made.nodes["b"].running.parts.tables.mappings.topic_queue_mapping_table
-        cleaner = made.nodes["b"].running.parts.mapping_cleaner
+        cleaner = made.nodes["b"].running.parts.static_topics.cleaner
         assert len(table[TOPIC].hosted_queues[0]) == 2
         await cleaner.clean()
         assert table[TOPIC].hosted_queues == {0: [item("b", 1, NEXT, 1)], 1: [item("b")]}
@@ -510,7 +510,7 @@ async def test_items_with_messages_or_of_a_broker_that_is_gone_are_kept():
         await send(made.a, b"old")
         await made.move()
         table = made.nodes["b"].running.parts.tables.mappings.topic_queue_mapping_table
-        cleaner = made.nodes["b"].running.parts.mapping_cleaner
+        cleaner = made.nodes["b"].running.parts.static_topics.cleaner
         before = table[TOPIC]
         await cleaner.clean()
         assert table[TOPIC] is before
@@ -536,7 +536,7 @@ async def test_a_queue_that_moved_on_is_forgotten_by_the_broker_before_the_last(
             assert answer.code == 0, answer.remark
         table = made.nodes["a"].running.parts.tables.mappings.topic_queue_mapping_table
         assert list(table[TOPIC].hosted_queues) == [0]
-        await made.nodes["a"].running.parts.mapping_cleaner.clean()
+        await made.nodes["a"].running.parts.static_topics.cleaner.clean()
         assert table[TOPIC].hosted_queues == {}
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.cli.damage import KINDS, Kind
 from tests.interop.golden_stores import sizes, unpack
 from tests.store.offline.support import killed_store, stopped_store
-from trocket.broker.start_of_store import open_as_broker
+from trocket.broker.controller import open_as_broker
 from trocket.cli.main import main
 from trocket.disk.errors import CorruptRecordError, StoreError
 from trocket.disk.os_disk import OsDisk

@@ -56,7 +56,7 @@ async def one_round() -> None:
 
 async def test_consumers_need_their_rights_at_the_filter_server(autojump_clock):
     async with embedded_broker(**BROKER) as broker:
-        accounts = broker.controller.parts.tables.access.accounts
+        accounts = broker.controller.parts.access.users.accounts
         accounts.create_user(ALICE)
         accounts.create_user(User("bob", "secret-of-bob"))
         allow(accounts, RIGHTS)
@@ -81,7 +81,7 @@ async def test_consumers_need_their_rights_at_the_filter_server(autojump_clock):
 
 async def test_copies_without_a_change_are_no_lines_of_the_audit_log(autojump_clock, caplog):
     async with embedded_broker(**BROKER) as broker:
-        accounts = broker.controller.parts.tables.access.accounts
+        accounts = broker.controller.parts.access.users.accounts
         with caplog.at_level(logging.INFO, "trocket.auth.audit"):
             async with filter_server(broker, FILTERS, **ON):
                 for _ in range(5):
@@ -95,7 +95,7 @@ async def test_copies_without_a_change_are_no_lines_of_the_audit_log(autojump_cl
 
 async def test_a_change_at_the_broker_is_followed(autojump_clock):
     async with embedded_broker(**BROKER) as broker:
-        accounts = broker.controller.parts.tables.access.accounts
+        accounts = broker.controller.parts.access.users.accounts
         async with filter_server(broker, FILTERS, **ON) as server:
             consumer = await server.connect()
             assert (await ask(consumer, UPLOAD, CLASS, ALICE)).code == 16
@@ -124,7 +124,7 @@ async def test_without_the_accounts_it_serves_nothing_and_is_not_registered(
                 await one_round()
                 consumer = await server.connect()
                 assert (await ask(consumer, UPLOAD, CLASS, ROOT)).code == 16
-                assert broker.controller.parts.clients.filter_servers.addresses == ()
+                assert broker.controller.parts.filter_servers.registered.addresses == ()
     assert why in caplog.text
     assert "secret" not in caplog.text
 

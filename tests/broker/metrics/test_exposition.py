@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from trocket.broker.metrics import (
-    exporter_metrics,
-    replication_metrics,
-    rocketmq_metrics,
-    trocket_metrics,
-)
+from trocket.broker.metrics import exporter_metrics, rocketmq_metrics, trocket_metrics
+from trocket.broker.replication import metrics as replication_metrics
 from trocket.common.histogram import Histogram
 from trocket.remoting.metrics import server_metrics
 from trocket.remoting.metrics.exposition import expose

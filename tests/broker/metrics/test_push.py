@@ -266,7 +266,7 @@ async def test_what_a_request_switches_on_is_counted_by_a_broker_that_pushes() -
         client = await broker.connect()
         await client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"enableRequestMetrics=true")
         await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(), b"x")
-        stats = broker.controller.parts.stats
+        stats = broker.controller.parts.stats.manager
         await in_steps(stats.collect())
         assert stats.sizes["T"].count == 1
 

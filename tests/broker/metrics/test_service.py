@@ -204,7 +204,7 @@ async def test_a_store_that_cannot_be_read_costs_one_reading(
 ) -> None:
     async with embedded_broker() as broker:
         metrics = service(broker)
-        stats = broker.controller.parts.stats
+        stats = broker.controller.parts.stats.manager
 
         def fail() -> None:
             raise StoreIOError("/store/consumequeue", "Input/output error")

@@ -171,7 +171,7 @@ class Trial:
             if self.peer is Peer.NAME_SERVER:
                 await until(lambda: "Missed" in self.made.namesrv.routes.topics)
             elif self.peer is Peer.FILTER_SERVER:
-                table = self.subject.running.parts.clients.filter_servers
+                table = self.subject.running.parts.filter_servers.registered
                 await until(lambda: bool(table.addresses))
             else:
                 assert self.other is not None

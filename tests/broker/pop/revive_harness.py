@@ -50,7 +50,7 @@ def store_point(broker: Broker, check_point: CheckPoint, queue_id: int = 0) -> N
     """Store the record of a check point."""
     store = broker.controller.store
     store.begin_burst()
-    assert broker.controller.parts.pop.puts.put_check_point(check_point, queue_id) is None
+    assert broker.controller.parts.pop.services.puts.put_check_point(check_point, queue_id) is None
     store.on_visible(store.commit())
 
 
@@ -62,7 +62,7 @@ def store_ack(
     store.begin_burst()
     key = CheckPointKey(*check_point.key)
     ack = Ack(key, tuple(offsets))
-    puts = broker.controller.parts.pop.puts
+    puts = broker.controller.parts.pop.services.puts
     assert puts.put_ack(ack, check_point.revive_time, queue_id) is None
     store.on_visible(store.commit())
 

@@ -164,7 +164,7 @@ async def test_315_counts_check_points_and_acknowledgements(autojump_clock) -> N
         group = await popping(broker, 4)
         await group.ack_batch(await group.pop(maxMsgNums=3))
         await seconds(1)
-        stats = broker.controller.parts.stats
+        stats = broker.controller.parts.stats.manager
         for name, key in (("GROUP_CK_NUMS", "T@G"), ("BROKER_CK_NUMS", "DefaultCluster")):
             answer = await group.client.ask(VIEW, {"statsName": name, "statsKey": key})
             assert answer.code == 0, answer.remark

@@ -261,7 +261,9 @@ async def test_a_retry_topic_is_never_read_in_order(autojump_clock):
     async with embedded_broker(pop_from_retry_probability=100) as broker:
         group = await consumer(broker)
         await group.send(1)
-        assert broker.controller.parts.pop.retry_topics.find_or_create("T", "G") is not None
+        assert (
+            broker.controller.parts.pop.services.retry_topics.find_or_create("T", "G") is not None
+        )
         put_record(broker, "%RETRY%G_T", "", b"again")
         (first,) = await (await ordered(broker)).pop()
         assert first.message.body == b"0"

@@ -56,7 +56,7 @@ async def test_a_message_without_ack_comes_again_soon_after_its_time(autojump_cl
 async def test_waiting_pops_learn_of_a_revived_message(autojump_clock):
     seen: list[tuple[str, int]] = []
     async with embedded_broker() as broker:
-        broker.controller.parts.new_messages.subscribe(seen.extend)
+        broker.controller.parts.foundation.new_messages.subscribe(seen.extend)
         create(broker)
         put(broker, 1)
         store_point(broker, point(broker, [0]))
@@ -195,7 +195,7 @@ async def test_a_topic_that_was_created_again_revives_no_other_message(autojump_
         put(broker, 2)
         await trio.sleep(LATEST_S + 60)
         assert bodies(broker) == [b"1"]  # at its offset; 2, 3 and 4 are gone
-        assert broker.controller.parts.pop.revive.re_puts == 0
+        assert broker.controller.parts.pop.services.revive.re_puts == 0
         assert committed(broker) == 1
 
 
@@ -247,7 +247,7 @@ async def test_a_message_that_cannot_be_read_is_tried_again_later(
             broken.setattr(store, "get_message", failing)
             await trio.sleep(LATEST_S + 5)
             assert bodies(broker) == [b"1"]
-            assert broker.controller.parts.pop.revive.re_puts == 1
+            assert broker.controller.parts.pop.services.revive.re_puts == 1
         await trio.sleep(8)
         assert bodies(broker) == [b"1", b"0"]
         await trio.sleep(1)
@@ -271,7 +271,7 @@ async def test_a_message_is_given_up_only_where_that_is_wanted(skips, autojump_c
 
         monkeypatch.setattr(store, "get_message", failing)
         await trio.sleep(LATEST_S + 1)
-        assert broker.controller.parts.pop.revive.re_puts == (0 if skips else 1)
+        assert broker.controller.parts.pop.services.revive.re_puts == (0 if skips else 1)
         assert committed(broker) == 0
 
 
@@ -285,7 +285,7 @@ async def test_a_message_that_is_too_large_now_comes_when_the_limit_is_raised(au
     async with embedded_broker(disk, clock=clock, max_message_size=1_000) as broker:
         await trio.sleep(LATEST_S)
         assert bodies(broker) == []
-        assert broker.controller.parts.pop.revive.re_puts == 1
+        assert broker.controller.parts.pop.services.revive.re_puts == 1
     async with embedded_broker(disk, clock=clock) as broker:
         await trio.sleep(LATEST_S)
         assert bodies(broker) == [body]
@@ -312,7 +312,7 @@ async def test_messages_of_another_broker_are_not_taken_for_own_ones(autojump_cl
         store_point(broker, point(broker, [0], broker_name="other"))
         await trio.sleep(LATEST_S)
         assert bodies(broker) == []
-        assert broker.controller.parts.pop.revive.re_puts == 1
+        assert broker.controller.parts.pop.services.revive.re_puts == 1
     assert "they are messages of broker other, not of this one" in caplog.text
 
 
@@ -436,7 +436,7 @@ async def test_many_that_are_due_at_once_leave_the_broker_answering(autojump_clo
             longest, done = max(longest, now - done), now
             seen.append(now)
 
-        broker.controller.parts.new_messages.subscribe(partial(note))
+        broker.controller.parts.foundation.new_messages.subscribe(partial(note))
         await trio.sleep(LATEST_S)
         assert sorted(bodies(broker), key=int) == [b"%d" % number for number in range(count)]
     assert longest <= 72

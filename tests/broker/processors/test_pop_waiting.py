@@ -365,7 +365,7 @@ async def test_a_retried_message_is_one_to_pop_but_not_in_order(
         pop = await waits(client, Code.POP_MESSAGE, pop_fields())
         notification = await waits(client, Code.NOTIFICATION, asked())
         in_order = await waits(client, Code.NOTIFICATION, asked(0, order="true"))
-        retry = broker.controller.parts.pop.retry_topics.name("T", "G")
+        retry = broker.controller.parts.pop.services.retry_topics.name("T", "G")
         broker.controller.topics.update(
             [TopicConfig(topic_name=retry, read_queue_nums=1, write_queue_nums=1)]
         )

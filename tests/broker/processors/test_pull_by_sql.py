@@ -365,6 +365,6 @@ async def test_the_parser_is_made_before_the_broker_serves_but_only_where_it_is_
     options: dict[str, Any], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    monkeypatch.setattr("trocket.broker.controller.warm_up", lambda: made.append(1))
+    monkeypatch.setattr("trocket.broker.filters.part.warm_up", lambda: made.append(1))
     async with embedded_broker(**options):
         assert len(made) == count

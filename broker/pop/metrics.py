@@ -11,7 +11,8 @@ from typing import Final
 from ...common.steps import STEP_ITEMS, Steps
 from ...disk.errors import StoreError
 from ...remoting.metrics.families import Kind, Metric, Samples
-from ..assembly import BrokerParts
+from ..stats.pop_counts import PopCounts
+from .services import PopServices
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str, is_misnamed: bool = False) -> Metric:
@@ -54,9 +55,12 @@ REVIVE_LATENCY: Final = _metric(
 )  # fmt: skip
 
 
-def collect(parts: BrokerParts, samples: Samples) -> Steps[None]:
-    """Steps that collect the metrics; see `rocketmq_metrics.collect`."""
-    pop, counts = parts.pop, parts.stats.pop
+def collect(pop: PopServices, counts: PopCounts, now_ms: int, samples: Samples) -> Steps[None]:
+    """Steps that collect the metrics.
+
+    Args:
+      now_ms: the time of day.
+    """
     samples.declare(REVIVE_IN, REVIVE_OUT, RETRIES, REVIVE_LAG, REVIVE_LATENCY)
     samples.add(SCANS, counts.scans_ms)
     samples.add(OFFSET_BUFFER, pop.buffer.waiting_commits)
@@ -76,14 +80,13 @@ def collect(parts: BrokerParts, samples: Samples) -> Steps[None]:
             left = STEP_ITEMS
             yield
         samples.add(metric, count, *labels)
-    _revive_queues(parts, samples)
+    _revive_queues(pop, now_ms, samples)
 
 
-def _revive_queues(parts: BrokerParts, samples: Samples) -> None:
-    now_ms = parts.store.clock.wall_ms()
-    for queue_id in parts.pop.revive.queue_ids:
+def _revive_queues(pop: PopServices, now_ms: int, samples: Samples) -> None:
+    for queue_id in pop.revive.queue_ids:
         try:
-            unread, oldest_ms = parts.pop.revive.lag(queue_id)
+            unread, oldest_ms = pop.revive.lag(queue_id)
         except StoreError:
             continue  # the record is damaged; the service skips it and says so
         age_ms = max(now_ms - oldest_ms, 0) if oldest_ms else 0

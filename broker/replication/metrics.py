@@ -13,7 +13,7 @@ from ...remoting.metrics.server_metrics import trocket_metric
 from ...store.config import BrokerRole
 from ...store.ha.master import MasterState
 from ...store.ha.slave import FollowerState
-from ..assembly import BrokerParts
+from ...store.message_store import MessageStore
 
 
 def _metric(name: str, text: str, *labels: str) -> Metric:
@@ -59,17 +59,15 @@ RECEIVED: Final = _metric(
 )
 
 
-def collect(parts: BrokerParts, samples: Samples) -> None:
-    """Collect the metrics of the broker's role."""
-    state = parts.replication.state()
+def collect(store: MessageStore, state: MasterState | FollowerState, samples: Samples) -> None:
+    """Collect the metrics of the broker's role, whose state is given."""
     if isinstance(state, MasterState):
-        _of_master(parts, state, samples)
+        _of_master(store, state, samples)
     else:
         _of_slave(state, samples)
 
 
-def _of_master(parts: BrokerParts, state: MasterState, samples: Samples) -> None:
-    store = parts.store
+def _of_master(store: MessageStore, state: MasterState, samples: Samples) -> None:
     is_sync = store.config.broker_role is BrokerRole.SYNC_MASTER
     samples.add(COMMIT_LOG_END, state.log_end, "master")
     samples.add(SLAVES, len(state.slaves))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...common.supervision import FailureLog, notify_each
+from .supervision import FailureLog, notify_each
 
 T = TypeVar("T")
 

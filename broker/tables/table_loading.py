@@ -14,20 +14,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ..common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
-from ..common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
-from ..disk.errors import CorruptRecordError, StoreError, StoreIOError
-from ..disk.start_warnings import LEFTOVER
-from ..disk.state_file import StateFile
-from ..disk.state_files import StateFiles
-from ..remoting.bodies import TopicConfig
-from ..remoting.number_fields import QUEUE_COUNT_MAX
-from ..store.message_store import MessageStore
-from ..store.queues.unknown_topics import UnknownTopic, unknown_topics
-from .filters.consumer_filter_manager import ConsumerFilterManager
-from .settings.attributes import BATCH_CQ, QUEUE_TYPE, unserved_attributes
-from .tables.config_text import (
-    CONSUMER_FILTERS,
+from ...common.topic_names import RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
+from ...common.topic_validator import RETRY_OR_DLQ_TOPIC_LENGTH_MAX, refuse_topic
+from ...disk.errors import CorruptRecordError, StoreError, StoreIOError
+from ...disk.start_warnings import LEFTOVER
+from ...disk.state_file import StateFile
+from ...disk.state_files import StateFiles
+from ...remoting.bodies import TopicConfig
+from ...remoting.number_fields import QUEUE_COUNT_MAX
+from ...store.message_store import MessageStore
+from ...store.queues.unknown_topics import UnknownTopic, unknown_topics
+from ..settings.attributes import BATCH_CQ, QUEUE_TYPE, unserved_attributes
+from .config_text import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     QUEUE_MAPPINGS,
@@ -35,13 +33,13 @@ from .tables.config_text import (
     SUBSCRIPTION_GROUPS,
     TOPICS,
 )
-from .tables.consumer_offset_manager import ConsumerOffsetManager
-from .tables.delay_offset_manager import DelayOffsetManager
-from .tables.request_modes import MessageRequestModeManager
-from .tables.salvage import salvage
-from .tables.subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
-from .tables.topic_config_manager import TopicConfigManager
-from .tables.topic_queue_mapping_manager import TopicQueueMappingManager
+from .consumer_offset_manager import ConsumerOffsetManager
+from .delay_offset_manager import DelayOffsetManager
+from .request_modes import MessageRequestModeManager
+from .salvage import salvage
+from .subscription_group_manager import SYSTEM_GROUPS, SubscriptionGroupManager
+from .topic_config_manager import TopicConfigManager
+from .topic_queue_mapping_manager import TopicQueueMappingManager
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +60,6 @@ class TableLoader:
     Args:
       files: the tables' files.
       topics, mappings, groups, offsets, delay_offsets, request_modes: the tables.
-      filters: consumers' filters; None: the broker has none.
     """
 
     def __init__(
@@ -75,7 +72,6 @@ class TableLoader:
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
         request_modes: MessageRequestModeManager,
-        filters: ConsumerFilterManager | None,
     ) -> None:
         self._files = files
         self._topics = topics
@@ -84,7 +80,6 @@ class TableLoader:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._request_modes = request_modes
-        self._filters = filters
         self._lost: dict[str, str] = {}  # why a table is empty, by its file
         self._extra: Mapping[str, object] = {}
         self._mended: set[str] = set()  # files to be written again, without what was damaged
@@ -115,18 +110,6 @@ class TableLoader:
         # Few brokers have these.
         self._files.load(QUEUE_MAPPINGS, self._mappings.decode)
         self._files.load(REQUEST_MODES, self._request_modes.decode)
-        if self._filters is not None:
-            self._load_filters(self._filters)
-
-    def _load_filters(self, filters: ConsumerFilterManager) -> None:
-        try:
-            self._files.load(CONSUMER_FILTERS, filters.decode)
-        except CorruptRecordError as error:  # the file only saves work, so the broker starts
-            logger.error(
-                "%(error)s. It is replaced; consumers register their expressions again",
-                {"error": error},
-            )
-            filters.file.is_dirty = True  # so that it is replaced
 
     def _salvage(
         self,

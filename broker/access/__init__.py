@@ -1,0 +1,1 @@
+"""Access control: the accounts of both generations, and the check of requests by them."""

@@ -1,0 +1,98 @@
+"""Sending: messages, batches, messages sent back, and replies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..clients.part import Clients
+from ..cluster.part import Cluster
+from ..part import Foundation, Part, Processors, Serving
+from ..static_topics.part import StaticTopics
+from ..stats.part import Stats
+from ..tables.part import Tables
+from ..transactions.part import Transactions
+from ..transactions.send_half import HalfPuts
+from .reply_message import ReplyMessageProcessor
+from .send_back import SendBackProcessor
+from .send_batch import SendBatchProcessor
+from .send_message import SendMessageProcessor
+from .send_runs import SendRunProcessor
+from .send_topics import SendTopics
+
+_COPIED_KEYS: Final = ("brokerPermission", "maxMessageSize", "regionId", "traceOn")
+"""Keys that are copied for every send."""
+
+
+class Sending(Part):
+    """The sends of a broker."""
+
+    def __init__(
+        self,
+        foundation: Foundation,
+        tables: Tables,
+        clients: Clients,
+        cluster: Cluster,
+        static_topics: StaticTopics,
+        transactions: Transactions,
+        stats: Stats,
+    ) -> None:
+        self._foundation = foundation
+        self._groups = tables.groups
+        self._clients = clients
+        self._static = static_topics.processor
+        self._transactions = transactions.service
+        self._stats = stats.manager
+        self._topics = SendTopics(
+            foundation.config,
+            tables.topics,
+            foundation.puts.kinds,
+            foundation.seams.random,
+            cluster.registrar.when_registered,
+            tables.mappings,
+        )
+        # What is copied for every send comes after what it is copied from: `processors` subscribes.
+        foundation.live.subscribe(self._topics.settings_changed, "brokerPermission")
+
+    def processors(self, serving: Serving) -> Processors:
+        """See `Part`."""
+        config, store = self._foundation.config, self._foundation.store
+        batches = SendBatchProcessor(store, serving.turn, self._topics, serving.added, self._static)
+        sends = SendMessageProcessor(
+            config,
+            store,
+            HalfPuts(serving.puts, self._transactions),
+            self._topics,
+            serving.added,
+            groups=self._groups,
+            is_ordered=self._clients.is_ordered,
+            static=self._static,
+            send_batch=batches.send_batch_message,
+        )
+        self._foundation.live.subscribe(sends.settings_changed, *_COPIED_KEYS)
+        back = SendBackProcessor(
+            config,
+            store,
+            serving.puts,
+            self._topics,
+            groups=self._groups,
+            random=self._foundation.seams.random,
+            stats=self._stats,
+        )
+        replies = ReplyMessageProcessor(
+            config,
+            store,
+            serving.puts,
+            self._topics,
+            producers=self._clients.producers,
+            on_messages=self._foundation.new_messages.notify,
+        )
+        return sends.processors | back.processors | replies.processors
+
+    def runs(self, serving: Serving) -> SendRunProcessor | None:
+        """Serves runs of sends with the C extension; None: there is none. The store is loaded."""
+        native_runs = self._foundation.store.runs
+        if native_runs is None:
+            return None
+        runs = SendRunProcessor(native_runs, serving.turn, self._topics, serving.added)
+        self._foundation.live.subscribe(runs.settings_changed, *_COPIED_KEYS)
+        return runs
