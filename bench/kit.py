@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
@@ -87,6 +88,21 @@ def with_children(pid: int) -> list[int]:
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The value below which `share` (0 to 1) of the ordered values lie; they must not be empty."""
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+class Percentiles(NamedTuple):
+    """How long some things took; all are 0 if there were none."""
+
+    p50: float
+    p99: float
+    p999: float
+    most: float
+
+
+def percentiles(values: Iterable[float], scale: float = 1.0) -> Percentiles:
+    """The percentiles of some values, each times `scale`."""
+    ordered = array("d", sorted(values)) or array("d", [0.0])
+    return Percentiles(*(percentile(ordered, share) * scale for share in (0.5, 0.99, 0.999, 1)))
 
 
 def chosen(names: Collection[str] | None, known: Mapping[str, T], option: str) -> dict[str, T]:
