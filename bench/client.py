@@ -1,8 +1,7 @@
-"""Comparison of trocket's client with the official Java client and the C++ client's wheel.
+"""Comparison of trocket's client with the official Java client.
 
 Workloads, with bodies of 128 bytes: `awaited` (one send at a time), `pipelined` (256 in flight),
-`batch` (batches of 32, one at a time), `consume` (a push consumer of stored messages). The C++
-wheel can neither pipeline nor batch.
+`batch` (batches of 32, one at a time), `consume` (a push consumer of stored messages).
 
 All clients of a workload run at the same time and use one broker. Each is warmed up alone until its
 rate is steady, which takes a JVM half a minute and more. Then they are measured in turn, so that a
@@ -38,14 +37,13 @@ from rich.progress import Progress
 from trocket.bench.kit import make_cluster, running
 from trocket.bench.official_figures import round_ratios, windows_agree
 from trocket.common.terminal import table
-from trocket.interop.cpp_program import cpp_python
 from trocket.interop.maven import JAVA_OPENS, compile_java
 from trocket.interop.peer import Cluster
 from trocket.interop.wire import WireClient
 from trocket.native import PURE_SWITCH
 
 WORKLOADS = ("awaited", "pipelined", "batch", "consume")
-PEERS = ("asyncio", "trio", "blocking", "cpp", "java-5.5.0")
+PEERS = ("asyncio", "trio", "blocking", "java-5.5.0")
 BASE = "java-5.5.0"
 QUEUES = 4
 WINDOW_TIMEOUT_S = 180.0
@@ -127,8 +125,6 @@ class Peer:
 
 def command_of(name: str, folder: Path, beside: Path | None) -> list[str]:
     """The command line of a client's program, without its arguments."""
-    if name == "cpp":
-        return [str(cpp_python()), str(HERE / "client_cpp.py")]
     if name.startswith("java-"):
         version = name.removeprefix("java-")
         options = ["-Xms512m", "-Xmx512m", *JAVA_OPENS, f"-Duser.home={folder}"]
@@ -139,11 +135,6 @@ def command_of(name: str, folder: Path, beside: Path | None) -> list[str]:
             raise typer.BadParameter(f"{name} needs --beside")
         python = str(beside.absolute() / ".venv/bin/python")
     return [python, str(HERE / "client_peer.py"), name.partition("-")[0]]
-
-
-def can(name: str, workload: str) -> bool:
-    """Whether a client supports a workload."""
-    return name != "cpp" or workload in ("awaited", "consume")
 
 
 def main(
@@ -171,11 +162,10 @@ def main(
                     wire.create_topic(topic, queue_count=QUEUES)
                 if one == "consume":
                     fill(cluster, topic, total, folder)
-                names = [name for name in peer if can(name, one)]
-                task = bar.add_task("", total=len(names) * (rounds + 1))
+                task = bar.add_task("", total=len(peer) * (rounds + 1))
                 with ExitStack() as stack:
                     peers = []
-                    for name in names:
+                    for name in peer:
                         bar.update(task, description=f"{one}: warming up {name}")
                         arguments = (cluster.namesrv_address, topic, one)
                         client = Peer(name, arguments, folder, beside)

@@ -76,15 +76,6 @@ def resident_mb(*pids: int) -> float:
     return sum(map(resident_bytes, pids)) / 1e6
 
 
-def with_children(pid: int) -> list[int]:
-    """A process and all its descendants. Linux only."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += with_children(int(child))
-    return found
-
-
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The value below which `share` (0 to 1) of the ordered values lie; they must not be empty."""
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
