@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 SEND_MESSAGE_V2 = 310
+POP_MESSAGE = 200050
 END_TRANSACTION = 37
 JAVA = 0
 ONEWAY = 2
@@ -130,6 +131,23 @@ def pull_fields(
         "queueOffset": str(queue_offset), "maxMsgNums": str(count), "sysFlag": str(sys_flag),
         "commitOffset": "0", "suspendTimeoutMillis": str(int(wait_s * 1000)),
         "subscription": subscription, "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
+
+
+def pop_fields(
+    group: str, topic: str, *, poll_ms: int, invisible_ms: int = 60_000, count: int = 32
+) -> dict[str, str]:
+    """The fields of a POP_MESSAGE of all queues, without a filter.
+
+    Args:
+      poll_ms: time of the long poll; 0: none.
+      count: of messages at most.
+    """
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": str(count),
+        "invisibleTime": str(invisible_ms), "pollTime": str(poll_ms),
+        "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG",
+        "exp": "*", "order": "false",
     }  # fmt: skip
 
 

@@ -22,14 +22,15 @@ from typing import Final
 from trocket.bench.frames import (
     CLIENT_VERSION,
     OPAQUE_FIRST,
+    POP_MESSAGE,
     ROCKETMQ_TYPE,
     SYSTEM_BUSY,
     BadAnswerError,
     SendTemplate,
+    pop_fields,
     take_answers,
 )
 
-POP_MESSAGE: Final = 200050
 ACK_MESSAGE: Final = 200051
 BATCH_ACK_MESSAGE: Final = 200151
 
@@ -85,23 +86,10 @@ def _tail(opaque: int) -> bytes:
     )
 
 
-def pop_frame(
-    group: str,
-    *,
-    opaque: int,
-    invisible_ms: int,
-    topic: str = TOPIC,
-    count: int = POP_COUNT,
-    poll_ms: int = POLL_MS,
-) -> bytes:
+def pop_frame(group: str, *, opaque: int, invisible_ms: int) -> bytes:
     """A pop of all queues."""
-    fields = {
-        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": str(count),
-        "invisibleTime": str(invisible_ms), "pollTime": str(poll_ms),
-        "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG",
-        "exp": "*", "order": "false", "bname": BROKER,
-    }  # fmt: skip
-    text = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+    fields = pop_fields(group, TOPIC, poll_ms=POLL_MS, invisible_ms=invisible_ms, count=POP_COUNT)
+    text = json.dumps(fields | {"bname": BROKER}, separators=(",", ":")).encode()[:-1]
     return _frame(b'{"code":%d,"extFields":%b%b' % (POP_MESSAGE, text, _tail(opaque)))
 
 
