@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,8 +33,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from trocket.bench.kit import make_cluster, running
-from trocket.bench.official_figures import round_ratios, windows_agree
+from trocket.bench.kit import make_cluster, round_ratios, running, spread_of, spread_text
+from trocket.bench.official_figures import windows_agree
 from trocket.common.terminal import table
 from trocket.interop.maven import JAVA_OPENS, compile_java
 from trocket.interop.peer import Cluster
@@ -204,7 +203,7 @@ def show(
         for who in peers:
             windows = found.get((one, who))
             if windows is None:
-                rows.append([one, who, "-", "", "", ""])
+                rows.append([one, who, "-", "", ""])
                 continue
             rates = [window.per_s for window in windows]
             ratios = round_ratios(rates, base)
@@ -212,15 +211,12 @@ def show(
                 [
                     one,
                     who,
-                    f"{statistics.median(rates):,.0f}",
-                    f"{min(rates):,.0f}..{max(rates):,.0f}",
-                    f"{statistics.median(window.cpu_us for window in windows):.1f}",
-                    f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})"
-                    if ratios
-                    else "",
+                    spread_text(spread_of(rates)),
+                    spread_text(spread_of([window.cpu_us for window in windows])),
+                    spread_text(spread_of(ratios) if ratios else None),
                 ]
             )
-    headings = ("workload", "client", "msg/s", "least..most", "us", f"/ {BASE}")
+    headings = ("workload", "client", "msg/s", "us", f"/ {BASE}")
     Console(width=120).print(table(headings, rows))
 
 

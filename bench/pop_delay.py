@@ -15,7 +15,6 @@ from trocket.bench.frames import POP_MESSAGE, pop_fields
 from trocket.interop.wire import Outgoing, WireClient, split_records
 from trocket.remoting.message_codec import decode_record
 
-TOPIC: Final = "PopDelayBench"
 INVISIBLE_MS: Final = 5_000
 POLL_MS: Final = 5_000
 SEND_INTERVAL_S: Final = 0.25
@@ -28,6 +27,7 @@ def measure_delays(address: str, *, group: str, messages: int) -> list[float]:
 
     Args:
       address: HOST:PORT of the broker.
+      group: without earlier runs; so is the topic of its name.
 
     Raises: TimeoutError: a message did not return in a minute. PeerError, OSError.
     """
@@ -36,11 +36,11 @@ def measure_delays(address: str, *, group: str, messages: int) -> list[float]:
         WireClient(address) as consumer,
         ThreadPoolExecutor(1) as pool,
     ):
-        producer.create_topic(TOPIC, queue_count=4)
+        producer.create_topic(group, queue_count=4)
         popping = pool.submit(_pop_until_all_returned, consumer, group, messages)
         for number in range(messages):
             wait([popping], SEND_INTERVAL_S)
-            producer.send_all([Outgoing(TOPIC, number % 4, b"%d" % number)])
+            producer.send_all([Outgoing(group, number % 4, b"%d" % number)])
         return sorted(popping.result())
 
 
@@ -50,7 +50,7 @@ def _pop_until_all_returned(consumer: WireClient, group: str, messages: int) -> 
     delays_s: list[float] = []
     end_s = time.monotonic() + messages * SEND_INTERVAL_S + GIVE_UP_S
     while len(delays_s) < messages:
-        fields = pop_fields(group, TOPIC, poll_ms=POLL_MS, invisible_ms=INVISIBLE_MS)
+        fields = pop_fields(group, group, poll_ms=POLL_MS, invisible_ms=INVISIBLE_MS)
         answer = consumer.call(POP_MESSAGE, fields)
         now_ms = time.time_ns() / 1e6
         for record in split_records(answer.body):

@@ -29,7 +29,6 @@ import ssl
 import statistics
 import tempfile
 import time
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -41,16 +40,10 @@ from rich.console import Console
 from rich.table import Table
 
 from trocket.bench import kit
-from trocket.bench.frames import (
-    JSON_TYPE,
-    ROCKETMQ_TYPE,
-    SendTemplate,
-)
+from trocket.bench.frames import BODY, JSON_TYPE, ROCKETMQ_TYPE, SendTemplate
+from trocket.bench.load import CASES, FIRST_TIMEOUT_S, Case, InFlight, Load, Requests, Tally
 from trocket.bench.signed_frames import SignedSends, create_account, guarded_keys
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
-from trocket.bench.wire_costs import COLUMNS as COST_COLUMNS
-from trocket.bench.wire_costs import Cost, cost_of
-from trocket.bench.wire_load import CASES, FIRST_TIMEOUT_S, Case, Load, Requests
 from trocket.common.terminal import table
 from trocket.interop.accounts import SUPER
 from trocket.interop.peer import Cluster
@@ -87,6 +80,18 @@ class CaseResult:
     resident_mb: float
 
 
+def load_of(
+    addresses: Sequence[tuple[str, int]], case: Case, requests: Requests, **options: Any
+) -> Load:
+    """The load of a case on brokers.
+
+    Args:
+      options: see `Load`.
+    """
+    tally = Tally()
+    return Load(case.name, addresses, InFlight.of_case(requests, case, tally), tally, **options)
+
+
 def measure(
     cluster: Cluster,
     case: Case,
@@ -100,17 +105,13 @@ def measure(
     """Run one case against a running cluster.
 
     Args:
-      spin: poll for answers without sleeping. On a separate core, the generator then adds nothing
-        to the latency; waking it for each answer takes as long as the broker's work on a virtual
-        machine.
-      tls: of the connections; None: they are plain.
+      spin, tls: see `Load`.
 
     Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
     """
     broker = cluster.pids[0]
-    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin, tls=tls)
-    try:
-        load.start()
+    address = kit.socket_address(cluster.broker_address)
+    with load_of([address], case, template, spin=spin, tls=tls) as load:
         load.run(warm_up_s, timeout_s=FIRST_TIMEOUT_S)
         cpu_start_s, own_start_s, start_s = (
             cpu_seconds(broker),
@@ -121,18 +122,16 @@ def measure(
         took_s = time.perf_counter() - start_s
         cpu_s = cpu_seconds(broker) - cpu_start_s
         own_share = (time.process_time() - own_start_s) / took_s
-    finally:
-        load.close()
-    ordered = array("d", sorted(load.latencies_s))
+    latencies_us = kit.percentiles(load.tally.latencies_s, 1e6)
     return CaseResult(
         case=case.name if tls is None else f"{case.name}, TLS",
         messages=answered,
-        refused=load.refused,
+        refused=load.tally.refused,
         messages_per_s=answered / took_s,
         broker_cpu_us=cpu_s / answered * 1e6,
-        p50_us=kit.percentile(ordered, 0.50) * 1e6,
-        p99_us=kit.percentile(ordered, 0.99) * 1e6,
-        max_us=ordered[-1] * 1e6,
+        p50_us=latencies_us.p50,
+        p99_us=latencies_us.p99,
+        max_us=latencies_us.most,
         generator_cpu_share=own_share,
         resident_mb=kit.resident_mb(broker),
     )
@@ -183,30 +182,26 @@ def compare(
 ) -> list[tuple[CaseResult, CaseResult]]:
     """Measure two running brokers, or two ways, by turns; each round begins with the other."""
     pairs = []
-    for number in range(rounds):
+    for order in kit.by_turns(sides, rounds):
         for case in cases:
-            order = sides if number % 2 == 0 else sides[::-1]
             outcomes = {id(side): run(side, case) for side in order}
             pairs.append((outcomes[id(sides[0])], outcomes[id(sides[1])]))
     return pairs
 
 
 def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Table:
-    """Ours by theirs: the median of the rounds, and the least and the greatest."""
+    """Ours by theirs: medians of the rounds; of ratios also the least and the greatest."""
     rows = []
     for name in dict.fromkeys(ours.case for ours, _ in pairs):
-        both = [(ours, theirs) for ours, theirs in pairs if ours.case == name]
-        cpu = [ours.broker_cpu_us / theirs.broker_cpu_us for ours, theirs in both]
-        rate = [ours.messages_per_s / theirs.messages_per_s for ours, theirs in both]
-        cells = [
-            f"{statistics.median(outcome.broker_cpu_us for outcome in side):.1f}"
-            for side in zip(*both, strict=True)
-        ]
-        for ratios in (cpu, rate):
-            cells += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
-        rows.append([name, *cells])
-    columns = ("case", "CPU µs", "beside", "ratio", "least", "most", "rate ratio", "least", "most")
-    return table(columns, rows, title=title)
+        sides = [*zip(*(pair for pair in pairs if pair[0].case == name), strict=True)]
+        cpu, rate = (
+            [[getattr(one, figure) for one in side] for side in sides]
+            for figure in ("broker_cpu_us", "messages_per_s")
+        )
+        cells = [f"{statistics.median(side):.1f}" for side in cpu]
+        ratios = [kit.spread_of(kit.round_ratios(*both)) for both in (cpu, rate)]
+        rows.append([name, *cells, *map(kit.spread_text, ratios)])
+    return table(("case", "CPU µs", "beside", "ratio", "rate ratio"), rows, title=title)
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
@@ -215,14 +210,66 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     template = SendTemplate.for_topic(
         TOPIC,
         queue_count=QUEUE_COUNT,
-        body=bytes(48 + number % 10 for number in range(2048 if in_transaction else 128)),
-        born_timestamp_ms=time.time_ns() // 1_000_000,
-        broker="broker-a",
+        body=(BODY * 16) if in_transaction else BODY,
         serialize_type=serialize_type,
         group=GROUP if in_transaction else "benchmark_producer",
         in_transaction=in_transaction,
     )
     return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A case on one broker without and with TLS or accounts: medians of the rounds.
+
+    Attributes:
+      broker: "trocket" or "apache-5.5.0".
+      case: its name, such as "64 in flight".
+      rounds: the number of rounds.
+      plain_cpu_us, added_cpu_us: the broker's CPU per message, without and with it.
+      least_us, most_us: the least and the greatest difference of a round.
+      plain_per_s, added_per_s: messages per second, without and with it.
+    """
+
+    broker: str
+    case: str
+    rounds: int
+    plain_cpu_us: float
+    added_cpu_us: float
+    least_us: float
+    most_us: float
+    plain_per_s: float
+    added_per_s: float
+
+
+def cost_of(broker: str, case: str, pairs: Sequence[tuple[CaseResult, CaseResult]]) -> Cost:
+    """The cost by the figures of each round, without and with it; there must be one or more."""
+    more = [one.broker_cpu_us - plain.broker_cpu_us for plain, one in pairs]
+    plains, others = zip(*pairs, strict=True)
+    return Cost(
+        broker=broker,
+        case=case,
+        rounds=len(pairs),
+        plain_cpu_us=statistics.median(each.broker_cpu_us for each in plains),
+        added_cpu_us=statistics.median(each.broker_cpu_us for each in others),
+        least_us=min(more),
+        most_us=max(more),
+        plain_per_s=statistics.median(each.messages_per_s for each in plains),
+        added_per_s=statistics.median(each.messages_per_s for each in others),
+    )
+
+
+COST_COLUMNS: kit.Columns[Cost] = {
+    "broker": lambda one: one.broker,
+    "case": lambda one: one.case,
+    "plain: CPU µs": lambda one: kit.short(one.plain_cpu_us),
+    "with it": lambda one: kit.short(one.added_cpu_us),
+    "ratio": lambda one: f"{one.added_cpu_us / one.plain_cpu_us:.2f}",
+    "more µs": lambda one: f"{kit.short(one.least_us)} to {kit.short(one.most_us)}",
+    "plain: msg/s": lambda one: kit.short(one.plain_per_s),
+    "with it ": lambda one: kit.short(one.added_per_s),
+}
+"""CPU µs is the broker's per message; "more µs" has the least and the greatest of the rounds."""
 
 
 @dataclass(frozen=True)
@@ -326,12 +373,8 @@ def costs_of(
 def warm_up(way: Way) -> None:
     """Load a broker in a JVM until it has compiled what each message runs through."""
     address = kit.socket_address(way.cluster.broker_address)
-    load = Load([address], CASES[1], way.requests, tls=way.tls)
-    try:
-        load.start()
+    with load_of([address], CASES[1], way.requests, tls=way.tls) as load:
         load.run(JVM_WARM_UP_S, timeout_s=FIRST_TIMEOUT_S)
-    finally:
-        load.close()
 
 
 def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside: bool) -> None:
