@@ -20,7 +20,7 @@ from typing import Protocol
 from trocket.bench.frames import SendTemplate
 from trocket.bench.kit import socket_address
 from trocket.bench.load import Case
-from trocket.bench.wire import load_of, measure
+from trocket.bench.wire import Side, load_of, measure
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.peer import Cluster
 from trocket.interop.process import PeerError
@@ -139,8 +139,8 @@ def measure_all(
                 place = folder / f"{number}-{mode}-{peer}".replace(" ", "-")
                 with running(peer, mode, place) as master:
                     for case in CASES:
-                        template = SendTemplate.for_topic(TOPIC)
-                        one = measure(master, case, template, warm_up_s=warm_up_s, seconds=seconds)
+                        side = Side(master, SendTemplate.for_topic(TOPIC))
+                        one = measure(side, case, warm_up_s=warm_up_s, seconds=seconds)
                         found.setdefault((peer, mode, case.name), []).append(
                             (one.messages_per_s, one.p50_us, one.p99_us, one.broker_cpu_us)
                         )

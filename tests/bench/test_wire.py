@@ -13,13 +13,10 @@ from trocket.bench.kit import table
 from trocket.bench.load import CASES, Case
 from trocket.bench.wire import (
     COLUMNS,
-    COST_COLUMNS,
     CaseResult,
-    Cost,
     check_options,
     checkout_cluster,
     compare,
-    cost_of,
     load_of,
     report_ratios,
     requests_of,
@@ -52,20 +49,6 @@ def test_two_checkouts_are_measured_by_turns_and_each_round_gives_a_ratio(tmp_pa
     columns = report_ratios(pairs, "title").columns
     assert [str(next(iter(column.cells))) for column in columns] == [
         "1 in flight", "10.0", "20.0", "0.5", "2"
-    ]  # fmt: skip
-
-
-def test_costs_are_medians_of_the_rounds_and_the_range_of_what_is_added() -> None:
-    def result(cpu_us: float) -> CaseResult:
-        return CaseResult("1 in flight", 10, 0, 1e6 / cpu_us, cpu_us, 1.0, 2.0, 3.0, 0.5, 50.0)
-
-    by_round = ((10.0, 30.0), (20.0, 25.0), (40.0, 50.0))
-    pairs = [(result(plain), result(other)) for plain, other in by_round]
-    cost = cost_of("trocket", "1 in flight", pairs)
-    assert cost == Cost("trocket", "1 in flight", 3, 20.0, 30.0, 5.0, 20.0, 50_000.0, 1e6 / 30.0)
-    columns = table(COST_COLUMNS, [cost]).columns
-    assert [str(next(iter(column.cells))) for column in columns] == [
-        "trocket", "1 in flight", "20.0", "30.0", "1.50", "5.0 to 20.0", "50000", "33333"
     ]  # fmt: skip
 
 
