@@ -1,8 +1,7 @@
-"""Comparison of trocket's client with the official Java client and the C++ client's wheel.
+"""Comparison of trocket's client with the official Java client.
 
 Workloads, with bodies of 128 bytes: `awaited` (one send at a time), `pipelined` (256 in flight),
-`batch` (batches of 32, one at a time), `consume` (a push consumer of stored messages). The C++
-wheel can neither pipeline nor batch.
+`batch` (batches of 32, one at a time), `consume` (a push consumer of stored messages).
 
 All clients of a workload run at the same time and use one broker. Each is warmed up alone until its
 rate is steady, which takes a JVM half a minute and more. Then they are measured in turn, so that a
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,17 +33,16 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from trocket.bench.kit import make_cluster, running
-from trocket.bench.official_figures import round_ratios, windows_agree
+from trocket.bench.kit import make_cluster, round_ratios, running, spread_of, spread_text
+from trocket.bench.official_figures import windows_agree
 from trocket.common.terminal import table
-from trocket.interop.cpp_program import cpp_python
 from trocket.interop.maven import JAVA_OPENS, compile_java
 from trocket.interop.peer import Cluster
 from trocket.interop.wire import WireClient
 from trocket.native import PURE_SWITCH
 
 WORKLOADS = ("awaited", "pipelined", "batch", "consume")
-PEERS = ("asyncio", "trio", "blocking", "cpp", "java-5.5.0")
+PEERS = ("asyncio", "trio", "blocking", "java-5.5.0")
 BASE = "java-5.5.0"
 QUEUES = 4
 WINDOW_TIMEOUT_S = 180.0
@@ -127,8 +124,6 @@ class Peer:
 
 def command_of(name: str, folder: Path, beside: Path | None) -> list[str]:
     """The command line of a client's program, without its arguments."""
-    if name == "cpp":
-        return [str(cpp_python()), str(HERE / "client_cpp.py")]
     if name.startswith("java-"):
         version = name.removeprefix("java-")
         options = ["-Xms512m", "-Xmx512m", *JAVA_OPENS, f"-Duser.home={folder}"]
@@ -139,11 +134,6 @@ def command_of(name: str, folder: Path, beside: Path | None) -> list[str]:
             raise typer.BadParameter(f"{name} needs --beside")
         python = str(beside.absolute() / ".venv/bin/python")
     return [python, str(HERE / "client_peer.py"), name.partition("-")[0]]
-
-
-def can(name: str, workload: str) -> bool:
-    """Whether a client supports a workload."""
-    return name != "cpp" or workload in ("awaited", "consume")
 
 
 def main(
@@ -171,11 +161,10 @@ def main(
                     wire.create_topic(topic, queue_count=QUEUES)
                 if one == "consume":
                     fill(cluster, topic, total, folder)
-                names = [name for name in peer if can(name, one)]
-                task = bar.add_task("", total=len(names) * (rounds + 1))
+                task = bar.add_task("", total=len(peer) * (rounds + 1))
                 with ExitStack() as stack:
                     peers = []
-                    for name in names:
+                    for name in peer:
                         bar.update(task, description=f"{one}: warming up {name}")
                         arguments = (cluster.namesrv_address, topic, one)
                         client = Peer(name, arguments, folder, beside)
@@ -214,7 +203,7 @@ def show(
         for who in peers:
             windows = found.get((one, who))
             if windows is None:
-                rows.append([one, who, "-", "", "", ""])
+                rows.append([one, who, "-", "", ""])
                 continue
             rates = [window.per_s for window in windows]
             ratios = round_ratios(rates, base)
@@ -222,15 +211,12 @@ def show(
                 [
                     one,
                     who,
-                    f"{statistics.median(rates):,.0f}",
-                    f"{min(rates):,.0f}..{max(rates):,.0f}",
-                    f"{statistics.median(window.cpu_us for window in windows):.1f}",
-                    f"{statistics.median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})"
-                    if ratios
-                    else "",
+                    spread_text(spread_of(rates)),
+                    spread_text(spread_of([window.cpu_us for window in windows])),
+                    spread_text(spread_of(ratios) if ratios else None),
                 ]
             )
-    headings = ("workload", "client", "msg/s", "least..most", "us", f"/ {BASE}")
+    headings = ("workload", "client", "msg/s", "us", f"/ {BASE}")
     Console(width=120).print(table(headings, rows))
 
 

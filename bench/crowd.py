@@ -1,24 +1,33 @@
-"""Load of many clients, timers or long polls at once: latency, and lost messages.
+"""Load of many clients, timers, long polls or pops at once: latency, and lost messages.
 
-    python -m trocket.bench.crowd                   # all three
+    python -m trocket.bench.crowd                   # all four
     python -m trocket.bench.crowd --case clients --clients 300
+    python -m trocket.bench.crowd --case pops --peer apache-5.5.0
 
 clients      1,000 producers and 1,000 consumers over 1,000 topics, all connected: rebalance
              settles, every message is consumed by exactly one member of its group
 delayed      100,000 timer messages that are due at one moment
 long-polls   100,000 parked pulls
+pops         100,000 messages that are popped and not acknowledged; then 10,000 waiting pops on
+             100 connections, over 20 topics and 50 groups, which come again when their time is over
 
-In the last two, a probe sends one message after the other; its p99 is the result. The broker runs
-in a separate process, this process runs all clients.
+In `delayed` and `long-polls` a probe sends one message after the other; its p99 is the result. For
+`pops` that is the p99 of a process (`pop_probe.py`) that has a pop waiting, sends a message, gets
+it by the pop and acknowledges it: alone, and with each part of the crowd. The broker runs in a
+separate process, this process runs all other clients.
+
+The exit status is 1 if a message was lost, doubled or early, if a pop was refused, or if the p99 of
+the last cycles is above `--limit-ms`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -29,12 +38,20 @@ import trio
 import typer
 from rich.console import Console
 
-from trocket.bench.frames import pull_fields, send_fields
-from trocket.bench.kit import Columns, chosen, percentile, resident_mb, running, show
-from trocket.client.connection.connection import Connection, OnAnswer
-from trocket.client.connection.transport import connect_tcp
+from trocket.bench import pop_probe
+from trocket.bench.crowd_peer import Peer, answer_code, create_topic, until
+from trocket.bench.frames import pop_fields, pull_fields, send_fields
+from trocket.bench.kit import (
+    Columns,
+    chosen,
+    make_cluster,
+    percentiles,
+    resident_mb,
+    running,
+    show,
+)
 from trocket.client.errors import ClientError
-from trocket.interop.trocket_peer import TrocketCluster
+from trocket.interop.peer import Cluster
 from trocket.interop.usage import cpu_seconds
 from trocket.remoting.bodies import (
     ConsumerData,
@@ -43,10 +60,11 @@ from trocket.remoting.bodies import (
     ProducerData,
     SubscriptionData,
 )
-from trocket.remoting.codec import RemotingCommand, encode
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
+from trocket.remoting.receipt import decode_offsets
 from trocket.remoting.request_codes import RequestCode as Code
-from trocket.remoting.session import opaques
+from trocket.remoting.response_codes import ResponseCode
 
 QUEUES = 4
 GROUP_SIZE = 10
@@ -58,6 +76,14 @@ IN_FLIGHT = 256
 PROBE_PAUSE_S = 0.005
 POLLS_PER_CONNECTION = 1_000
 """Also the number of queues. It divides the number of pulls."""
+CONNECTIONS = 100
+TOPICS = 20
+GROUPS = 50
+"""1,000 topics and groups in all: ten pops wait for each, as of a group with ten clients."""
+INVISIBLE_MS = 3_600_000
+"""Longer than the bench."""
+STORED_S = 12.0
+"""Check points wait in memory for ten seconds before they are stored."""
 PROPERTIES = "UNIQ_KEY\x01{:032X}\x02WAIT\x01true\x02"
 
 
@@ -83,63 +109,10 @@ class CrowdResult:
     max_ms: float = 0.0
     notes: dict[str, object] = field(default_factory=dict)
 
-
-class Peer:
-    """One connection; `on_request` is called with the code of each request from the broker."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._numbers = opaques()
-
-    @classmethod
-    async def connect(
-        cls,
-        address: str,
-        nursery: trio.Nursery,
-        on_request: Callable[[int], None] = lambda code: None,
-    ) -> Peer:
-        host, _, port = address.rpartition(":")
-        transport = await connect_tcp(host, int(port))
-        connection = Connection(transport, address, lambda _, request: on_request(request.code))
-        nursery.start_soon(connection.run)
-        return cls(connection)
-
-    def submit(self, command: RemotingCommand, take: OnAnswer) -> None:
-        """Send a request; `take` gets its answer."""
-        command.opaque = next(self._numbers)
-        self._connection.submit(encode(command), command.opaque, take, inf, command.code)
-
-    async def ask(
-        self, code: int, fields: Mapping[str, object], body: bytes = b""
-    ) -> RemotingCommand:
-        """Send a request and wait for its answer."""
-        texts = {name: str(value) for name, value in fields.items()}
-        command = RemotingCommand(code, texts, body, opaque=next(self._numbers))
-        return await self._connection.call(command, inf)
-
-
-async def create_topic(peer: Peer, topic: str, queue_count: int) -> None:
-    fields: dict[str, object] = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queue_count,
-        "writeQueueNums": queue_count, "perm": 6, "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": 0, "order": "false",
-    }  # fmt: skip
-    answer = await peer.ask(Code.UPDATE_AND_CREATE_TOPIC, fields)
-    if answer.code:
-        raise RuntimeError(f"topic {topic}: {answer.remark}")
-
-
-def answer_code(answer: RemotingCommand | ClientError) -> int:
-    """The code of an answer. Raises: ClientError: there is none."""
-    if isinstance(answer, ClientError):
-        raise answer
-    return answer.code
-
-
-async def until(holds: Callable[[], bool], *, every_s: float = 0.1) -> None:
-    """Poll until a condition holds."""
-    while not holds():  # noqa: ASYNC110 - it has no event
-        await trio.sleep(every_s)
+    def take(self, times_s: list[float]) -> None:
+        """Take the latencies of a probe."""
+        self.p50_ms, self.p99_ms, _, self.max_ms = percentiles(times_s, 1000)
+        self.notes["probes"] = len(times_s)
 
 
 class Probe:
@@ -158,13 +131,6 @@ class Probe:
                 raise RuntimeError(f"the probe was refused: {answer.remark}")
             self.times_s.append(time.perf_counter() - start_s)
             await trio.sleep(PROBE_PAUSE_S)
-
-    def write_into(self, outcome: CrowdResult) -> None:
-        times = sorted(self.times_s)
-        outcome.p50_ms = percentile(times, 0.50) * 1000
-        outcome.p99_ms = percentile(times, 0.99) * 1000
-        outcome.max_ms = times[-1] * 1000
-        outcome.notes["probes"] = len(times)
 
 
 # ---- 1,000 and 1,000 -------------------------------------------------------------------------
@@ -258,7 +224,7 @@ async def produce(number: int, address: str, nursery: trio.Nursery, crowd: Crowd
             crowd.sent.add(key)
 
 
-async def clients(cluster: TrocketCluster, count: int) -> CrowdResult:
+async def clients(cluster: Cluster, count: int) -> list[CrowdResult]:
     """`count` producers and as many consumers at once."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
@@ -283,7 +249,7 @@ async def clients(cluster: TrocketCluster, count: int) -> CrowdResult:
         nursery.cancel_scope.cancel()
     doubled = sum(times > 1 for times in crowd.received.values())
     lost = len(crowd.sent - crowd.received.keys())
-    return CrowdResult(
+    outcome = CrowdResult(
         "clients",
         not lost and not doubled and len(crowd.sent) == count * MESSAGES_PER_PRODUCER,
         time.perf_counter() - start_s,
@@ -300,6 +266,7 @@ async def clients(cluster: TrocketCluster, count: int) -> CrowdResult:
             "doubled": doubled,
         },
     )
+    return [outcome]
 
 
 def is_settled(consumers: list[Consumer]) -> bool:
@@ -313,7 +280,7 @@ def is_settled(consumers: list[Consumer]) -> bool:
 # ---- a hundred thousand ----------------------------------------------------------------------
 
 
-async def delayed(cluster: TrocketCluster, count: int) -> CrowdResult:
+async def delayed(cluster: Cluster, count: int) -> list[CrowdResult]:
     """`count` timer messages, all due at one moment."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s = resident_mb(pid), cpu_seconds(pid)
@@ -355,8 +322,8 @@ async def delayed(cluster: TrocketCluster, count: int) -> CrowdResult:
         cpu_seconds(pid) - cpu_s,
         notes={"messages": count, "delivered": late, "before their time": early},
     )
-    probe.write_into(outcome)
-    return outcome
+    outcome.take(probe.times_s)
+    return [outcome]
 
 
 async def _stored(peer: Peer, topic: str) -> int:
@@ -367,7 +334,7 @@ async def _stored(peer: Peer, topic: str) -> int:
     return found
 
 
-async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> CrowdResult:
+async def long_polls(cluster: Cluster, count: int, wait_s: int = 60) -> list[CrowdResult]:
     """`count` parked pulls, a thousand on each connection, over as many queues."""
     pid, address = cluster.pids[0], cluster.broker_address
     idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
@@ -411,24 +378,149 @@ async def long_polls(cluster: TrocketCluster, count: int, wait_s: int = 60) -> C
             "answers by code": dict(answered),
         },
     )
-    probe.write_into(outcome)
+    outcome.take(probe.times_s)
+    return [outcome]
+
+
+# ---- pops ------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """The waiting pops: each comes again when its time is over.
+
+    Attributes:
+      answers: by code; only those of pops whose time is over are right.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Counter[int] = Counter()
+        self._ends = False
+
+    def start(self, peers: list[Peer], count: int) -> None:
+        """Have this number of pops wait, spread over peers, topics and groups."""
+        for number in range(count):
+            topic, group = number % TOPICS, number // TOPICS % GROUPS
+            self._pop(peers[number % len(peers)], f"crowd-{group}", f"Crowd-{topic}")
+
+    def end(self) -> None:
+        """Let no pop come again; further answers are not counted."""
+        self._ends = True
+
+    def _pop(self, peer: Peer, group: str, topic: str) -> None:
+        def take(answer: RemotingCommand | ClientError) -> None:
+            if not self._ends:  # otherwise the connections end, too
+                self.answers[answer_code(answer)] += 1
+                self._pop(peer, group, topic)
+
+        fields = pop_fields(group, topic, poll_ms=pop_probe.POLL_MS)
+        peer.submit(RemotingCommand(Code.POP_MESSAGE, fields, b""), take)
+
+
+async def waiting_pops(peer: Peer) -> int:
+    """The crowd's waiting pops, as the broker counts them."""
+    count = 0
+    for topic in range(TOPICS):
+        for group in range(GROUPS):
+            fields = {"topic": f"Crowd-{topic}", "consumerGroup": f"crowd-{group}", "queueId": -1}
+            answer = await peer.ask(Code.POLLING_INFO, fields)
+            count += int(answer.ext_fields.get("pollingNum", 0))
+    return count
+
+
+async def hide(peer: Peer, topic: str, count: int) -> int:
+    """Store messages, pop them, and acknowledge none; return the number that was popped."""
+    open_sends = trio.Semaphore(IN_FLIGHT)
+
+    def take(answer: RemotingCommand | ClientError) -> None:
+        if answer_code(answer):
+            raise RuntimeError(f"a send was refused: {answer}")
+        open_sends.release()
+
+    for number in range(count):
+        await open_sends.acquire()
+        fields = send_fields("crowd", topic, number % QUEUES, PROPERTIES.format(number))
+        peer.submit(RemotingCommand(Code.SEND_MESSAGE_V2, fields, b"x" * 128), take)
+    await until(lambda: open_sends.value == IN_FLIGHT, every_s=0.01)
+    popped = 0
+    while popped < count:
+        fields = pop_fields("hidden", topic, poll_ms=0, invisible_ms=INVISIBLE_MS)
+        answer = await peer.ask(Code.POP_MESSAGE, fields)
+        if answer.code:
+            break
+        popped += sum(map(len, decode_offsets(answer.ext_fields["msgOffsetInfo"]).values()))
+    return popped
+
+
+async def cycles(case: str, cluster: Cluster, seconds: float) -> CrowdResult:
+    """One phase of the case `pops`. Raises: CalledProcessError: the probe failed."""
+    pid, address = cluster.pids[0], cluster.broker_address
+    idle_mb, cpu_s, start_s = resident_mb(pid), cpu_seconds(pid), time.perf_counter()
+    command = [sys.executable, "-m", pop_probe.__name__, address, "--seconds", str(seconds)]
+    done = await trio.run_process(command, capture_stdout=True)
+    times = pop_probe.Times(**json.loads(done.stdout))
+    took_s, cpu_s = time.perf_counter() - start_s, cpu_seconds(pid) - cpu_s
+    outcome = CrowdResult(case, True, took_s, idle_mb, resident_mb(pid), cpu_s)
+    outcome.take(times.cycles)
+    parts = {"send": times.sends, "arrival": times.arrivals, "ack": times.acks}
+    for name, each in parts.items():
+        outcome.notes[f"p99 {name}"] = round(percentiles(each, 1000).p99, 2)
+    outcome.notes["CPU %"] = round(100 * cpu_s / took_s, 1)
     return outcome
 
 
-CASES: dict[str, Callable[[TrocketCluster, int], Awaitable[CrowdResult]]] = {
+async def pops(
+    cluster: Cluster,
+    count: int,
+    *,
+    seconds: float = 30.0,
+    stored_s: float = STORED_S,
+    limit_ms: float = inf,
+) -> list[CrowdResult]:
+    """`count` invisible messages, then also a tenth as many waiting pops."""
+    crowd, waiting = Waiting(), count // 10
+    async with trio.open_nursery() as nursery:
+        admin = await Peer.connect(cluster.broker_address, nursery)
+        for topic in (pop_probe.TOPIC, "Hidden", *(f"Crowd-{number}" for number in range(TOPICS))):
+            await create_topic(admin, topic, QUEUES)
+        alone = await cycles("pops: none", cluster, seconds)
+        hidden = await hide(admin, "Hidden", count)
+        await trio.sleep(stored_s)
+        invisible = await cycles("pops: invisible", cluster, seconds)
+        crowd.start(
+            [await Peer.connect(cluster.broker_address, nursery) for _ in range(CONNECTIONS)],
+            waiting,
+        )
+        await trio.sleep(2.0)
+        last = await cycles("pops: and waiting", cluster, seconds)
+        found = await waiting_pops(admin)
+        crowd.end()
+        nursery.cancel_scope.cancel()
+    invisible.is_right = hidden == count
+    invisible.notes["popped"] = hidden
+    last.is_right = (
+        found >= waiting * 9 // 10
+        and set(crowd.answers) <= {int(ResponseCode.POLLING_TIMEOUT)}
+        and last.p99_ms <= limit_ms
+    )
+    last.notes |= {"waiting": found, "answers by code": dict(crowd.answers)}
+    return [alone, invisible, last]
+
+
+CASES: dict[str, Callable[..., Awaitable[list[CrowdResult]]]] = {
     "clients": clients,
     "delayed": delayed,
     "long-polls": long_polls,
+    "pops": pops,
 }
 
 
-def run_case(case: str, count: int) -> CrowdResult:
-    """One case against a fresh broker."""
+def run_case(case: str, count: int, peer: str, **of_pops: float) -> list[CrowdResult]:
+    """One case against a fresh broker, phase by phase."""
     with (
         tempfile.TemporaryDirectory(prefix="trocket-crowd-") as folder,
-        running(TrocketCluster(Path(folder) / "cluster")) as cluster,
+        running(make_cluster(peer, Path(folder) / "cluster")) as cluster,
     ):
-        return trio.run(partial(CASES[case], cluster, count))
+        return trio.run(partial(CASES[case], cluster, count, **(of_pops if case == "pops" else {})))
 
 
 def _probed(ms: float) -> str:
@@ -451,22 +543,26 @@ COLUMNS: Columns[CrowdResult] = {
 
 def main(
     case: Annotated[
-        list[str] | None, typer.Option(help="Run clients, delayed or long-polls.")
+        list[str] | None, typer.Option(help="Run clients, delayed, long-polls or pops.")
     ] = None,
     clients_count: Annotated[
         int, typer.Option("--clients", help="Run this number of producers and consumers.")
     ] = 1_000,
-    count: Annotated[int, typer.Option(help="Set the number of timers, and of pulls.")] = 100_000,
+    count: Annotated[int, typer.Option(help="Of timers, pulls, or invisible messages.")] = 100_000,
+    seconds: Annotated[float, typer.Option(min=1, help="Measure each phase of pops.")] = 30.0,
+    limit_ms: Annotated[float, typer.Option(help="Fail if the p99 of pops is above.")] = 50.0,
+    peer: Annotated[str, typer.Option(help="Measure trocket or apache-VERSION.")] = "trocket",
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Load a broker; exit status 1 if a message was lost, duplicated or early."""
+    """Load a broker with a crowd, and print what it costs and whether anything was lost."""
     names = chosen(case, CASES, "--case")
     if clients_count % GROUP_SIZE:
         raise typer.BadParameter(f"--clients {clients_count}: groups have {GROUP_SIZE} members")
-    outcomes = []
+    outcomes: list[CrowdResult] = []
     for name in names:
         with Console(file=sys.stderr).status(name):
-            outcomes.append(run_case(name, clients_count if name == "clients" else count))
+            number = clients_count if name == "clients" else count
+            outcomes += run_case(name, number, peer, seconds=seconds, limit_ms=limit_ms)
     show(outcomes, COLUMNS, as_json=json_)
     raise typer.Exit(not all(one.is_right for one in outcomes))
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 SEND_MESSAGE_V2 = 310
+POP_MESSAGE = 200050
 END_TRANSACTION = 37
 JAVA = 0
 ONEWAY = 2
@@ -36,6 +37,9 @@ OPAQUE_FIRST = 1_000_000_000
 OPAQUE_LAST = 2_147_483_647
 UNIQUE_MARK = "7F0000010BE10000" + "0" * 16
 """A unique key of a client at 127.0.0.1; its last 8 hex digits are patched with the opaque."""
+
+BODY: Final = bytes(48 + number % 10 for number in range(128))
+"""Digits, as long as the official benchmark's bodies by default."""
 
 NO_MORE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -133,17 +137,34 @@ def pull_fields(
     }  # fmt: skip
 
 
+def pop_fields(
+    group: str, topic: str, *, poll_ms: int, invisible_ms: int = 60_000, count: int = 32
+) -> dict[str, str]:
+    """The fields of a POP_MESSAGE of all queues, without a filter.
+
+    Args:
+      poll_ms: time of the long poll; 0: none.
+      count: of messages at most.
+    """
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": str(count),
+        "invisibleTime": str(invisible_ms), "pollTime": str(poll_ms),
+        "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG",
+        "exp": "*", "order": "false",
+    }  # fmt: skip
+
+
 class Taken(NamedTuple):
     """The answers in received bytes.
 
     Attributes:
       opaques: of the successful ones.
-      refused: the number of those with SYSTEM_BUSY.
+      refused: of those with SYSTEM_BUSY.
       frames: requests that follow the answers, to be sent next.
     """
 
     opaques: list[int]
-    refused: int
+    refused: list[int]
     frames: bytes
 
 
@@ -164,11 +185,11 @@ class SendTemplate:
         cls,
         topic: str,
         *,
-        queue_count: int,
-        body: bytes,
-        born_timestamp_ms: int,
-        broker: str,
-        serialize_type: int,
+        queue_count: int = 4,
+        body: bytes = BODY,
+        born_timestamp_ms: int | None = None,
+        broker: str = "broker-a",
+        serialize_type: int = ROCKETMQ_TYPE,
         group: str = "benchmark_producer",
         in_transaction: bool = False,
         more: Mapping[str, str] = NO_MORE,
@@ -178,6 +199,7 @@ class SendTemplate:
         A send as the official benchmark makes it: no keys, no tags.
 
         Args:
+          born_timestamp_ms: None: now.
           in_transaction: the messages are half messages.
           more: further fields.
         """
@@ -256,17 +278,17 @@ _ANSWER_HEAD = struct.Struct(">iihBhi")  # length, mark, code, language, version
 
 def take_answers(
     buffer: bytearray, on_success: Callable[[bytes], None] | None = None
-) -> tuple[list[int], int]:
+) -> tuple[list[int], list[int]]:
     """Remove the complete answers from the start of `buffer`.
 
     Args:
       on_success: called with each whole frame whose code is 0.
 
-    Returns: the opaques of answers with code 0, and the number of answers with SYSTEM_BUSY.
+    Returns: the opaques of answers with code 0, and of those with SYSTEM_BUSY.
     Raises: BadAnswerError: an answer has another code.
     """
     opaques = []
-    refused = 0
+    refused = []
     at = 0
     end = len(buffer)
     unpack = _ANSWER_HEAD.unpack_from
@@ -281,7 +303,7 @@ def take_answers(
             if on_success is not None:
                 on_success(bytes(buffer[at : at + 4 + length]))
         elif code == SYSTEM_BUSY:
-            refused += 1
+            refused.append(opaque)
         else:
             text = bytes(buffer[at : at + 4 + length])
             raise BadAnswerError(f"answer with code {code}: {text[:300]!r}")

@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -27,20 +27,17 @@ from trocket.bench.ha_sends import Spread, measure_all, measure_brokers
 from trocket.bench.kit import chosen, show
 from trocket.bench.store import (
     COLUMNS,
-    HOST,
-    PROPERTIES,
     QUEUE_COUNT,
     TOPIC,
     Figure,
     append,
     new_store,
 )
-from trocket.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.ha.master import HaMaster, open_ha_listener
 from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
-from trocket.store.status import PutMessageStatus
 
 CATCH_UP_GOAL = 150
 """MB/s."""
@@ -48,14 +45,10 @@ CATCH_UP_GOAL = 150
 BROKERS_GOAL = 1.6
 """Multiple of one broker's rate, if each process has an otherwise idle core."""
 
-SLAVE_CONNECTS_S = 10.0
 
-
-async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> None:
-    """Run a slave until its log has `until` bytes (0: for ever); print wall and CPU seconds."""
-    config = MessageStoreConfig(
-        store_path_root_dir=str(folder), broker_role=BrokerRole.SLAVE, flush_disk_type=flush
-    )
+async def follow(folder: Path, port: int, until: int) -> None:
+    """Run a slave until its log has `until` bytes; print wall and CPU seconds."""
+    config = MessageStoreConfig(store_path_root_dir=str(folder), broker_role=BrokerRole.SLAVE)
     store = MessageStore(config)
     store.load()
     async with trio.open_nursery() as nursery:
@@ -64,7 +57,7 @@ async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> N
         slave.set_master(f"127.0.0.1:{port}")
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         nursery.start_soon(slave.run)
-        while not until or store.max_physical_offset < until:
+        while store.max_physical_offset < until:
             await store.activity.wait_for_more()
         took_s = time.perf_counter() - start_s
         cpu_s = time.process_time() - start_cpu_s
@@ -72,45 +65,25 @@ async def follow(folder: Path, port: int, until: int, flush: FlushDiskType) -> N
         nursery.cancel_scope.cancel()
 
 
-async def with_slave(
-    store: MessageStore,
-    folder: Path,
-    until: int,
-    work: Callable[[], Awaitable[None]] | None = None,
-) -> str:
+async def with_slave(store: MessageStore, folder: Path, until: int) -> str:
     """Run a slave process for a master, and return its output.
 
     Args:
-      until: see `follow`; 0: until `work` has ended.
+      until: see `follow`.
     """
     listener = open_ha_listener(store.config)
     command = [sys.executable, "-m", "trocket.bench.ha", "--slave-of"]
     command += [str(listener.getsockname()[1]), "--folder", str(folder), "--until", str(until)]
-    command += ["--flush", store.config.flush_disk_type.value]
-    printed = ""
     async with trio.open_nursery() as nursery:
         await nursery.start(run_services, store)
-        master = HaMaster(store)
-        await nursery.start(master.serve, [listener])
-
-        async def run_slave() -> str:
-            done = await trio.run_process(command, capture_stdout=True)
-            return done.stdout.decode()
-
-        if work is None:
-            # Index all messages first: a master in service has no such backlog.
-            while store.index.is_behind:
-                store.index.work()
-                await trio.lowlevel.checkpoint()
-            printed = await run_slave()
-        else:
-            nursery.start_soon(run_slave)
-            with trio.fail_after(SLAVE_CONNECTS_S):
-                while not master.state().slaves:
-                    await trio.lowlevel.checkpoint()
-            await work()
+        await nursery.start(HaMaster(store).serve, [listener])
+        # Index all messages first: a master in service has no such backlog.
+        while store.index.is_behind:
+            store.index.work()
+            await trio.lowlevel.checkpoint()
+        done = await trio.run_process(command, capture_stdout=True)
         nursery.cancel_scope.cancel()
-    return printed
+    return done.stdout.decode()
 
 
 def catch_up_case(folder: Path, body_size: int, gib: float) -> Figure:
@@ -130,42 +103,6 @@ def catch_up_case(folder: Path, body_size: int, gib: float) -> Figure:
         f"goal {CATCH_UP_GOAL}",
         rate / CATCH_UP_GOAL,
         f"{end / 1e6 / printed['cpu_s']:,.0f} MB for a second of the slave's core",
-    )
-
-
-def ack_case(folder: Path, body_size: int, count: int, flush: FlushDiskType) -> Figure:
-    """Put one message at a time, and wait for the slave's acknowledgement."""
-    store = new_store(folder / "master", broker_role=BrokerRole.SYNC_MASTER, flush_disk_type=flush)
-    took_us: list[float] = []
-
-    async def work() -> None:
-        for _ in range(count):
-            store.begin_burst()
-            start_s = time.perf_counter()
-            _, physical_offset, _ = store.put_message(
-                TOPIC, 0, bytes(body_size), PROPERTIES, born_timestamp_ms=1, born_host=HOST,
-                store_host=HOST, tags_code=0,
-            )  # fmt: skip
-            store.on_visible(store.commit())
-            acknowledged = trio.Event()
-
-            def answered(status: PutMessageStatus, event: trio.Event = acknowledged) -> None:
-                assert status is PutMessageStatus.PUT_OK
-                event.set()
-
-            store.when_replicated(physical_offset, answered)
-            await acknowledged.wait()
-            took_us.append((time.perf_counter() - start_s) * 1e6)
-
-    trio.run(with_slave, store, folder / "slave", 0, work)
-    store.close()
-    return Figure(
-        f"put to ack, {flush.value}",
-        statistics.median(took_us),
-        "µs",
-        "",
-        None,
-        f"p99 {statistics.quantiles(took_us, n=100)[98]:,.0f} µs of {count:,}",
     )
 
 
@@ -220,12 +157,11 @@ def brokers_case(folder: Path, rounds: int, seconds: float) -> list[Figure]:
 
 
 def main(
-    case: Annotated[str, typer.Option(help="Run catch-up, ack, sends or brokers.")] = "all",
+    case: Annotated[str, typer.Option(help="Run catch-up, sends or brokers.")] = "all",
     folder: Annotated[
         Path | None, typer.Option(help="Use this folder's disk. Default: the temporary folder's.")
     ] = None,
     gib: Annotated[float, typer.Option(help="Catch up with a log of this size.")] = 1.0,
-    count: Annotated[int, typer.Option(help="Acknowledge this number of messages.")] = 2_000,
     peers: Annotated[str, typer.Option(help="Measure sends to these.")] = "trocket,apache-5.5.0",
     rounds: Annotated[int, typer.Option(help="Repeat sends and brokers this often.")] = 3,
     seconds: Annotated[float, typer.Option(help="Measure sends and brokers for this time.")] = 5.0,
@@ -233,21 +169,15 @@ def main(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     slave_of: Annotated[int, typer.Option(hidden=True)] = 0,
     until: Annotated[int, typer.Option(hidden=True)] = 0,
-    flush: Annotated[str, typer.Option(hidden=True)] = "ASYNC_FLUSH",
 ) -> None:
     """Measure replication and print each figure."""
     if slave_of and folder is not None:
-        trio.run(follow, folder, slave_of, until, FlushDiskType[flush])
+        trio.run(follow, folder, slave_of, until)
         return
-    flushes = (FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)
     cases: dict[str, list[Callable[[Path], list[Figure]]]] = {
         "catch-up": [
             lambda path, size=size: [catch_up_case(path, size, gib)]  # type: ignore[misc]
             for size in (1024, 4096)
-        ],
-        "ack": [
-            lambda path, kind=kind: [ack_case(path, 1024, count, kind)]  # type: ignore[misc]
-            for kind in flushes
         ],
         "brokers": [lambda path: brokers_case(path, rounds, seconds)],
         "sends": [lambda path: sends_cases(path, peers, rounds, seconds, warm_up)],

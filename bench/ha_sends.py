@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trocket.bench.frames import ROCKETMQ_TYPE, SendTemplate
+from trocket.bench.frames import SendTemplate
 from trocket.bench.kit import socket_address
-from trocket.bench.wire import measure
-from trocket.bench.wire_load import Case, Load
+from trocket.bench.load import Case
+from trocket.bench.wire import Side, load_of, measure
 from trocket.interop.apache import ApacheCluster
 from trocket.interop.peer import Cluster
 from trocket.interop.process import PeerError
@@ -31,8 +31,7 @@ from trocket.remoting import fastjson
 from trocket.remoting.request_codes import RequestCode
 
 APACHE_HEAP = ("-Xms1g", "-Xmx1g")
-QUEUE_COUNT = 4
-BODY = bytes(48 + number % 10 for number in range(128))
+TOPIC = "HaBench"
 SLAVE_CONNECTS_S = 60.0
 POLL_S = 0.1
 CASES = (Case("1 in flight", 1, 1), Case("64 in flight", 1, 64))
@@ -140,9 +139,8 @@ def measure_all(
                 place = folder / f"{number}-{mode}-{peer}".replace(" ", "-")
                 with running(peer, mode, place) as master:
                     for case in CASES:
-                        one = measure(
-                            master, case, _template(), warm_up_s=warm_up_s, seconds=seconds
-                        )
+                        side = Side(master, SendTemplate.for_topic(TOPIC))
+                        one = measure(side, case, warm_up_s=warm_up_s, seconds=seconds)
                         found.setdefault((peer, mode, case.name), []).append(
                             (one.messages_per_s, one.p50_us, one.p99_us, one.broker_cpu_us)
                         )
@@ -181,9 +179,8 @@ def measure_brokers(count: int, folder: Path, *, seconds: float, warm_up_s: floa
             stack.callback(broker.close)
             broker.start_broker()
             addresses.append(socket_address(broker.broker_address))
-        load = Load(addresses, Case("spread", 4, 256), _template())
-        stack.callback(load.close)
-        load.start()
+        load = load_of(addresses, Case("spread", 4, 256), SendTemplate.for_topic(TOPIC))
+        stack.enter_context(load)
         load.run(warm_up_s)
         pids = [broker.pids[0] for broker in brokers]
         cpu_start_s = sum(cpu_seconds(pid) for pid in pids)
@@ -196,14 +193,3 @@ def measure_brokers(count: int, folder: Path, *, seconds: float, warm_up_s: floa
             (time.process_time() - own_start_s) / took_s,
             (sum(cpu_seconds(pid) for pid in pids) - cpu_start_s) / took_s,
         )
-
-
-def _template() -> SendTemplate:
-    return SendTemplate.for_topic(
-        "HaBench",
-        queue_count=QUEUE_COUNT,
-        body=BODY,
-        born_timestamp_ms=time.time_ns() // 1_000_000,
-        broker="broker-a",
-        serialize_type=ROCKETMQ_TYPE,
-    )

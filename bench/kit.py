@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import statistics
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
@@ -75,18 +77,65 @@ def resident_mb(*pids: int) -> float:
     return sum(map(resident_bytes, pids)) / 1e6
 
 
-def with_children(pid: int) -> list[int]:
-    """A process and all its descendants. Linux only."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += with_children(int(child))
-    return found
-
-
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The value below which `share` (0 to 1) of the ordered values lie; they must not be empty."""
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+class Percentiles(NamedTuple):
+    """How long some things took; all are 0 if there were none."""
+
+    p50: float
+    p99: float
+    p999: float
+    most: float
+
+
+def percentiles(values: Iterable[float], scale: float = 1.0) -> Percentiles:
+    """The percentiles of some values, each times `scale`."""
+    ordered = array("d", sorted(values)) or array("d", [0.0])
+    return Percentiles(*(percentile(ordered, share) * scale for share in (0.5, 0.99, 0.999, 1)))
+
+
+class Spread(NamedTuple):
+    """The median of some values, and the smallest and largest of them."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """The spread of one value or more."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def round_ratios(values: Sequence[float | None], reference: Sequence[float | None]) -> list[float]:
+    """Each round's value divided by the reference's of the same round.
+
+    Rounds in which one was not measured, or the reference's was 0, are left out.
+    """
+    pairs = zip(values, reference, strict=False)
+    return [value / other for value, other in pairs if value is not None and other]
+
+
+def by_turns(sides: Sequence[T], rounds: int) -> Iterator[Sequence[T]]:
+    """The sides in the order of each round: every second one begins with the last side."""
+    for number in range(rounds):
+        yield sides if number % 2 == 0 else sides[::-1]
+
+
+def spread_text(spread: Spread | None) -> str:
+    """ "36,500 (36,100 … 37,400)", one number if all are equal, "" for None."""
+    if spread is None:
+        return ""
+    median, low, high = map(number_text, spread)
+    return median if low == high else f"{median} ({low} … {high})"
+
+
+def number_text(value: float) -> str:
+    """All digits before the point of a large number, three digits of a small one."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def chosen(names: Collection[str] | None, known: Mapping[str, T], option: str) -> dict[str, T]:

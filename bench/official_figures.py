@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from trocket.bench.kit import Spread, round_ratios, spread_of
+
 WARM_WINDOWS = 3
 WARM_SPREAD_MAX = 0.05
 """A rate is steady when this many windows in a row differ by no more than this share."""
@@ -144,14 +146,6 @@ MEMORY_METRICS = {
 }
 
 
-class Spread(NamedTuple):
-    """The median of some values, and the smallest and largest of them."""
-
-    median: float
-    low: float
-    high: float
-
-
 class Row(NamedTuple):
     """One metric of one workload.
 
@@ -166,11 +160,6 @@ class Row(NamedTuple):
     ratios: dict[str, Spread]
 
 
-def spread_of(values: Sequence[float]) -> Spread:
-    """The spread of one value or more."""
-    return Spread(statistics.median(values), min(values), max(values))
-
-
 def windows_agree(rates: Sequence[float]) -> bool:
     """Whether the last `WARM_WINDOWS` rates differ by at most `WARM_SPREAD_MAX` of their mean."""
     last = rates[-WARM_WINDOWS:]
@@ -178,15 +167,6 @@ def windows_agree(rates: Sequence[float]) -> bool:
         return False
     mean = statistics.fmean(last)
     return mean > 0 and (max(last) - min(last)) / mean <= WARM_SPREAD_MAX
-
-
-def round_ratios(values: Sequence[float | None], reference: Sequence[float | None]) -> list[float]:
-    """Each round's value divided by the reference's of the same round.
-
-    Rounds in which one was not measured, or the reference's was 0, are left out.
-    """
-    pairs = zip(values, reference, strict=False)
-    return [value / other for value, other in pairs if value is not None and other]
 
 
 def steady_rows(results: Iterable[WorkloadResult]) -> list[Row]:

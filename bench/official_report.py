@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.table import Table
 
+from trocket.bench.kit import spread_text
 from trocket.bench.official_figures import (
     Report,
     Row,
-    Spread,
     WorkloadResult,
     first_minute_rows,
     memory_rows,
@@ -107,19 +107,6 @@ def cells(rows: Iterable[Row], brokers: Sequence[str]) -> list[list[str]]:
                 texts.append(spread_text(row.ratios.get(broker)))
         found.append(texts)
     return found
-
-
-def spread_text(spread: Spread | None) -> str:
-    """ "36,500 (36,100 … 37,400)", one number if all are equal, "" for None."""
-    if spread is None:
-        return ""
-    median, low, high = map(number_text, spread)
-    return median if low == high else f"{median} ({low} … {high})"
-
-
-def number_text(value: float) -> str:
-    """All digits before the point of a large number, three digits of a small one."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _line(texts: Sequence[str]) -> str:

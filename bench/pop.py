@@ -25,7 +25,6 @@ import signal
 import statistics
 import tempfile
 import time
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -37,8 +36,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from trocket.bench import kit
+from trocket.bench.frames import SendTemplate
+from trocket.bench.load import fill
 from trocket.bench.pop_delay import measure_delays
-from trocket.bench.pop_load import BROKER, CASES, QUEUE_COUNT, TOPIC, Case, Groups, Load, fill
+from trocket.bench.pop_load import BROKER, CASES, QUEUE_COUNT, TOPIC, Case, Groups, load_of
 from trocket.bench.wire import BROKER_HEAP, JVM_WARM_UP_S, pin_to_cores
 from trocket.interop.apache import ApacheCluster, broker_conf_text
 from trocket.interop.peer import Cluster
@@ -81,6 +82,11 @@ class Outcome:
     empty: int
     refused: int
     generator_cpu_share: float
+
+    @property
+    def whole_cpu_us(self) -> float:
+        """The broker's CPU per message, with that of what came due."""
+        return self.cpu_us + self.later_cpu_us
 
 
 @dataclass(frozen=True)
@@ -204,17 +210,14 @@ def measure(side: Side, case: Case, plan: Plan) -> Outcome:
     """
     groups = Groups(plan.messages, side.new_name())
     address = kit.socket_address(side.cluster.broker_address)
-    load = Load(address, case, groups, invisible_ms=plan.invisible_ms)
-    try:
+    with load_of(address, case, groups, invisible_ms=plan.invisible_ms) as load:
         warm = load.run(WARM_UP_S)
         cpu_s, own_s, start_s = cpu_seconds(side.pid), time.process_time(), time.perf_counter()
         count = load.run(plan.seconds)
         took_s = time.perf_counter() - start_s
         loaded_cpu_s = cpu_seconds(side.pid) - cpu_s
         own_share = (time.process_time() - own_s) / took_s
-    finally:
-        load.close()
-    latencies = array("d", sorted(load.latencies_s))
+    latencies_ms = kit.percentiles(load.tally.latencies_s, 1e3)
     after_s, before_s = plan.invisible_ms / 1000 + AFTER_S, cpu_seconds(side.pid)
     time.sleep(after_s)
     later_cpu_s = cpu_seconds(side.pid) - before_s - side.idle_share * after_s
@@ -225,10 +228,10 @@ def measure(side: Side, case: Case, plan: Plan) -> Outcome:
         messages_per_s=count / took_s,
         cpu_us=loaded_cpu_s / count * 1e6,
         later_cpu_us=later_cpu_s / (warm + count) * 1e6,
-        pop_p50_ms=kit.percentile(latencies, 0.50) * 1e3,
-        pop_p99_ms=kit.percentile(latencies, 0.99) * 1e3,
-        empty=load.empty,
-        refused=load.refused,
+        pop_p50_ms=latencies_ms.p50,
+        pop_p99_ms=latencies_ms.p99,
+        empty=load.tally.empty,
+        refused=load.tally.refused,
         generator_cpu_share=own_share,
     )
 
@@ -247,14 +250,11 @@ def prepare(side: Side, plan: Plan) -> None:
     address = kit.socket_address(side.cluster.broker_address)
     with WireClient(side.cluster.broker_address) as wire:
         wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
-    fill(address, plan.messages)
+    fill(address, SendTemplate.for_topic(TOPIC, queue_count=QUEUE_COUNT), plan.messages)
     for case in filter(None, plan.cases):
         groups = Groups(plan.messages, side.new_name())
-        load = Load(address, case, groups, invisible_ms=plan.invisible_ms)
-        try:
+        with load_of(address, case, groups, invisible_ms=plan.invisible_ms) as load:
             load.run(JVM_WARM_UP_S if side.name.startswith("apache") else WARM_UP_S)
-        finally:
-            load.close()
     time.sleep(plan.invisible_ms / 1000 + AFTER_S)
     before_s = cpu_seconds(side.pid)
     time.sleep(IDLE_S)
@@ -311,22 +311,12 @@ def ratios(outcomes: Sequence[Outcome], first: str) -> list[Ratio]:
         ours = by_key.get((case, first), [])
         if side == first or not ours:
             continue
-        pairs = list(zip(ours, theirs, strict=True))
-        rates = [us.messages_per_s / them.messages_per_s for us, them in pairs]
-        costs = [
-            (us.cpu_us + us.later_cpu_us) / (them.cpu_us + them.later_cpu_us) for us, them in pairs
-        ]
-        found.append(
-            Ratio(
-                case,
-                first,
-                side,
-                statistics.median(rates),
-                min(rates),
-                max(rates),
-                statistics.median(costs),
-            )
+        pairs = (
+            ([one.messages_per_s for one in ours], [one.messages_per_s for one in theirs]),
+            ([one.whole_cpu_us for one in ours], [one.whole_cpu_us for one in theirs]),
         )
+        rate, cpu = (kit.spread_of(kit.round_ratios(*pair)) for pair in pairs)
+        found.append(Ratio(case, first, side, *rate, cpu.median))
     return found
 
 
@@ -384,9 +374,9 @@ def run(plan: Plan) -> tuple[list[Outcome], list[Redelivery]]:
             progress.update(task, advance=1, description=text)
 
         sides = start(plan, Path(folder), stack, advance)
-        for number in range(plan.rounds):
+        for order in kit.by_turns(sides, plan.rounds):
             for case in plan.cases:
-                for side in sides if number % 2 == 0 else sides[::-1]:
+                for side in order:
                     advance(f"{REDELIVERY if case is None else case.name}, {side.name}")
                     with side.awake():
                         if case is None:

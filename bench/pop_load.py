@@ -1,4 +1,4 @@
-"""The load generator of `bench/pop.py`: connections that pop and acknowledge in closed loops.
+"""The load of `bench/pop.py`: connections that pop and acknowledge in closed loops.
 
 As `frames.py`, it is built from the description of the protocol, without trocket's codec. Headers
 are in JSON: the codes of pop consumption do not fit into a binary header.
@@ -11,25 +11,21 @@ from __future__ import annotations
 
 import base64
 import json
-import select
-import socket
 import struct
 import time
-from array import array
 from dataclasses import dataclass
 from typing import Final
 
 from trocket.bench.frames import (
     CLIENT_VERSION,
     OPAQUE_FIRST,
-    ROCKETMQ_TYPE,
+    POP_MESSAGE,
     SYSTEM_BUSY,
     BadAnswerError,
-    SendTemplate,
-    take_answers,
+    pop_fields,
 )
+from trocket.bench.load import Load, Tally
 
-POP_MESSAGE: Final = 200050
 ACK_MESSAGE: Final = 200051
 BATCH_ACK_MESSAGE: Final = 200151
 
@@ -41,9 +37,6 @@ POLL_MS: Final = 100
 """A pop that finds no message, because others have just taken them, is asked again after this."""
 
 ACK_OPAQUE_FIRST: Final = 2_000_000_000
-RECEIVE_SIZE_BYTES: Final = 1 << 18
-ANSWER_TIMEOUT_S: Final = 10.0
-FILL_IN_FLIGHT: Final = 512
 
 _HEAD = struct.Struct(">ii")
 _SUCCESS = b'"code":0,'
@@ -85,23 +78,10 @@ def _tail(opaque: int) -> bytes:
     )
 
 
-def pop_frame(
-    group: str,
-    *,
-    opaque: int,
-    invisible_ms: int,
-    topic: str = TOPIC,
-    count: int = POP_COUNT,
-    poll_ms: int = POLL_MS,
-) -> bytes:
+def pop_frame(group: str, *, opaque: int, invisible_ms: int) -> bytes:
     """A pop of all queues."""
-    fields = {
-        "consumerGroup": group, "topic": topic, "queueId": "-1", "maxMsgNums": str(count),
-        "invisibleTime": str(invisible_ms), "pollTime": str(poll_ms),
-        "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG",
-        "exp": "*", "order": "false", "bname": BROKER,
-    }  # fmt: skip
-    text = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+    fields = pop_fields(group, TOPIC, poll_ms=POLL_MS, invisible_ms=invisible_ms, count=POP_COUNT)
+    text = json.dumps(fields | {"bname": BROKER}, separators=(",", ":")).encode()[:-1]
     return _frame(b'{"code":%d,"extFields":%b%b' % (POP_MESSAGE, text, _tail(opaque)))
 
 
@@ -157,37 +137,6 @@ def _by_queue(text: str) -> dict[tuple[str, str], str]:
     return {(form, queue_id): value for form, queue_id, value in entries}
 
 
-def fill(address: tuple[str, int], messages: int) -> None:
-    """Send messages of 128 bytes to the queues in turn.
-
-    Raises: OSError, BadAnswerError: the broker ended or refused.
-    """
-    template = SendTemplate.for_topic(
-        TOPIC,
-        queue_count=QUEUE_COUNT,
-        body=bytes(48 + number % 10 for number in range(128)),
-        born_timestamp_ms=time.time_ns() // 1_000_000,
-        broker=BROKER,
-        serialize_type=ROCKETMQ_TYPE,
-    )
-    incoming = bytearray()
-    with socket.create_connection(address, timeout=60.0) as peer:
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stored, in_flight = 0, 0
-        while stored < messages:
-            count = min(FILL_IN_FLIGHT, messages - stored) - in_flight
-            if count > 0:
-                peer.sendall(template.next_frames(count))
-                in_flight += count
-            data = peer.recv(RECEIVE_SIZE_BYTES)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            incoming += data
-            opaques, refused = take_answers(incoming)
-            stored += len(opaques)
-            in_flight -= len(opaques) + refused
-
-
 class Groups:
     """Consumer groups one after the other, each of which pops all messages.
 
@@ -217,37 +166,36 @@ class Groups:
             self._popped = 0
 
 
-class _Connection:
-    """A closed loop: a pop, its acknowledgements, and the next pop when all are answered."""
+class Pops:
+    """A connection's driver: a pop, its acknowledgements, and the next pop when all are answered.
 
-    def __init__(self, address: tuple[str, int], case: Case, groups: Groups, ms: int) -> None:
-        self.socket = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._in_batch = case.in_batch
+    Args:
+      tally: counts the messages whose acknowledgements were answered.
+    """
+
+    def __init__(self, in_batch: bool, groups: Groups, tally: Tally, *, invisible_ms: int) -> None:
+        self._in_batch = in_batch
         self._groups = groups
-        self._invisible_ms = ms
-        self._incoming = bytearray()
+        self._tally = tally
+        self._invisible_ms = invisible_ms
         self._group = ""
         self._asked_s = 0.0
         self._pops = 0
         self._unanswered = 0
         self._acking = 0
 
-    def pop(self) -> None:
-        """Send the next pop."""
+    def begin(self) -> bytes:
+        """The next pop."""
         self._group = self._groups.current
         opaque = OPAQUE_FIRST + self._pops
         self._pops += 1
         self._asked_s = time.perf_counter()
-        self.socket.sendall(pop_frame(self._group, opaque=opaque, invisible_ms=self._invisible_ms))
+        return pop_frame(self._group, opaque=opaque, invisible_ms=self._invisible_ms)
 
-    def receive(self, load: Load) -> None:
-        """Take answers, and send what follows. Raises: ConnectionError, BadAnswerError."""
-        data = self.socket.recv(RECEIVE_SIZE_BYTES)
-        if not data:
-            raise ConnectionError("the broker closed the connection")
-        incoming, at = self._incoming, 0
-        incoming += data
+    def take(self, incoming: bytearray, now_s: float) -> bytes:
+        """See `Driver`."""
+        following = b""
+        at = 0
         while len(incoming) - at >= _HEAD.size:
             length, mark = _HEAD.unpack_from(incoming, at)
             if at + 4 + length > len(incoming):
@@ -256,91 +204,53 @@ class _Connection:
             at += 4 + length
             number = header[header.index(_OPAQUE) + len(_OPAQUE)]
             if number == 0x32:  # "2": an acknowledgement's
-                self._acknowledged(header, load)
+                self._acknowledged(header)
             else:
-                self._popped(json.loads(header), load)
+                following += self._popped(json.loads(header), now_s)
             if not self._unanswered:  # nothing was popped, or the last acknowledgement is through
-                load.acknowledged += self._acking
+                self._tally.answered += self._acking
                 self._acking = 0
-                self.pop()
+                following += self.begin()
         del incoming[:at]
+        return following
 
-    def _acknowledged(self, header: bytes, load: Load) -> None:
+    def _acknowledged(self, header: bytes) -> None:
         if _BUSY in header:
             refused = self._acking if self._in_batch else 1
             self._acking -= refused
-            load.refused += refused
+            self._tally.refused += refused
         elif _SUCCESS not in header:
             raise BadAnswerError(f"an acknowledgement got {header[:300]!r}")
         self._unanswered -= 1
 
-    def _popped(self, header: dict[str, object], load: Load) -> None:
+    def _popped(self, header: dict[str, object], now_s: float) -> bytes:
+        """The acknowledgements of a pop's answer."""
         if header["code"] in _NO_MESSAGE_CODES:
-            load.empty += 1
-            return
+            self._tally.empty += 1
+            return b""
         if header["code"] == SYSTEM_BUSY:
-            load.refused += 1
-            return
+            self._tally.refused += 1
+            return b""
         fields = header["extFields"]
         if header["code"] != 0 or not isinstance(fields, dict):
             raise BadAnswerError(f"a pop got {header}")
-        load.latencies_s.append(time.perf_counter() - self._asked_s)
+        self._tally.latencies_s.append(now_s - self._asked_s)
         count = sum(1 + one.count(",") for one in _by_queue(fields["msgOffsetInfo"]).values())
         self._groups.popped(self._group, count)
         self._acking = count
-        first = ACK_OPAQUE_FIRST + load.acknowledged % 100_000_000
         if self._in_batch:
-            frames = [batch_ack_frame(self._group, fields, first)]
+            frames = [batch_ack_frame(self._group, fields, ACK_OPAQUE_FIRST)]
         else:
-            frames = ack_frames(self._group, fields, first)
+            frames = ack_frames(self._group, fields, ACK_OPAQUE_FIRST)
         self._unanswered = len(frames)
-        self.socket.sendall(b"".join(frames))
+        return b"".join(frames)
 
 
-class Load:
-    """All connections of one case on one epoll.
-
-    Attributes:
-      acknowledged: messages whose acknowledgements were answered.
-      empty: pops that found nothing.
-      refused: pops and acknowledgements that a busy broker refused.
-      latencies_s: of the pops that found messages.
-    """
-
-    def __init__(
-        self, address: tuple[str, int], case: Case, groups: Groups, *, invisible_ms: int
-    ) -> None:
-        self.acknowledged = 0
-        self.empty = 0
-        self.refused = 0
-        self.latencies_s = array("d")
-        self._epoll = select.epoll()
-        self._connections = {}
-        for _ in range(case.connections):
-            connection = _Connection(address, case, groups, invisible_ms)
-            self._connections[connection.socket.fileno()] = connection
-            self._epoll.register(connection.socket, select.EPOLLIN)
-            connection.pop()
-
-    def run(self, seconds: float) -> int:
-        """Load the broker for `seconds`, and return the number of acknowledged messages.
-
-        Raises: TimeoutError: no answer in 10 s. ConnectionError. BadAnswerError.
-        """
-        before = self.acknowledged
-        self.empty = self.refused = 0
-        del self.latencies_s[:]
-        end_s = time.perf_counter() + seconds
-        while time.perf_counter() < end_s:
-            events = self._epoll.poll(ANSWER_TIMEOUT_S)
-            if not events:
-                raise TimeoutError(f"no answer in {ANSWER_TIMEOUT_S:g} s")
-            for number, _ in events:
-                self._connections[number].receive(self)
-        return self.acknowledged - before
-
-    def close(self) -> None:
-        """Close everything, answered or not."""
-        self._epoll.close()
-        for connection in self._connections.values():
-            connection.socket.close()
+def load_of(address: tuple[str, int], case: Case, groups: Groups, *, invisible_ms: int) -> Load:
+    """The load of a case on a broker."""
+    tally = Tally()
+    drivers = [
+        Pops(case.in_batch, groups, tally, invisible_ms=invisible_ms)
+        for _ in range(case.connections)
+    ]
+    return Load(case.name, [address], drivers, tally)

@@ -3,7 +3,7 @@
     python -m trocket.bench.pop_probe 127.0.0.1:10911 --seconds 10
 
 It prints the seconds of each part of its cycles as JSON. It is a separate process, because
-`pop_crowd.py` measures it beside thousands of other pops, which would delay it.
+`crowd.py` measures it beside thousands of other pops, which would delay it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,24 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
-import trio
 import typer
 
-from trocket.bench.crowd import PROPERTIES, QUEUES, Peer
-from trocket.bench.frames import send_fields
-from trocket.client.errors import ClientError
-from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.receipt import (
-    POP_COUNT_MAX,
-    Receipt,
-    decode_offsets,
-    decode_start_offsets,
-)
-from trocket.remoting.request_codes import RequestCode as Code
+from trocket.bench.frames import POP_MESSAGE, pop_fields
+from trocket.interop.wire import Outgoing, WireClient
+from trocket.remoting.receipt import Receipt, decode_offsets, decode_start_offsets
 
+ACK_MESSAGE: Final = 200051
 TOPIC, GROUP = "Probe", "probe"
+QUEUES = 4
 POLL_MS = 15_000
 """As Java's push consumers ask."""
 BODY = bytes(128)
 RATE_PER_S = 50.0
 """Cycles: three requests each, and enough for a p99 over some seconds."""
 WARM_UP_S = 1.0
-DEADLINE_S = 60.0
+TIMEOUT_S = 60.0
 BROKER_NAME = "broker-a"
 
 
@@ -49,113 +42,58 @@ class Times:
     acks: list[float] = field(default_factory=list)
 
 
-def pop_fields(
-    group: str, topic: str, *, poll_ms: int, invisible_ms: int = 60_000, queue_id: int = -1
-) -> dict[str, str]:
-    """The fields of a POP_MESSAGE of 32 messages at most, without a filter."""
-    return {
-        "consumerGroup": group, "topic": topic, "queueId": str(queue_id),
-        "maxMsgNums": str(POP_COUNT_MAX), "invisibleTime": str(invisible_ms),
-        "pollTime": str(poll_ms), "bornTime": str(time.time_ns() // 1_000_000),
-        "initMode": "0", "expType": "TAG", "exp": "*", "order": "false",
-    }  # fmt: skip
-
-
-def ack_fields(group: str, topic: str, answer: RemotingCommand) -> list[dict[str, str]]:
-    """The fields of the ACK_MESSAGEs for the messages of a pop's answer."""
-    fields = answer.ext_fields
+def ack_fields(fields: dict[str, str]) -> list[dict[str, object]]:
+    """The fields of an ACK_MESSAGE for each message of a pop's answer with these fields."""
     starts = decode_start_offsets(fields["startOffsetInfo"])
-    found = []
-    for key, offsets in decode_offsets(fields["msgOffsetInfo"]).items():
-        for offset in offsets:
-            receipt = Receipt(
+    return [
+        {
+            "consumerGroup": GROUP,
+            "topic": TOPIC,
+            "queueId": key.queue_id,
+            "extraInfo": Receipt(
                 starts[key], int(fields["popTime"]), int(fields["invisibleTime"]),
                 int(fields["reviveQid"]), key.form, BROKER_NAME, key.queue_id, offset,
-            )  # fmt: skip
-            found.append(
-                {
-                    "consumerGroup": group,
-                    "topic": key.form.real_topic(topic, group),
-                    "queueId": str(key.queue_id),
-                    "extraInfo": receipt.to_text(),
-                    "offset": str(offset),
-                }
-            )
-    return found
+            ).to_text(),
+            "offset": offset,
+        }
+        for key, offsets in decode_offsets(fields["msgOffsetInfo"]).items()
+        for offset in offsets
+    ]  # fmt: skip
 
 
-class Probe:
-    """One client whose pop waits while it sends: a cycle is send, pop, acknowledgement."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._number = 0
-
-    async def run(self, seconds: float) -> Times:
-        """Run cycles at RATE_PER_S. Raises: RuntimeError: the broker refused something."""
-        times = Times()
-        begin_s = time.perf_counter()
-        count = 0
-        while (now_s := time.perf_counter()) < begin_s + seconds:
-            due_s = begin_s + count / RATE_PER_S
-            if due_s > now_s:
-                await trio.sleep(due_s - now_s)
-            count += 1
-            await self._cycle(times)
-        return times
-
-    async def _cycle(self, times: Times) -> None:
-        group, topic = GROUP, TOPIC
-        self._number += 1
-        popped: list[RemotingCommand | ClientError] = []
-        came = trio.Event()
-        came_s = 0.0
-
-        def take(answer: RemotingCommand | ClientError) -> None:
-            nonlocal came_s
-            popped.append(answer)
-            came_s = time.perf_counter()
-            came.set()
-
-        pop = RemotingCommand(Code.POP_MESSAGE, pop_fields(group, topic, poll_ms=POLL_MS), b"")
-        self._peer.submit(pop, take)
-        fields = send_fields(group, topic, self._number % QUEUES, PROPERTIES.format(self._number))
-        start_s = time.perf_counter()
-        answer = await self._peer.ask(Code.SEND_MESSAGE_V2, fields, BODY)
-        sent_s = time.perf_counter()
-        if answer.code:
-            raise RuntimeError(f"the probe's send was refused: {answer.remark}")
-        with trio.fail_after(DEADLINE_S):
-            await came.wait()
-        answer = answer_of(popped[0])
-        if answer.code:
-            raise RuntimeError(f"the probe's pop was answered {answer.code}: {answer.remark}")
-        ack_s = time.perf_counter()
-        for ack in ack_fields(group, topic, answer):
-            acked = await self._peer.ask(Code.ACK_MESSAGE, ack)
-            if acked.code:
-                raise RuntimeError(f"the probe's ack was refused: {acked.remark}")
-        end_s = time.perf_counter()
-        times.cycles.append(end_s - start_s)
-        times.sends.append(sent_s - start_s)
-        times.arrivals.append(max(came_s - sent_s, 0.0))
-        times.acks.append(end_s - ack_s)
+def cycle(wire: WireClient, number: int, times: Times) -> None:
+    """Ask for a message, send one, and acknowledge it when it comes. Raises: PeerError."""
+    popping = wire.send_request(POP_MESSAGE, pop_fields(GROUP, TOPIC, poll_ms=POLL_MS))
+    start_s = time.perf_counter()
+    wire.start_send(Outgoing(TOPIC, number % QUEUES, BODY, f"UNIQ_KEY\x01{number:032X}\x02"))
+    came_s: dict[bool, float] = {}
+    popped: dict[str, str] = {}
+    for _ in range(2):
+        opaque, answer = wire.receive()
+        came_s[opaque == popping] = time.perf_counter()
+        if opaque == popping:
+            popped = answer.checked().fields
+        else:
+            answer.checked()
+    ack_s = time.perf_counter()
+    for fields in ack_fields(popped):
+        wire.call(ACK_MESSAGE, fields).checked()
+    end_s = time.perf_counter()
+    times.cycles.append(end_s - start_s)
+    times.sends.append(came_s[False] - start_s)
+    times.arrivals.append(max(came_s[True] - came_s[False], 0.0))
+    times.acks.append(end_s - ack_s)
 
 
-def answer_of(answer: RemotingCommand | ClientError) -> RemotingCommand:
-    """An answer. Raises: ClientError: there is none."""
-    if isinstance(answer, ClientError):
-        raise answer
-    return answer
-
-
-async def probe(address: str, seconds: float) -> Times:
-    """Warm up, and measure."""
-    async with trio.open_nursery() as nursery:
-        one = Probe(await Peer.connect(address, nursery))
-        await one.run(WARM_UP_S)
-        times = await one.run(seconds)
-        nursery.cancel_scope.cancel()
+def run(wire: WireClient, seconds: float) -> Times:
+    """Cycles at RATE_PER_S. Raises: PeerError: the broker refused something."""
+    times = Times()
+    begin_s = time.perf_counter()
+    number = 0
+    while (now_s := time.perf_counter()) < begin_s + seconds:
+        time.sleep(max(begin_s + number / RATE_PER_S - now_s, 0.0))
+        number += 1
+        cycle(wire, number, times)
     return times
 
 
@@ -164,7 +102,9 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Measure for this time.")] = 10.0,
 ) -> None:
     """Measure the cycles of one client that pops."""
-    print(json.dumps(asdict(trio.run(probe, address, seconds))))
+    with WireClient(address, timeout_s=TIMEOUT_S) as wire:
+        run(wire, WARM_UP_S)
+        print(json.dumps(asdict(run(wire, seconds))))
 
 
 if __name__ == "__main__":

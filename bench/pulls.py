@@ -15,11 +15,10 @@ from __future__ import annotations
 import itertools
 import json
 import socket
-import statistics
 import struct
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -30,28 +29,36 @@ from rich.console import Console
 from trocket.bench.frames import (
     OPAQUE_FIRST,
     ROCKETMQ_TYPE,
+    SEND_MESSAGE_V2,
     UNIQUE_MARK,
+    BadAnswerError,
     SendTemplate,
     build_frame,
     pull_fields,
     send_fields,
-    take_answers,
 )
-from trocket.bench.kit import chosen, running, socket_address
+from trocket.bench.kit import (
+    by_turns,
+    chosen,
+    round_ratios,
+    running,
+    socket_address,
+    spread_of,
+    spread_text,
+)
+from trocket.bench.load import Load, Tally, connect, fill
 from trocket.bench.wire import checkout_cluster, pin_to_cores
 from trocket.common.terminal import table
 from trocket.interop.peer import Cluster
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
 
-SEND_MESSAGE_V2 = 310
 PULL_MESSAGE = 11
 UPDATE_AND_CREATE_TOPIC = 17
 HEARTBEAT = 34
 
 TOPIC = "PullBench"
 GROUP = "PullBenchGroup"
-ANSWER_TIMEOUT_S = 10.0
 QUEUE_COUNT = 4
 """Records of the queues alternate in the log, so each record of a pull is a separate buffer."""
 
@@ -71,98 +78,77 @@ _ANSWER_START = struct.Struct(">iihBhi")  # length, mark, code, language, versio
 _INT = struct.Struct(">i")
 
 
-def fill(peer: socket.socket, body_size: int, messages: int) -> None:
-    """Send `count` messages to the queues in turn, 64 in flight."""
-    template = SendTemplate.for_topic(
-        TOPIC,
-        queue_count=QUEUE_COUNT,
-        body=bytes(body_size),
-        born_timestamp_ms=time.time_ns() // 1_000_000,
-        broker="broker-a",
-        serialize_type=ROCKETMQ_TYPE,
-    )
-    left = messages
-    incoming = bytearray()
-    while left:
-        burst = min(left, 64)
-        peer.sendall(template.next_frames(burst))
-        left -= burst
-        while burst:
-            incoming += _received(peer)
-            burst -= len(take_answers(incoming)[0])
-
-
-class Load(Protocol):
+class Runs(Protocol):
     """A closed loop of requests to one broker."""
 
     def run(self, seconds: float) -> int:
         """Load the broker for `seconds`, and return the number of completed requests."""
 
 
-class _Pulls:
-    """A closed loop of pulls on one connection."""
+class Pulls:
+    """A connection's driver: pulls again and again, as many as were answered.
+
+    Args:
+      size_min: bytes of an answer, at least.
+      in_flight: pulls asked for before the first is answered, as a client with several queues does.
+    """
 
     def __init__(
-        self, peer: socket.socket, frames: list[bytes], size_min: int, in_flight: int
+        self, frames: Iterable[bytes], size_min: int, in_flight: int, tally: Tally
     ) -> None:
-        self._peer = peer
         self._frames = itertools.cycle(frames)
         self._size_min = size_min
-        self._incoming = bytearray()
         self._in_flight = in_flight
+        self._tally = tally
 
-    @classmethod
-    def of_full_queues(
-        cls, peer: socket.socket, *, body_size: int, count: int, in_flight: int
-    ) -> _Pulls:
-        """Fill the queues, and pull their messages again and again.
+    def begin(self) -> bytes:
+        """The first pulls."""
+        return self._next(self._in_flight)
 
-        Args:
-          count: messages of each pull; every answer is checked to be SUCCESS and of full size.
-          in_flight: pulls asked for before the first is answered, as a client with several queues
-            does.
-        """
-        rounds = 50
-        fill(peer, body_size, rounds * count * QUEUE_COUNT)
-        frames = [
-            build_frame(
-                PULL_MESSAGE,
-                pull_fields(GROUP, TOPIC, queue_id, number * count, count=count),
-                b"",
-                opaque=OPAQUE_FIRST,
-                serialize_type=ROCKETMQ_TYPE,
-            )
-            for number in range(rounds)
-            for queue_id in range(QUEUE_COUNT)
-        ]
-        return cls(peer, frames, count * body_size, in_flight)
+    def take(self, incoming: bytearray, now_s: float) -> bytes:
+        """See `Driver`. Raises: BadAnswerError: an answer is not SUCCESS, or too small."""
+        done = at = 0
+        while len(incoming) - at >= _ANSWER_HEAD.size:
+            length, _, code = _ANSWER_HEAD.unpack_from(incoming, at)
+            if at + 4 + length > len(incoming):
+                break
+            if code != 0 or length < self._size_min:
+                raise _bad_answer(code, length, incoming, at)
+            at += 4 + length
+            done += 1
+        del incoming[:at]
+        self._tally.answered += done
+        return self._next(done)
 
-    def _ask(self, count: int) -> None:
-        self._peer.sendall(b"".join(itertools.islice(self._frames, count)))
+    def _next(self, count: int) -> bytes:
+        return b"".join(itertools.islice(self._frames, count))
 
-    def run(self, seconds: float) -> int:
-        """Pull for `seconds`, and return the number of answers. Nothing stays in flight."""
-        pulls, end_s = 0, time.perf_counter() + seconds
-        incoming, missing = self._incoming, self._in_flight
-        self._ask(missing)
-        while missing:
-            incoming += _received(self._peer)
-            done = at = 0
-            while len(incoming) - at >= _ANSWER_HEAD.size:
-                length, _, code = _ANSWER_HEAD.unpack_from(incoming, at)
-                if at + 4 + length > len(incoming):
-                    break
-                if code != 0 or length < self._size_min:
-                    raise _bad_answer(code, length, incoming, at)
-                at += 4 + length
-                done += 1
-            del incoming[:at]
-            pulls += done
-            if time.perf_counter() < end_s:
-                self._ask(done)
-            else:
-                missing -= done
-        return pulls
+
+def full_queues(cluster: Cluster, *, body_size: int, count: int, in_flight: int) -> Load:
+    """Fill the queues, and pull their messages again and again.
+
+    Args:
+      count: messages of each pull; every answer is checked to be SUCCESS and of full size.
+      in_flight: see `Pulls`.
+    """
+    rounds = 50
+    address = socket_address(cluster.broker_address)
+    template = SendTemplate.for_topic(TOPIC, queue_count=QUEUE_COUNT, body=bytes(body_size))
+    fill(address, template, rounds * count * QUEUE_COUNT)
+    frames = [
+        build_frame(
+            PULL_MESSAGE,
+            pull_fields(GROUP, TOPIC, queue_id, number * count, count=count),
+            b"",
+            opaque=OPAQUE_FIRST,
+            serialize_type=ROCKETMQ_TYPE,
+        )
+        for number in range(rounds)
+        for queue_id in range(QUEUE_COUNT)
+    ]
+    tally = Tally()
+    driver = Pulls(frames, count * body_size, in_flight, tally)
+    return Load("pulls", [address], [driver], tally)
 
 
 class _Wakes:
@@ -281,8 +267,8 @@ def _answers(peer: socket.socket, count: int, size_min: int) -> list[int]:
 
     Args:
       size_min: bytes of an answer at least.
-    Raises: ConnectionError: the broker closed the connection. ValueError: an answer is not SUCCESS,
-      or too small.
+    Raises: ConnectionError: the broker closed the connection. BadAnswerError: an answer is not
+      SUCCESS, or too small.
     """
     incoming, at = bytearray(), 0
     opaques: list[int] = []
@@ -298,7 +284,7 @@ def _answers(peer: socket.socket, count: int, size_min: int) -> list[int]:
                 opaques.append(opaque)
             at += 4 + length
     if len(opaques) != count or at != len(incoming):
-        raise ValueError(f"{len(opaques)} answers instead of {count}")
+        raise BadAnswerError(f"{len(opaques)} answers instead of {count}")
     return opaques
 
 
@@ -309,16 +295,8 @@ def _received(peer: socket.socket) -> bytes:
     return data
 
 
-def _bad_answer(code: int, length: int, incoming: bytearray, at: int) -> ValueError:
-    return ValueError(f"code {code}, {length} bytes: {bytes(incoming[at : at + 200])!r}")
-
-
-def connect(cluster: Cluster) -> socket.socket:
-    """A new connection to a running broker."""
-    address = socket_address(cluster.broker_address)
-    peer = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return peer
+def _bad_answer(code: int, length: int, incoming: bytearray, at: int) -> BadAnswerError:
+    return BadAnswerError(f"code {code}, {length} bytes: {bytes(incoming[at : at + 200])!r}")
 
 
 def pull_cpu_us(
@@ -328,39 +306,42 @@ def pull_cpu_us(
 
     Args:
       folder: for the broker's files.
-      count, in_flight: see `_Pulls.of_full_queues`.
+      count, in_flight: see `full_queues`.
 
     Returns: (microseconds, pulls per second).
 
-    Raises: PeerError, OSError: the broker ended. ValueError: an answer was not what it should be.
+    Raises: PeerError, OSError: the broker ended. BadAnswerError: an answer is not as it should be.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with running(TrocketCluster(folder)) as cluster, connect(cluster) as peer:
-        load = _Pulls.of_full_queues(peer, body_size=body_size, count=count, in_flight=in_flight)
+    with (
+        running(TrocketCluster(folder)) as cluster,
+        full_queues(cluster, body_size=body_size, count=count, in_flight=in_flight) as load,
+    ):
         load.run(seconds / 4)
         start_s = time.perf_counter()
         cpu_us, pulls = cost_us(cluster, load, seconds)
         return cpu_us, pulls / (time.perf_counter() - start_s)
 
 
-def cost_us(cluster: Cluster, load: Load, seconds: float) -> tuple[float, int]:
+def cost_us(cluster: Cluster, load: Runs, seconds: float) -> tuple[float, int]:
     """CPU of the broker per request of a load in microseconds, and the number of requests."""
     before_s = cpu_seconds(cluster.pids[0])
     count = load.run(seconds)
     return (cpu_seconds(cluster.pids[0]) - before_s) / count * 1e6, count
 
 
-def _full_queues(cluster: Cluster, stack: ExitStack, in_flight: int) -> Load:
-    peer = stack.enter_context(connect(cluster))
-    return _Pulls.of_full_queues(peer, body_size=1024, count=32, in_flight=in_flight)
+def _full_queues(cluster: Cluster, stack: ExitStack, in_flight: int) -> Runs:
+    load = full_queues(cluster, body_size=1024, count=32, in_flight=in_flight)
+    return stack.enter_context(load)
 
 
-def _wakes(cluster: Cluster, stack: ExitStack, queue_count: int = WAKES_QUEUE_COUNT) -> Load:
-    producer, consumer = (stack.enter_context(connect(cluster)) for _ in "12")
+def _wakes(cluster: Cluster, stack: ExitStack, queue_count: int = WAKES_QUEUE_COUNT) -> Runs:
+    address = socket_address(cluster.broker_address)
+    producer, consumer = (stack.enter_context(connect(address)) for _ in "12")
     return _Wakes(producer, consumer, queue_count)
 
 
-LOADS: dict[str, Callable[[Cluster, ExitStack], Load]] = {
+LOADS: dict[str, Callable[[Cluster, ExitStack], Runs]] = {
     "wakes": _wakes,
     "wakes-8": lambda cluster, stack: _wakes(cluster, stack, 8),
     "pull-1": lambda cluster, stack: _full_queues(cluster, stack, 1),
@@ -369,7 +350,7 @@ LOADS: dict[str, Callable[[Cluster, ExitStack], Load]] = {
 
 
 def measure(
-    clusters: list[Cluster], make: Callable[[Cluster, ExitStack], Load], rounds: int, seconds: float
+    clusters: list[Cluster], make: Callable[[Cluster, ExitStack], Runs], rounds: int, seconds: float
 ) -> list[list[float]]:
     """CPU in microseconds per request, of each round and cluster.
 
@@ -380,24 +361,19 @@ def measure(
         for load in loads:
             load.run(seconds / 2)
         costs: list[list[float]] = []
-        for number in range(rounds):
-            each = [0.0] * len(clusters)
-            order = range(len(clusters))
-            for at in order if number % 2 == 0 else reversed(order):
-                each[at], _ = cost_us(clusters[at], loads[at], seconds)
-            costs.append(each)
+        for order in by_turns(range(len(clusters)), rounds):
+            each = {at: cost_us(clusters[at], loads[at], seconds)[0] for at in order}
+            costs.append([each[at] for at in range(len(clusters))])
         return costs
 
 
-def rows_of(name: str, costs: list[list[float]]) -> list[str]:
-    """A row of the table: the median of the rounds; beside another checkout also the ratios."""
-    row = [name]
-    for side in zip(*costs, strict=True):
-        row += [f"{statistics.median(side):.1f}", f"{min(side):.1f} … {max(side):.1f}"]
-    if len(costs[0]) > 1:
-        ratios = [each[0] / each[1] for each in costs]
-        row += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
-    return row
+def row_of(name: str, costs: list[list[float]]) -> list[str]:
+    """A row of the table: the spread of the rounds; beside another checkout also of ratios."""
+    sides = [*zip(*costs, strict=True)]
+    spreads = [spread_of(side) for side in sides]
+    if len(sides) > 1:
+        spreads.append(spread_of(round_ratios(*sides)))
+    return [name, *map(spread_text, spreads)]
 
 
 def main(
@@ -423,10 +399,8 @@ def main(
         if pin:
             pin_to_cores(*(cluster.pids[0] for cluster in clusters))
         for name, make in loads.items():
-            rows.append(rows_of(name, measure(clusters, make, rounds, seconds)))
-    columns = ["case", "CPU µs", "least … most"]
-    if beside is not None:
-        columns += ["beside", "least … most", "ratio", "least", "most"]
+            rows.append(row_of(name, measure(clusters, make, rounds, seconds)))
+    columns = ["case", "CPU µs", *(["beside", "ratio"] if beside is not None else [])]
     Console().print(table(columns, rows, title=f"{rounds} rounds of {seconds:g} s"))
 
 

@@ -9,33 +9,24 @@ time it waits for a core.
 
 from __future__ import annotations
 
-import json
 import select
 import socket
-import struct
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from trocket.bench.frames import ROCKETMQ_TYPE, SYSTEM_BUSY, BadAnswerError, SendTemplate
+from trocket.bench.frames import BadAnswerError, SendTemplate, take_answers
 from trocket.bench.kit import socket_address
+from trocket.bench.load import RECEIVE_SIZE_BYTES, connect
 from trocket.interop.process import PeerError
-from trocket.interop.wire import SUCCESS
 
 RATE_PER_S = 50.0
 """Enough for a p99 over half a minute (15 slower sends), and some 2 % of a core."""
 
-BODY = bytes(128)
 QUEUE_COUNT = 4
-RECEIVE_SIZE_BYTES = 1 << 16
-TIMEOUT_S = 10.0
 LAST_ANSWERS_S = 2.0
 """How long to wait for answers after the last send."""
-
-BROKER_NAME = "broker-a"
-
-_ANSWER_HEAD = struct.Struct(">iih3xi")  # length, mark, code, opaque
 
 
 class SendProbe:
@@ -80,9 +71,7 @@ class SendProbe:
 
     def _run(self) -> None:
         try:
-            address = socket_address(self._address)
-            with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connect(socket_address(self._address)) as connection:
                 self._send_at_rate(connection)
                 end_s = time.perf_counter() + LAST_ANSWERS_S
                 while self._due_s and time.perf_counter() < end_s:
@@ -93,14 +82,7 @@ class SendProbe:
             raise PeerError(f"the probe of {self._address} failed: {error}") from error
 
     def _send_at_rate(self, connection: socket.socket) -> None:
-        template = SendTemplate.for_topic(
-            self._topic,
-            queue_count=QUEUE_COUNT,
-            body=BODY,
-            born_timestamp_ms=time.time_ns() // 1_000_000,
-            broker=BROKER_NAME,
-            serialize_type=ROCKETMQ_TYPE,
-        )
+        template = SendTemplate.for_topic(self._topic, queue_count=QUEUE_COUNT)
         start_s = time.perf_counter()
         number = 0
         while not self._stopping.is_set():
@@ -120,34 +102,8 @@ class SendProbe:
                 raise ConnectionResetError("the broker closed the connection")
             now_s = time.perf_counter()
             self._received += received
-            for opaque, code in take_codes(self._received):
-                due_s = self._due_s.pop(opaque)
-                if code == SUCCESS:
-                    self.latencies_ms.append((now_s - due_s) * 1000)
-                elif code == SYSTEM_BUSY:
-                    self.refused += 1
-                else:
-                    raise BadAnswerError(f"a send was answered with code {code}")
-
-
-def take_codes(buffer: bytearray) -> list[tuple[int, int]]:
-    """Remove the complete answers from the start of `buffer`.
-
-    Apache's broker answers in JSON, ours in the serialization of the request.
-
-    Returns: opaque and code of each.
-    """
-    found = []
-    at = 0
-    while len(buffer) - at >= _ANSWER_HEAD.size:
-        length, mark, code, opaque = _ANSWER_HEAD.unpack_from(buffer, at)
-        end = at + 4 + length
-        if end > len(buffer):
-            break
-        if mark >> 24 != ROCKETMQ_TYPE:
-            header = json.loads(buffer[at + 8 : at + 8 + (mark & 0xFFFFFF)])
-            code, opaque = header["code"], header["opaque"]
-        found.append((opaque, code))
-        at = end
-    del buffer[:at]
-    return found
+            opaques, refused = take_answers(self._received)
+            self.latencies_ms += [(now_s - self._due_s.pop(opaque)) * 1000 for opaque in opaques]
+            for opaque in refused:
+                del self._due_s[opaque]
+            self.refused += len(refused)

@@ -1,14 +1,11 @@
-"""Throughput of Spark's readers and writers, compared with the same work without Spark, and with
-the usual loop in Python.
+"""Throughput of Spark's readers and writers, compared with the same work without Spark.
 
     python -m trocket.bench.spark
     python -m trocket.bench.spark --only store --messages 3500000
     python -m trocket.bench.spark --only sink --only source --only idle
 
 - `store`: a synthetic log of some 300 bytes a message (14-byte key, 100-byte body, five properties)
-  is scanned by the decoder alone in two processes; by `rocketmq-store` on local[2] into `noop`; and
-  by a loop over `decode_record` with `createDataFrame`. `ready` is Spark's share of it: the same
-  number of rows and columns, decoded in advance.
+  is scanned by the decoder alone in two processes, and by `rocketmq-store` on local[2] into `noop`.
 - `sink`: rows into a trocket broker in a separate process.
 - `source`: those messages with `rocketmq` into `noop`, and with the same pulls in two processes.
 - `idle`: the requests per second of an idle stream to its broker.
@@ -33,12 +30,10 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from trocket.bench.kit import running
-from trocket.bench.spark_ready import PARTS as READY_PARTS
-from trocket.bench.spark_ready import ReadySource
 from trocket.blocking import Admin
 from trocket.interop.trocket_peer import TrocketCluster
 from trocket.interop.usage import cpu_seconds
-from trocket.remoting.message_codec import decode_record, encode_record
+from trocket.remoting.message_codec import encode_record
 from trocket.spark.batch_plan import ranges
 from trocket.spark.cluster import Cluster
 from trocket.spark.local_settings import local_settings
@@ -63,11 +58,6 @@ SCAN_RATIO_MAX = 1.5
 SINK_GOAL = 20_000
 SOURCE_RATIO_MIN = 0.8
 IDLE_GOAL = 5.0
-
-BATCH_ROWS = 8192
-"""Rows of a batch, as the default of arrowBatchRows."""
-LOOP_MAX = 50_000
-"""Messages of the Python loop, whose rate does not depend on their number."""
 
 TOPIC = "SparkBench"
 QUEUES = 4
@@ -139,7 +129,6 @@ def spark_session() -> Any:
     )
     spark.sparkContext.setLogLevel("OFF")
     trocket.spark.register(spark)
-    spark.dataSource.register(ReadySource)
     return spark
 
 
@@ -186,24 +175,8 @@ def decode_half(arguments: tuple[str, str, int]) -> int:
     return sum(batch.num_rows for split in splits for batch in read_log(disk, split, request))
 
 
-def loop(spark: Any, root: str) -> int:
-    """The usual loop: records in Python, rows through createDataFrame."""
-    data = (Path(root) / "commitlog" / f"{0:020d}").read_bytes()
-    rows: list[tuple[object, ...]] = []
-    at = 0
-    while at < len(data) and len(rows) < LOOP_MAX:
-        message = decode_record(data, at, check_crc=False)
-        at += message.store_size
-        rows.append((message.topic, message.queue_id, message.queue_offset, message.body,
-                     message.keys, message.tags, message.properties))  # fmt: skip
-    names = ["topic", "queueId", "queueOffset", "body", "keys", "tags", "properties"]
-    to_noop(spark.createDataFrame(rows, names))
-    return len(rows)
-
-
 def measure_store(spark: Any, pool: Any, folder: Path, messages: int, rounds: int) -> None:
     root = write_store(folder, messages)
-    rates: dict[str, float] = {}
     for name, schema in COLUMNS.items():
         halves = [(root, schema, 0), (root, schema, 1)]
 
@@ -214,25 +187,12 @@ def measure_store(spark: Any, pool: Any, folder: Path, messages: int, rounds: in
             to_noop(spark.read.format("rocketmq-store").schema(schema).load(root))
             return messages
 
-        def ready(schema: str = schema) -> int:
-            batches = max(messages // READY_PARTS // BATCH_ROWS, 1)
-            frame = spark.read.format("rocketmq-ready").schema(schema).option("path", root)
-            to_noop(frame.option("batches", batches).load())
-            return min(BATCH_ROWS, messages) * batches * READY_PARTS
-
         alone = best(rounds, bare)
         show(f"store: decoder alone, 2 processes, {name}", alone)
-        show(f"store: local[2], batches ready, {name}", best(rounds, ready))
         found, goal = best(rounds, scan), SCAN_GOALS[name]
-        rates[name] = found.per_s
         show(f"store: local[2], {name}", found, met(found.per_s >= goal, f"{goal:,}"))
         times = alone.per_s / found.per_s
         print(f"  {times:.2f} times the decoder's; {met(times <= SCAN_RATIO_MAX, '1.5')}")
-    looped = best(1, lambda: loop(spark, root))
-    times = rates["8 columns"] / looped.per_s
-    show(
-        "store: a loop and createDataFrame, 7 columns", looped, f"local[2] is {times:.0f} times it"
-    )
 
 
 # A broker

@@ -29,9 +29,8 @@ import ssl
 import statistics
 import tempfile
 import time
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -41,23 +40,17 @@ from rich.console import Console
 from rich.table import Table
 
 from trocket.bench import kit
-from trocket.bench.frames import (
-    JSON_TYPE,
-    ROCKETMQ_TYPE,
-    SendTemplate,
-)
+from trocket.bench.frames import BODY, JSON_TYPE, ROCKETMQ_TYPE, SendTemplate
+from trocket.bench.load import CASES, FIRST_TIMEOUT_S, Case, InFlight, Load, Requests, Tally
 from trocket.bench.signed_frames import SignedSends, create_account, guarded_keys
 from trocket.bench.transaction_frames import GROUP, TransactionTemplate
-from trocket.bench.wire_costs import COLUMNS as COST_COLUMNS
-from trocket.bench.wire_costs import Cost, cost_of
-from trocket.bench.wire_load import CASES, FIRST_TIMEOUT_S, Case, Load, Requests
 from trocket.common.terminal import table
 from trocket.interop.accounts import SUPER
 from trocket.interop.peer import Cluster
 from trocket.interop.tls_files import PERMISSIVE, ClientTls, ServerTls, make_files
 from trocket.interop.trocket_peer import TrocketBroker, TrocketCluster
 from trocket.interop.usage import cpu_seconds
-from trocket.interop.wire import WireClient
+from trocket.interop.wire import Keys, WireClient
 
 JVM_WARM_UP_S = 15.0
 """Load on a broker in a JVM in each way before its costs are measured."""
@@ -66,7 +59,7 @@ QUEUE_COUNT = 4
 SERIALIZE_TYPES = {"rocketmq": ROCKETMQ_TYPE, "json": JSON_TYPE}
 """Values of --header."""
 
-Side = TypeVar("Side")
+AnySide = TypeVar("AnySide")
 
 BROKER_HEAP = ("-Xms2g", "-Xmx2g")
 
@@ -87,30 +80,49 @@ class CaseResult:
     resident_mb: float
 
 
-def measure(
-    cluster: Cluster,
-    case: Case,
-    template: Requests,
-    *,
-    warm_up_s: float,
-    seconds: float,
-    spin: bool = False,
-    tls: ssl.SSLContext | None = None,
-) -> CaseResult:
-    """Run one case against a running cluster.
+def load_of(
+    addresses: Sequence[tuple[str, int]], case: Case, requests: Requests, **options: Any
+) -> Load:
+    """The load of a case on brokers.
 
     Args:
-      spin: poll for answers without sleeping. On a separate core, the generator then adds nothing
-        to the latency; waking it for each answer takes as long as the broker's work on a virtual
-        machine.
-      tls: of the connections; None: they are plain.
+      options: see `Load`.
+    """
+    tally = Tally()
+    return Load(case.name, addresses, InFlight.of_case(requests, case, tally), tally, **options)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is measured by turns with another one: a broker, and how it is spoken to."""
+
+    cluster: Cluster
+    requests: Requests
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def keys(self) -> Keys | None:
+        """The keys of the administrator, if the broker has accounts."""
+        return SUPER.keys if isinstance(self.requests, SignedSends) else None
+
+    def load(self, case: Case, *, spin: bool = False) -> Load:
+        """The load of a case on it."""
+        address = kit.socket_address(self.cluster.broker_address)
+        return load_of([address], case, self.requests, spin=spin, tls=self.tls)
+
+
+def measure(
+    side: Side, case: Case, *, warm_up_s: float, seconds: float, spin: bool = False
+) -> CaseResult:
+    """Run one case against a running broker.
+
+    Args:
+      spin: see `Load`.
 
     Raises: PeerError, OSError, BadAnswerError: the broker ended or refused.
     """
-    broker = cluster.pids[0]
-    load = Load([kit.socket_address(cluster.broker_address)], case, template, spin=spin, tls=tls)
-    try:
-        load.start()
+    broker = side.cluster.pids[0]
+    with side.load(case, spin=spin) as load:
         load.run(warm_up_s, timeout_s=FIRST_TIMEOUT_S)
         cpu_start_s, own_start_s, start_s = (
             cpu_seconds(broker),
@@ -121,18 +133,16 @@ def measure(
         took_s = time.perf_counter() - start_s
         cpu_s = cpu_seconds(broker) - cpu_start_s
         own_share = (time.process_time() - own_start_s) / took_s
-    finally:
-        load.close()
-    ordered = array("d", sorted(load.latencies_s))
+    latencies_us = kit.percentiles(load.tally.latencies_s, 1e6)
     return CaseResult(
-        case=case.name if tls is None else f"{case.name}, TLS",
+        case=case.name,
         messages=answered,
-        refused=load.refused,
+        refused=load.tally.refused,
         messages_per_s=answered / took_s,
         broker_cpu_us=cpu_s / answered * 1e6,
-        p50_us=kit.percentile(ordered, 0.50) * 1e6,
-        p99_us=kit.percentile(ordered, 0.99) * 1e6,
-        max_us=ordered[-1] * 1e6,
+        p50_us=latencies_us.p50,
+        p99_us=latencies_us.p99,
+        max_us=latencies_us.most,
         generator_cpu_share=own_share,
         resident_mb=kit.resident_mb(broker),
     )
@@ -176,37 +186,33 @@ def checkout_cluster(checkout: Path, folder: Path) -> TrocketCluster:
 
 
 def compare(
-    sides: tuple[Side, Side],
-    run: Callable[[Side, Case], CaseResult],
+    sides: Sequence[AnySide],
+    run: Callable[[AnySide, Case], CaseResult],
     rounds: int,
     cases: Sequence[Case] = CASES,
 ) -> list[tuple[CaseResult, CaseResult]]:
-    """Measure two running brokers, or two ways, by turns; each round begins with the other."""
+    """Measure two sides by turns; each round begins with the other."""
     pairs = []
-    for number in range(rounds):
+    for order in kit.by_turns(sides, rounds):
         for case in cases:
-            order = sides if number % 2 == 0 else sides[::-1]
             outcomes = {id(side): run(side, case) for side in order}
             pairs.append((outcomes[id(sides[0])], outcomes[id(sides[1])]))
     return pairs
 
 
 def report_ratios(pairs: list[tuple[CaseResult, CaseResult]], title: str) -> Table:
-    """Ours by theirs: the median of the rounds, and the least and the greatest."""
+    """Ours by theirs: medians of the rounds; of ratios also the least and the greatest."""
     rows = []
     for name in dict.fromkeys(ours.case for ours, _ in pairs):
-        both = [(ours, theirs) for ours, theirs in pairs if ours.case == name]
-        cpu = [ours.broker_cpu_us / theirs.broker_cpu_us for ours, theirs in both]
-        rate = [ours.messages_per_s / theirs.messages_per_s for ours, theirs in both]
-        cells = [
-            f"{statistics.median(outcome.broker_cpu_us for outcome in side):.1f}"
-            for side in zip(*both, strict=True)
-        ]
-        for ratios in (cpu, rate):
-            cells += [f"{of(ratios):.3f}" for of in (statistics.median, min, max)]
-        rows.append([name, *cells])
-    columns = ("case", "CPU µs", "beside", "ratio", "least", "most", "rate ratio", "least", "most")
-    return table(columns, rows, title=title)
+        sides = [*zip(*(pair for pair in pairs if pair[0].case == name), strict=True)]
+        cpu, rate = (
+            [[getattr(one, figure) for one in side] for side in sides]
+            for figure in ("broker_cpu_us", "messages_per_s")
+        )
+        cells = [f"{statistics.median(side):.1f}" for side in cpu]
+        ratios = [kit.spread_of(kit.round_ratios(*both)) for both in (cpu, rate)]
+        rows.append([name, *cells, *map(kit.spread_text, ratios)])
+    return table(("case", "CPU µs", "beside", "ratio", "rate ratio"), rows, title=title)
 
 
 def requests_of(workload: str, serialize_type: int) -> Requests:
@@ -215,9 +221,7 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     template = SendTemplate.for_topic(
         TOPIC,
         queue_count=QUEUE_COUNT,
-        body=bytes(48 + number % 10 for number in range(2048 if in_transaction else 128)),
-        born_timestamp_ms=time.time_ns() // 1_000_000,
-        broker="broker-a",
+        body=(BODY * 16) if in_transaction else BODY,
         serialize_type=serialize_type,
         group=GROUP if in_transaction else "benchmark_producer",
         in_transaction=in_transaction,
@@ -225,32 +229,27 @@ def requests_of(workload: str, serialize_type: int) -> Requests:
     return TransactionTemplate(template, TOPIC, "broker-a") if in_transaction else template
 
 
-@dataclass(frozen=True)
-class Way:
-    """One of the two ways whose costs are compared: without TLS or accounts, and with it."""
+def sides_of(
+    peer: str, folder: Path, requests: Requests, *, acl: bool, tls: bool, header: str
+) -> list[Side]:
+    """The sides of one peer, on stopped brokers: with accounts of ACL 2.0 or with TLS, and without.
 
-    cluster: Cluster
-    requests: Requests
-    tls: ssl.SSLContext | None = None
-
-
-def ways_of(peer: str, folder: Path, *, acl: bool, header: str) -> tuple[Way, Way]:
-    """The ways without and with accounts of ACL 2.0 (`acl`) or TLS, on stopped brokers.
-
-    A broker with accounts is another process than the one without; TLS is beside plain
-    connections, with new files.
+    A broker with accounts is another process than the one without; TLS is beside plain connections,
+    with new files. Without both there is one side.
     """
-    serialize_type = SERIALIZE_TYPES[header]
-    plain = requests_of("sends", serialize_type)
     if acl:
-        without = alone(peer, folder / "plain")
+        signed = SignedSends(TOPIC, QUEUE_COUNT, "broker-a", SERIALIZE_TYPES[header])
         with_accounts = alone(peer, folder / "accounts", guarded_keys())
-        signed = SignedSends(TOPIC, QUEUE_COUNT, "broker-a", serialize_type)
-        return Way(without, plain), Way(with_accounts, signed)
-    make_files(folder / "tls", "none")
-    tls = ServerTls(folder / "tls", PERMISSIVE)
-    cluster = kit.make_cluster(peer, folder / "cluster", tls=tls, broker_java=BROKER_HEAP)
-    return Way(cluster, plain), Way(cluster, plain, ClientTls(tls.folder).context)
+        return [Side(with_accounts, signed), Side(alone(peer, folder / "plain"), requests)]
+    server = None
+    if tls:
+        make_files(folder / "tls", "none")
+        server = ServerTls(folder / "tls", PERMISSIVE)
+    cluster = kit.make_cluster(peer, folder / "cluster", tls=server, broker_java=BROKER_HEAP)
+    plain = Side(cluster, requests)
+    if server is None:
+        return [plain]
+    return [Side(cluster, requests, ClientTls(server.folder).context), plain]
 
 
 def alone(peer: str, folder: Path, keys: Mapping[str, object] | None = None) -> Cluster:
@@ -260,78 +259,31 @@ def alone(peer: str, folder: Path, keys: Mapping[str, object] | None = None) -> 
     return kit.make_cluster(peer, folder, broker_java=BROKER_HEAP, broker_keys=keys)
 
 
-def costs_on(
-    peer: str,
-    ways: tuple[Way, Way],
-    run: Callable[[Way, Case], CaseResult],
-    *,
-    pin: bool,
-    rounds: int,
-    cases: Sequence[Case],
-) -> list[Cost]:
-    """Start the brokers of the ways, warm JVMs up, and measure the ways by turns.
+@contextmanager
+def started(sides: Sequence[Side], *, pin: bool, warm: bool) -> Iterator[None]:
+    """Start the brokers of the sides for a `with` block.
 
     Args:
-      run: measures one case.
-
+      warm: load them first, until a JVM has compiled what each message runs through.
     Raises: as `measure`.
     """
-    clusters = list(dict.fromkeys(way.cluster for way in ways))
+    clusters = list(dict.fromkeys(side.cluster for side in sides))
     with ExitStack() as stack:
         for cluster in clusters:
             stack.enter_context(kit.running(cluster))
-        # Made before the load: the broker tells the name server of a topic in the first send.
-        for way in ways:
-            has_accounts = isinstance(way.requests, SignedSends)
-            keys = SUPER.keys if has_accounts else None
-            with WireClient(way.cluster.broker_address, keys=keys) as wire:
+        for side in sides:
+            # Before the load: with the first send the broker would tell the name server of it.
+            with WireClient(side.cluster.broker_address, keys=side.keys) as wire:
                 wire.create_topic(TOPIC, queue_count=QUEUE_COUNT)
-            if has_accounts:
-                create_account(way.cluster, TOPIC)
+            if side.keys is not None:
+                create_account(side.cluster, TOPIC)
         if pin:
             stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
             pin_to_cores(*(cluster.pids[0] for cluster in clusters))
-        if peer != "trocket":
-            for way in ways:
-                warm_up(way)
-        pairs = compare(ways, run, rounds, cases)
-    by_case: dict[str, list[tuple[CaseResult, CaseResult]]] = {}
-    for pair in pairs:
-        by_case.setdefault(pair[0].case, []).append(pair)
-    return [cost_of(peer, name, found) for name, found in by_case.items()]
-
-
-def costs_of(
-    peers: Iterable[str],
-    run: Callable[[Way, Case], CaseResult],
-    *,
-    acl: bool,
-    header: str,
-    **times: Any,
-) -> list[Cost]:
-    """The costs on each of some brokers, one after the other, so that only one runs.
-
-    Args:
-      acl: of accounts; False: of TLS.
-      times: see `costs_on`.
-    """
-    costs: list[Cost] = []
-    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        for peer in peers:
-            ways = ways_of(peer, Path(folder, peer), acl=acl, header=header)
-            costs += costs_on(peer, ways, run, **times)
-    return costs
-
-
-def warm_up(way: Way) -> None:
-    """Load a broker in a JVM until it has compiled what each message runs through."""
-    address = kit.socket_address(way.cluster.broker_address)
-    load = Load([address], CASES[1], way.requests, tls=way.tls)
-    try:
-        load.start()
-        load.run(JVM_WARM_UP_S, timeout_s=FIRST_TIMEOUT_S)
-    finally:
-        load.close()
+        for side in sides if warm else ():
+            with side.load(CASES[1]) as load:
+                load.run(JVM_WARM_UP_S, timeout_s=FIRST_TIMEOUT_S)
+        yield
 
 
 def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside: bool) -> None:
@@ -344,37 +296,6 @@ def check_options(header: str, workload: str, *, acl: bool, tls: bool, is_beside
         raise typer.BadParameter("--acl and --tls are for sends, without --beside")
     if tls and acl:
         raise typer.BadParameter("--tls and --acl are measured one at a time")
-
-
-def results_of(
-    against: str,
-    beside: Path | None,
-    run: Callable[[Cluster, Case], CaseResult],
-    *,
-    pin: bool,
-    rounds: int,
-    cases: Sequence[Case],
-) -> tuple[list[tuple[CaseResult, CaseResult]], list[CaseResult]]:
-    """The pairs of the rounds beside another checkout, or the results on one broker."""
-    pairs: list[tuple[CaseResult, CaseResult]] = []
-    outcomes: list[CaseResult] = []
-    with tempfile.TemporaryDirectory(prefix="trocket-bench-") as folder:
-        first = kit.make_cluster(against, Path(folder, "first"), broker_java=BROKER_HEAP)
-        clusters = (
-            (first,)
-            if beside is None
-            else (first, checkout_cluster(beside, Path(folder, "beside")))
-        )
-        with ExitStack() as stack:
-            for cluster in clusters:
-                stack.enter_context(kit.running(cluster))
-            if pin:
-                pin_to_cores(*(cluster.pids[0] for cluster in clusters))
-            if len(clusters) == 2:
-                pairs = compare(clusters, run, rounds, cases)
-            else:
-                outcomes = [run(first, one) for one in cases]
-    return pairs, outcomes
 
 
 def main(
@@ -404,15 +325,11 @@ def main(
     """Send messages or transactions to a broker process, and print rates and CPU."""
     check_options(header, workload, acl=acl, tls=tls, is_beside=beside is not None)
     cases = [*kit.chosen(case, {one.name: one for one in CASES}, "--case").values()]
-    template = requests_of(workload, SERIALIZE_TYPES[header])
+    requests = requests_of(workload, SERIALIZE_TYPES[header])
 
-    def run_way(way: Way, case: Case) -> CaseResult:
+    def run(side: Side, case: Case) -> CaseResult:
         spin = pin and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
-        times = {"warm_up_s": warm_up, "seconds": seconds}
-        return measure(way.cluster, case, way.requests, **times, spin=spin, tls=way.tls)
-
-    def run(cluster: Cluster, case: Case) -> CaseResult:
-        return run_way(Way(cluster, template), case)
+        return measure(side, case, warm_up_s=warm_up, seconds=seconds, spin=spin)
 
     facts = {
         "workload": workload,
@@ -422,23 +339,26 @@ def main(
         "acl": acl,
         "seconds": seconds,
     }
-    if tls or acl:
-        costs = costs_of(
-            dict.fromkeys(("trocket", against)), run_way, acl=acl, header=header,
-            pin=pin, rounds=rounds, cases=cases,
-        )  # fmt: skip
-        title = f"with it: with {'accounts' if acl else 'TLS'}; {rounds} rounds of {seconds:g} s"
-        kit.show(costs, COST_COLUMNS, as_json=json_, title=title, facts={**facts, "tls": tls})
-        return
-    pairs, outcomes = results_of(against, beside, run, pin=pin, rounds=rounds, cases=cases)
-    if beside is not None:
+    for peer in dict.fromkeys(("trocket", against)) if tls or acl else (against,):
+        with tempfile.TemporaryDirectory(prefix="trocket-bench-") as name:
+            folder = Path(name)
+            sides = sides_of(peer, folder, requests, acl=acl, tls=tls, header=header)
+            if beside is not None:
+                sides.append(Side(checkout_cluster(beside, folder / "beside"), requests))
+            warm = len(sides) > 1 and peer != "trocket"
+            with started(sides, pin=pin, warm=warm):
+                if len(sides) == 1:
+                    outcomes = [run(sides[0], one) for one in cases]
+                    title = f"{workload}, {peer}, {header} header, {seconds:g} s each"
+                    kit.show(outcomes, COLUMNS, as_json=json_, title=title, facts=facts)
+                    continue
+                pairs = compare(sides, run, rounds, cases)
         if json_:
             print(json.dumps([[asdict(one) for one in pair] for pair in pairs], indent=2))
         else:
-            Console().print(report_ratios(pairs, f"{rounds} rounds of {seconds:g} s"))
-        return
-    title = f"{workload}, {against}, {header} header, {seconds:g} s each"
-    kit.show(outcomes, COLUMNS, as_json=json_, title=title, facts=facts)
+            what = ", with accounts, beside: without" * acl + ", with TLS, beside: without" * tls
+            title = f"{peer}{what}, {rounds} rounds of {seconds:g} s"
+            Console().print(report_ratios(pairs, title))
 
 
 if __name__ == "__main__":

@@ -161,6 +161,7 @@ BANS = [
             "tests/client/test_open_close.py",
             "tests/client/test_handler_run.py",
             # Programs as users of asyncio write them.
+            "tests/attacks/hostile/__main__.py",
             "tests/client/frameworks/loaded_service.py",
             "tests/client/frameworks/service.py",
             "tests/client/frameworks/workers.py",

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.broker.table_loading import TableLoader
+from trocket.broker.tables.table_loading import TableLoader
 from trocket.broker.tables.topic_config_manager import TopicConfigManager
 from trocket.disk.state_files import StateFiles
 from trocket.store.queues.deleted_topics import DeletedTopics

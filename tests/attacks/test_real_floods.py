@@ -6,18 +6,16 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from trocket.bench.floods import FLOODS
-from trocket.bench.hostile import is_mark
-from trocket.interop.process import LineProcess
 from trocket.interop.trocket_peer import TrocketPair
 from trocket.interop.usage import anonymous_bytes
 
+from .hostile.attacks import is_end, start_attacks
+from .hostile.floods import FLOODS
 from .raw_client import RawClient
 
 MIB = 1 << 20
@@ -58,7 +56,12 @@ def test_an_honest_client_is_served_during_all_floods_and_loses_nothing(tmp_path
             assert client.send(TOPIC, 0, b"%016d" % 0)[0] == 0
             bodies.append(b"%016d" % 0)
             lines: list[str] = []
-            attacks = start_attacks(pair, tmp_path, lines.append)
+            options = [
+                "--ha", pair.broker_address, "--victim", TOPIC, "--queues", "1",
+                "--seconds", str(SECONDS), "--in-turn",
+            ]  # fmt: skip
+            options += [text for flood in FLOODS for text in ("--only", flood.name)]
+            attacks = start_attacks(pair, tmp_path, lines.append, *options)
             cleanup.callback(attacks.stop)
             until_s = time.monotonic() + DEADLINE_S
             while not is_finished(lines):
@@ -93,17 +96,6 @@ def test_an_honest_client_is_served_during_all_floods_and_loses_nothing(tmp_path
     assert "Traceback" not in log
 
 
-def start_attacks(pair: TrocketPair, folder: Path, on_line: Callable[[str], None]) -> LineProcess:
-    """Start the floods, one after the other."""
-    command = [
-        sys.executable, "-m", "trocket.bench.attacks", "--broker", pair.broker_address,
-        "--namesrv", pair.namesrv_address, "--ha", pair.broker_address, "--victim", TOPIC,
-        "--queues", "1", "--seconds", str(SECONDS), "--in-turn",
-    ]  # fmt: skip
-    command += [text for flood in FLOODS for text in ("--only", flood.name)]
-    return LineProcess(command, folder=folder, name="attacks", on_line=on_line)
-
-
 def is_finished(lines: list[str]) -> bool:
     """Whether the attacks have printed their last line, which counts the rounds of all."""
-    return bool(lines) and lines[-1].startswith("{") and not is_mark(lines[-1])
+    return bool(lines) and is_end(lines[-1])

@@ -8,26 +8,48 @@ from pathlib import Path
 import pytest
 import trio
 
-from trocket.bench.crowd import CASES, COLUMNS, Consumer, Crowd, CrowdResult, is_settled, long_polls
+from trocket.bench.crowd import (
+    COLUMNS,
+    Consumer,
+    Crowd,
+    CrowdResult,
+    clients,
+    delayed,
+    is_settled,
+    long_polls,
+    pops,
+)
+from trocket.bench.kit import running
 from trocket.interop.trocket_peer import TrocketCluster
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "count", "more"),
-    [("clients", 20, {}), ("delayed", 300, {}), ("long-polls", 2_000, {"wait_s": 4})],
+    "run",
+    [
+        partial(clients, count=20),
+        partial(delayed, count=300),
+        partial(long_polls, count=2_000, wait_s=4),
+    ],
+    ids=["clients", "delayed", "long-polls"],
 )
-def test_a_small_crowd_loses_nothing(case: str, count: int, more: dict, tmp_path: Path) -> None:
-    cluster = TrocketCluster(tmp_path / "cluster")
-    try:
-        cluster.start()
-        run = long_polls if case == "long-polls" else CASES[case]
-        outcome = trio.run(partial(run, cluster, count, **more))
-    finally:
-        cluster.close()
+def test_a_small_crowd_loses_nothing(run: partial, tmp_path: Path) -> None:
+    with running(TrocketCluster(tmp_path / "cluster")) as cluster:
+        (outcome,) = trio.run(run, cluster)
     assert outcome.is_right, outcome
-    assert outcome.case == case
     assert outcome.crowd_mb > 10
+
+
+@pytest.mark.slow
+def test_a_few_waiting_pops_are_measured(tmp_path: Path) -> None:
+    with running(TrocketCluster(tmp_path / "cluster")) as cluster:
+        phases = trio.run(partial(pops, cluster, 400, seconds=1, stored_s=0))
+    assert [one.is_right for one in phases] == [True] * 3, phases
+    assert phases[1].notes["popped"] == 400
+    assert phases[2].notes["waiting"] == 40
+    for one in phases:
+        assert one.notes["probes"] > 0
+        assert 0 < one.p50_ms <= one.p99_ms <= one.max_ms
 
 
 def test_what_went_wrong_stands_in_the_table() -> None:

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from trocket.bench import ha
 from trocket.bench.ha_sends import ASYNC, NO_SLAVE, SYNC, Figures, master_keys
-from trocket.store.config import FlushDiskType
 
 
 def test_both_peers_are_configured_to_wait_for_one_slave():
@@ -34,16 +33,9 @@ def test_a_slave_in_its_own_process_catches_up(tmp_path):
     assert outcome.ratio == pytest.approx(outcome.value / ha.CATCH_UP_GOAL)
 
 
-@pytest.mark.slow
-def test_puts_wait_for_the_slave(tmp_path):
-    outcome = ha.ack_case(tmp_path, 1024, 20, FlushDiskType.SYNC_FLUSH)
-    assert outcome.value > 0
-    assert outcome.note.endswith("of 20")
-
-
 def test_an_unknown_case_is_refused():
     app = typer.Typer()
     app.command()(ha.main)
     done = CliRunner().invoke(app, ["--case", "nothing"])
     assert done.exit_code == 2
-    assert "catch-up, ack, brokers, sends" in done.output
+    assert "catch-up, brokers, sends" in done.output

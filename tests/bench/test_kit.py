@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 import typer
 
-from trocket.bench.kit import Columns, chosen, make_cluster, percentile, show, table
+from trocket.bench.kit import (
+    Columns,
+    Spread,
+    by_turns,
+    chosen,
+    make_cluster,
+    number_text,
+    percentile,
+    percentiles,
+    round_ratios,
+    show,
+    spread_text,
+    table,
+)
 from trocket.interop.trocket_peer import TrocketCluster
 
 KNOWN = {"a": 1, "b": 2, "c": 3}
@@ -77,3 +90,51 @@ def test_programs_get_the_outcomes_and_what_is_true_of_all(
     assert json.loads(capsys.readouterr().out) == cases
     show(RATES, COLUMNS, as_json=True, facts={"seconds": 5})
     assert json.loads(capsys.readouterr().out) == {"seconds": 5, "cases": cases}
+
+
+@pytest.mark.parametrize(
+    ("values", "reference", "expected"),
+    [
+        ([3.0, 4.0], [2.0, 4.0], [1.5, 1.0]),
+        ([3.0, 4.0], [0.0, 4.0], [1.0]),
+        ([None, 4.0], [2.0, 8.0], [0.5]),
+        ([3.0, 4.0], [None, 8.0], [0.5]),
+        ([3.0, 4.0], [2.0], [1.5]),
+        ([], [], []),
+    ],
+    ids=["each", "zero", "not measured", "no reference", "ended early", "none"],
+)
+def test_ratios_are_of_the_same_round(
+    values: list[float | None], reference: list[float | None], expected: list[float]
+) -> None:
+    assert round_ratios(values, reference) == expected
+
+
+@pytest.mark.parametrize(
+    ("spread", "expected"),
+    [
+        (Spread(36512.4, 36100.0, 37400.0), "36,512 (36,100 … 37,400)"),
+        (Spread(1.234, 1.234, 1.234), "1.23"),
+        (None, ""),
+    ],
+)
+def test_a_cell_has_the_spread_where_there_is_one(spread: Spread | None, expected: str) -> None:
+    assert spread_text(spread) == expected
+
+
+def test_numbers_are_rounded_to_what_a_reader_needs() -> None:
+    assert [number_text(one) for one in (286_400.7, 999.6, 0.03712, 0.0)] == [
+        "286,401",
+        "1,000",
+        "0.0371",
+        "0",
+    ]
+
+
+def test_percentiles_are_scaled_and_those_of_nothing_are_zero() -> None:
+    assert percentiles(range(1000, 0, -1), 0.5) == (250.5, 495.5, 500.0, 500.0)
+    assert percentiles([]) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_every_second_round_begins_with_the_other_side() -> None:
+    assert [*by_turns("ab", 3)] == ["ab", "ba", "ab"]

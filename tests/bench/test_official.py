@@ -16,7 +16,6 @@ from trocket.bench.official_figures import (
     Figures,
     Memory,
     Report,
-    Spread,
     WarmUp,
     WorkloadResult,
     first_minute_rows,
@@ -29,8 +28,6 @@ from trocket.bench.official_report import (
     END,
     markdown,
     notes,
-    number_text,
-    spread_text,
     tables,
     write_into,
 )
@@ -100,27 +97,6 @@ def test_a_malformed_plan_is_refused(only: str, environment: str) -> None:
 def test_few_and_many_queues_are_measured() -> None:
     assert [name for name, one in WORKLOADS.items() if one.is_few] == ["together"]
     assert WORKLOADS["together_1024"].is_consumed
-
-
-@pytest.mark.parametrize(
-    ("spread", "expected"),
-    [
-        (Spread(36512.4, 36100.0, 37400.0), "36,512 (36,100 … 37,400)"),
-        (Spread(1.234, 1.234, 1.234), "1.23"),
-        (None, ""),
-    ],
-)
-def test_a_cell_has_the_spread_where_there_is_one(spread: Spread | None, expected: str) -> None:
-    assert spread_text(spread) == expected
-
-
-def test_numbers_are_rounded_to_what_a_reader_needs() -> None:
-    assert [number_text(one) for one in (286_400.7, 999.6, 0.03712, 0.0)] == [
-        "286,401",
-        "1,000",
-        "0.0371",
-        "0",
-    ]
 
 
 def test_steady_state_first_minute_and_memory_are_apart() -> None:

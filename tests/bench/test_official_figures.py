@@ -14,7 +14,6 @@ from trocket.bench.official_figures import (
     WorkloadResult,
     first_minute_rows,
     memory_rows,
-    round_ratios,
     steady_rows,
     windows_agree,
 )
@@ -63,24 +62,6 @@ def test_a_rate_is_steady_when_its_last_three_windows_agree_within_a_twentieth(
     rates: list[int], expected: bool
 ) -> None:
     assert windows_agree(rates) is expected
-
-
-@pytest.mark.parametrize(
-    ("values", "reference", "expected"),
-    [
-        ([3.0, 4.0], [2.0, 4.0], [1.5, 1.0]),
-        ([3.0, 4.0], [0.0, 4.0], [1.0]),
-        ([None, 4.0], [2.0, 8.0], [0.5]),
-        ([3.0, 4.0], [None, 8.0], [0.5]),
-        ([3.0, 4.0], [2.0], [1.5]),
-        ([], [], []),
-    ],
-    ids=["each", "zero", "not measured", "no reference", "ended early", "none"],
-)
-def test_ratios_are_of_the_same_round(
-    values: list[float | None], reference: list[float | None], expected: list[float]
-) -> None:
-    assert round_ratios(values, reference) == expected
 
 
 def test_a_row_has_the_median_of_the_rounds_and_of_their_ratios_with_the_spread() -> None:

@@ -66,7 +66,8 @@ class Broker:
 
     def _answer(self, code: int, opaque: int) -> bytes:
         if self._as_json:
-            header = json.dumps({"code": code, "flag": 1, "opaque": opaque}).encode()
+            members = {"code": code, "flag": 1, "opaque": opaque}
+            header = json.dumps(members, separators=(",", ":")).encode()
             return struct.pack(">ii", 4 + len(header), len(header)) + header
         size = FIXED.size - 8 + 4
         return FIXED.pack(4 + size, 1 << 24 | size, code, 0, 0, opaque, 1, 0) + bytes(4)

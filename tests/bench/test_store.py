@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from trocket.bench.frames import pull_fields
+from trocket.bench.frames import BadAnswerError, pull_fields
 from trocket.bench.kit import table
-from trocket.bench.pulls import _Pulls
+from trocket.bench.load import Load, Tally
+from trocket.bench.pulls import Pulls
 from trocket.bench.store import (
     BATCH,
     COLUMNS,
@@ -77,25 +78,23 @@ def test_a_pull_asks_for_its_queue_and_offset_and_is_not_held():
 
 @pytest.mark.parametrize(("code", "size"), [(0, 500), (19, 500), (0, 10)])
 def test_every_answer_to_a_pull_is_checked(code, size):
-    ours, theirs = socket.socketpair()
     answer = struct.pack(">iih", size, 0, code) + bytes(size - 6)
 
     def serve():
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        theirs, _ = server.accept()
+        with theirs, contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while theirs.recv(100):
                 theirs.sendall(answer)
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        load = _Pulls(ours, [b"pull"], 400, 1)
-        if code or size < 400:
-            with pytest.raises(ValueError, match=f"code {code}, {size} bytes"):
-                load.run(0.05)
-        else:
-            assert load.run(0.05) > 0
-    finally:
-        ours.shutdown(socket.SHUT_RDWR)
+    tally = Tally()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        driver = Pulls([b"pull"], 400, 1, tally)
+        with Load("pulls", [server.getsockname()], [driver], tally) as load:
+            if code or size < 400:
+                with pytest.raises(BadAnswerError, match=f"code {code}, {size} bytes"):
+                    load.run(0.05)
+            else:
+                assert load.run(0.05) > 0
         thread.join()
-        ours.close()
-        theirs.close()

@@ -1,6 +1,6 @@
 """Floods: clients that ask for more than their share, of each kind that a limit is for.
 
-`bench/attacks.py` runs them; see there.
+`attacks.py` runs them; see there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from trocket.bench.attack_kit import (
+from .attack_kit import (
     MIB,
     Attack,
     Target,

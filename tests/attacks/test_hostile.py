@@ -1,4 +1,4 @@
-"""A few seconds of `bench/hostile.py`: the measuring program and its attacks."""
+"""A few seconds of `python -m tests.attacks.hostile`, and its attacks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from trocket.bench.attacks import ATTACKS, loopback
+from .hostile.attacks import ATTACKS, ROOT, loopback
 
 
 @pytest.mark.slow
 def test_a_short_run_loses_nothing_and_prints_its_figures(tmp_path: Path) -> None:
     attacks = ("churn", "any request", "wrong batches")
-    command = [sys.executable, "-m", "trocket.bench.hostile", "--minutes", "0.1", "--json"]
+    command = [sys.executable, "-m", "tests.attacks.hostile", "--minutes", "0.1", "--json"]
     for name in attacks:
         command += ["--only", name]
     done = subprocess.run(
-        [*command, "--keep", str(tmp_path)], capture_output=True, text=True, timeout=300
+        [*command, "--keep", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-2000:]
     figures = json.loads(done.stdout)

@@ -1,10 +1,11 @@
 """Hostile clients: raw sockets that break the protocol, flood, hoard or lie, round after round.
 
-    python -m trocket.bench.attacks --broker 127.0.0.1:10911 --namesrv 127.0.0.1:9876 \
+    python -m tests.attacks.hostile.attacks --broker 127.0.0.1:10911 --namesrv 127.0.0.1:9876 \
         --ha 127.0.0.1:10912 --seconds 60
 
-`bench/hostile.py` starts this program next to its broker. Each attack is a bounded round that is
-repeated after a pause. The frames are not built by trocket's codec, so that they can be invalid.
+`python -m tests.attacks.hostile` starts this program next to its broker. Each attack is a bounded
+round that is repeated after a pause. The frames are not built by trocket's codec, so that they can
+be invalid.
 Attacks use separate topics and groups, and omit requests that every client may send without access
 control (delete a topic, reset a group's offsets).
 
@@ -18,14 +19,19 @@ import random
 import struct
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Final
 
 import trio
 import typer
 
-from trocket.bench.attack_kit import (
+from trocket.interop.process import LineProcess
+from trocket.interop.trocket_peer import TrocketPair
+
+from .attack_kit import (
     DESTRUCTIVE_CODES,
     HOSTILE_NUMBERS,
     MIB,
@@ -42,8 +48,9 @@ from trocket.bench.attack_kit import (
     raw_frame,
     send_fields,
 )
-from trocket.bench.floods import FLOODS
+from .floods import FLOODS
 
+ROOT: Final = Path(__file__).resolve().parents[3]
 PAUSE_S: Final = 3.0
 """Seconds between two attacks in turn: the broker answers and closes what the last one left."""
 ROUND_S_MAX: Final = 60.0
@@ -408,6 +415,39 @@ async def play_in_turn(target: Target, attacks: tuple[Attack, ...], seconds: flo
         await play(target, (attack,), seconds)
         print(json.dumps({"attack": attack.name, "end_s": time.monotonic()}), flush=True)
         await trio.sleep(PAUSE_S)
+
+
+def start_attacks(
+    pair: TrocketPair, folder: Path, on_line: Callable[[str], None], *options: str
+) -> LineProcess:
+    """Start this program on a running pair.
+
+    Args:
+      folder: for its logs.
+      on_line: takes the lines that it prints; see `is_mark`.
+      options: further ones of `main`.
+    """
+    command = [
+        sys.executable, "-m", "tests.attacks.hostile.attacks",
+        "--broker", pair.broker_address, "--namesrv", pair.namesrv_address, *options,
+    ]  # fmt: skip
+    return LineProcess(
+        command,
+        folder=folder,
+        name="attacks",
+        environment={"PYTHONPATH": str(ROOT)},
+        on_line=on_line,
+    )
+
+
+def is_mark(line: str) -> bool:
+    """Whether a line that `main` printed says that an attack begins or ends."""
+    return line.startswith('{"attack": ')
+
+
+def is_end(line: str) -> bool:
+    """Whether it is the last line that `main` printed, with the rounds of all attacks."""
+    return line.startswith("{") and not is_mark(line)
 
 
 def loopback(address: str) -> tuple[str, int]:

@@ -1,8 +1,8 @@
-"""All attacks of `bench/attacks.py` at once on a broker that serves honest clients.
+"""All attacks of `attacks.py` at once on a broker that serves honest clients.
 
-    python -m trocket.bench.hostile                      an hour
-    python -m trocket.bench.hostile --minutes 2 --json
-    python -m trocket.bench.hostile --each 10            one attack after the other, 10 s each
+    python -m tests.attacks.hostile                      an hour
+    python -m tests.attacks.hostile --minutes 2 --json
+    python -m tests.attacks.hostile --each 10            one attack after the other, 10 s each
 
 Name server, broker and attacks run in separate processes. The broker's second name server hangs: it
 accepts connections and never answers. SQL92 filters are enabled. This process runs the honest
@@ -35,13 +35,15 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trocket import ClientError, ConsumeFromWhere, Message, Producer, PushConsumer
-from trocket.bench.attacks import ATTACKS, PAUSE_S
-from trocket.bench.stored_state import size_of, stored_state
+from trocket.bench.kit import percentiles
 from trocket.common.terminal import table
 from trocket.interop.ports import free_port
 from trocket.interop.process import LineProcess, PeerError
 from trocket.interop.trocket_peer import TrocketPair
 from trocket.interop.usage import anonymous_bytes, cpu_seconds
+
+from .attacks import ATTACKS, PAUSE_S, is_end, is_mark, start_attacks
+from .stored_state import size_of, stored_state
 
 TOPIC = "Honest"
 QUEUES = 4
@@ -141,7 +143,7 @@ async def consume(consumer: PushConsumer, honest: Honest) -> None:
 async def catch_up(honest: Honest) -> None:
     """Wait until all confirmed messages are consumed, at most CATCH_UP_S."""
     end_s = time.monotonic() + CATCH_UP_S
-    while honest.confirmed - honest.consumed and time.monotonic() < end_s:  # noqa: ASYNC110 - a bench
+    while honest.confirmed - honest.consumed and time.monotonic() < end_s:  # noqa: ASYNC110 - a program
         await asyncio.sleep(0.5)
 
 
@@ -181,11 +183,10 @@ async def watch(
         await asyncio.sleep(SAMPLE_S)
 
 
-def percentiles(times_ms: list[float]) -> dict[str, float]:
+def times_of(times_ms: list[float]) -> dict[str, float]:
     """p50, p99, p99.9 and the maximum of some times."""
-    ordered = sorted(times_ms) or [0.0]
-    at = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
-    return {name: round(ordered[int((len(ordered) - 1) * part)], 1) for name, part in at.items()}
+    found = (round(each, 1) for each in percentiles(times_ms))
+    return dict(zip(("p50", "p99", "p99.9", "max"), found, strict=True))
 
 
 def by_attack(
@@ -206,7 +207,7 @@ def by_attack(
             continue
         figures[begin["attack"]] = {
             "sends": len(times),
-            **percentiles(times),
+            **times_of(times),
             "broker_mb": round(max(sample[0] for sample in during), 1),
             "namesrv_mb": round(max(sample[1] for sample in during), 1),
             "cpu": round((during[-1][3] - during[0][3]) / (during[-1][2] - during[0][2]) * 100, 1),
@@ -267,7 +268,7 @@ async def run(
         await sending
         line = await asyncio.to_thread(
             attacks.wait_line,
-            lambda line: line.startswith("{") and not is_mark(line),
+            is_end,
             timeout_s=ATTACKS_END_S,
         )
         await catch_up(honest)
@@ -301,8 +302,8 @@ def of_honest(honest: Honest) -> dict[str, Any]:
         "given_up": honest.given_up,
         "failed_tries": honest.failed_tries,
         "last_failure": honest.last_failure,
-        "send_ms": percentiles(honest.send_ms),
-        "arrive_ms": percentiles(honest.arrive_ms),
+        "send_ms": times_of(honest.send_ms),
+        "arrive_ms": times_of(honest.arrive_ms),
     }
 
 
@@ -318,11 +319,6 @@ def of_servers(samples: list[tuple[float, ...]], attacked: int) -> dict[str, Any
         "broker_mb_by_tenth": tenths([sample[0] for sample in samples[:attacked]]),
         "broker_mb_end": round(samples[-1][0], 1),
     }
-
-
-def is_mark(line: str) -> bool:
-    """Whether a line of the attacks says that one begins or ends."""
-    return line.startswith('{"attack": ')
 
 
 def violations(figures: dict[str, Any], budget_mb: int, own_mb: int) -> list[str]:
@@ -390,19 +386,16 @@ def main(
         conf.write_text(conf.read_text().replace(pair.namesrv_address, both))
         try:
             pair.start_broker()
-            command = [
-                sys.executable, "-m", "trocket.bench.attacks", "--broker", pair.broker_address,
-                "--namesrv", pair.namesrv_address, "--ha", f"127.0.0.1:{ha_port}",
-                "--victim", TOPIC, "--seconds", str(minutes * 60), "--seed", str(seed),
-            ]  # fmt: skip
             names = only or [attack.name for attack in ATTACKS]
-            command += [text for name in names for text in ("--only", name)]
+            seconds = each or minutes * 60
+            options = ["--ha", f"127.0.0.1:{ha_port}", "--victim", TOPIC, "--seed", str(seed)]
+            options += ["--seconds", str(seconds), *(["--in-turn"] if each else [])]
+            options += [text for name in names for text in ("--only", name)]
             if each:  # one more is no attack at all
                 minutes = (each + PAUSE_S) * (len(names) + 1) / 60
-                command += ["--in-turn", "--seconds", str(each)]
 
             def start(on_line: Callable[[str], None]) -> LineProcess:
-                return LineProcess(command, folder=folder, name="attacks", on_line=on_line)
+                return start_attacks(pair, folder, on_line, *options)
 
             figures: dict[str, Any] = {"minutes": minutes, "rate_per_s": rate}
             figures |= asyncio.run(run(pair, start, minutes, rate, bar))
