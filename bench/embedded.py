@@ -74,15 +74,15 @@ def outcome(case: str, times_ms: list[float], bare_ms: float = 0.0) -> Times:
     first, median, third = statistics.quantiles(times_ms, n=4)
     aim = AIMS_MS.get(case)
     return Times(
-        case,
-        len(times_ms),
-        round(median, 2),
-        round(third - first, 2),
-        round(min(times_ms), 2),
-        round(max(times_ms), 2),
-        round(bare_ms, 2),
-        aim,
-        None if aim is None else median <= aim,
+        case=case,
+        rounds=len(times_ms),
+        median_ms=round(median, 2),
+        spread_ms=round(third - first, 2),
+        min_ms=round(min(times_ms), 2),
+        max_ms=round(max(times_ms), 2),
+        bare_ms=round(bare_ms, 2),
+        aim_ms=aim,
+        is_reached=None if aim is None else median <= aim,
     )
 
 

@@ -217,18 +217,18 @@ def phase_of(
         return percentile(sorted(values), share) * 1000
 
     return Phase(
-        name,
-        waiting,
-        invisible,
-        rss_mb,
-        cpu_percent,
-        len(times.cycles),
-        ms(times.cycles, 0.50),
-        ms(times.cycles, 0.99),
-        max(times.cycles) * 1000,
-        ms(times.sends, 0.99),
-        ms(times.arrivals, 0.99),
-        ms(times.acks, 0.99),
+        phase=name,
+        waiting=waiting,
+        invisible=invisible,
+        rss_mb=rss_mb,
+        cpu_percent=cpu_percent,
+        probes=len(times.cycles),
+        p50_ms=ms(times.cycles, 0.50),
+        p99_ms=ms(times.cycles, 0.99),
+        max_ms=max(times.cycles) * 1000,
+        send_p99_ms=ms(times.sends, 0.99),
+        arrive_p99_ms=ms(times.arrivals, 0.99),
+        ack_p99_ms=ms(times.acks, 0.99),
     )
 
 

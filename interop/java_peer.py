@@ -105,14 +105,14 @@ class JavaPeer:
         by = event.get("id", "")
         if kind in ("ack", "sent", "message"):
             seen = MessageSeen(
-                by,
-                event["topic"],
-                event["key"],
-                event["crc"],
-                event["unique"],
-                event.get("queueId", -1),
-                event.get("queueOffset", -1),
-                event["tags"],
+                by=by,
+                topic=event["topic"],
+                key=event["key"],
+                crc=event["crc"],
+                unique=event["unique"],
+                queue_id=event.get("queueId", -1),
+                queue_offset=event.get("queueOffset", -1),
+                tags=event["tags"],
             )
             if kind == "ack":
                 self.acknowledged.append(seen)
