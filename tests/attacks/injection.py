@@ -70,7 +70,6 @@ class Points:
       chosen: the name of a point, and how often it was reached before the error is raised there;
         None: nowhere. A number among all points would not do: a slow machine has a few more of
         them, such as lines about slow requests.
-      kind: of the error.
     """
 
     def __init__(

@@ -132,7 +132,6 @@ async def embedded_broker(
       disk: with what an earlier one left; None: empty.
       client: calls the name servers.
       open_process: starts a filter server.
-      random: of the broker.
       native: the C extension; None: pure Python.
       config_path: the file of the broker's configuration; "": none.
       is_registered: begin the block when it is registered; False: when it serves.

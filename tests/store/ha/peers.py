@@ -75,11 +75,7 @@ class Peer:
 
 
 class MasterUnderTest:
-    """A running master.
-
-    Attributes:
-      store, ha: the master's.
-    """
+    """A running master."""
 
     def __init__(self, nursery: trio.Nursery, **changes: object) -> None:
         self.store = open_store(clock=TrioClock(), **changes)
@@ -109,7 +105,6 @@ class SlaveUnderTest:
     """A running slave.
 
     Attributes:
-      store, ha: the slave's.
       connects: when it connected, and to which address.
     """
 

@@ -94,9 +94,7 @@ class Node:
     Args:
       nursery: they run there.
       network: its slaves or its master are behind it.
-      role: of the broker.
       disk: its own by default.
-      changes: of the configuration.
     """
 
     def __init__(

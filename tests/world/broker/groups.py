@@ -24,7 +24,6 @@ class Group:
 
     Args:
       oracle: of all messages.
-      name: the group's.
       tags: it wants these; empty: everything.
       in_order: each queue one message after the other, under a lock.
 

@@ -62,7 +62,6 @@ class Session:
     """Runs steps.
 
     Args:
-      config: of the store.
       seed: for the bytes of bodies.
       is_faulty: calls may fail: refusals are then noted and not held against the store.
 
