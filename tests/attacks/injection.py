@@ -60,7 +60,8 @@ class Injected(Exception):
 
 def make_error(kind: type[Exception], point: str) -> Exception:
     """An error of a kind that also is `Injected`."""
-    return type(f"Injected{kind.__name__}", (kind, Injected), {})(f"injected at {point}")
+    made: type[Exception] = type(f"Injected{kind.__name__}", (kind, Injected), {})
+    return made(f"injected at {point}")
 
 
 class Points:
@@ -193,7 +194,8 @@ def place_of(coroutine: Any) -> str:
 @types.coroutine
 def driven(coroutine: Any, points: Points) -> Any:
     """Run a coroutine, and raise at the await that is chosen."""
-    value, error = None, None
+    value: Any = None
+    error: BaseException | None = None
     while True:
         try:
             if error is not None:
@@ -217,7 +219,7 @@ def driven(coroutine: Any, points: Points) -> Any:
             error = thrown
 
 
-def leaves(trap: Any, error: Exception) -> bool:
+def leaves(trap: Any, error: BaseException) -> bool:
     """Leave what a task waits for, as a cancellation does; False: it must wait on."""
 
     def raise_it() -> None:

@@ -21,7 +21,8 @@ from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.disk.memory_disk import MemoryDisk
 
-from .embedded import Client, TrioClock
+from ..peers import Client
+from .embedded import TrioClock
 
 HOST = "192.0.2.1"
 NAMESRV_PORT = 9876

@@ -28,6 +28,7 @@ from trocket.broker.table_saver import TableSaver
 from trocket.broker.timer_message_service import TimerMessageService
 from trocket.broker.transaction_service import TransactionService
 from trocket.remoting.steps import Steps
+from trocket.store.clock import WallTimeMs
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
@@ -126,7 +127,9 @@ def delayed_dropped(patch: Patch) -> None:
     """Every third delayed message is passed over."""
     deliver = ScheduleMessageService._deliver
 
-    def broken(self: ScheduleMessageService, level: int, queue_offset: int, now_ms: int) -> int:
+    def broken(
+        self: ScheduleMessageService, level: int, queue_offset: int, now_ms: WallTimeMs
+    ) -> int:
         return 1 if queue_offset % 3 == 2 else deliver(self, level, queue_offset, now_ms)
 
     patch.setattr(ScheduleMessageService, "_deliver", broken)

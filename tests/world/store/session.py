@@ -17,6 +17,7 @@ from trocket.store.disk.json_config import save_json
 from trocket.store.errors import StoreError, StoreIOError
 from trocket.store.format import UNIT
 from trocket.store.message_store import MessageStore
+from trocket.store.offsets import PhysicalOffset
 from trocket.store.retention_service import Retention
 from trocket.store.services import _write_queues, checkpoint_now
 
@@ -337,7 +338,7 @@ class Session:
                 each.promise(self.moment, power=False)
             else:
                 store.flusher.when_flushed(
-                    each.physical_offset, lambda ok, each=each: self._ack(each, ok)
+                    PhysicalOffset(each.physical_offset), partial(self._ack, each)
                 )
         self._unsynced += pending
         self.note("committed")
