@@ -8,7 +8,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -199,7 +198,6 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -290,17 +288,17 @@ def test_functions_take_few_positional_parameters() -> None:
     check_alarms(measured, POSITIONAL_MAX, MANY_PARAMETERS)
 
 
-def new_values(node: ast.AST, inside: str = "") -> Iterator[tuple[str, int]]:
+def new_values(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Class and number of arguments by position of each call of a class, `cls` included."""
-    if isinstance(node, ast.ClassDef):
-        inside = node.name
-    if isinstance(node, ast.Call):
-        called = ast.unparse(node.func).rpartition(".")[2]
-        called = inside if called == "cls" else called
-        if called[:1].isupper():
-            yield called, len(node.args)
-    for child in ast.iter_child_nodes(node):
-        yield from new_values(child, inside)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if called[:1].isupper():
+                yield called, len(node.args)
+        elif isinstance(node, ast.ClassDef):
+            for each in ast.walk(node):
+                if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "cls":
+                    yield node.name, len(each.args)
 
 
 def test_values_are_made_from_few_positional_arguments() -> None:
