@@ -51,6 +51,11 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 # and Spark, and the tests with Java, run it with the extension only.
 PURE := native common remoting store namesrv broker client filtersrv testing attacks world
 
+# What tests share is typed as strictly as the package. Left out: a user's program without types, and
+# the module that PySpark's workers import before they have any other.
+KIT = $(shell find tests -name '*.py' ! -name 'test_*.py' ! -path tests/client/frameworks/plugins.py \
+	! -path 'tests/spark/worker_site/*')
+
 .PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim bench pipeline docs clean
 .PHONY: wheel wheel-native wheel-client lock audit sbom release
 
@@ -77,6 +82,7 @@ lint: $(TEST)
 
 types: $(TEST)
 	$(BIN)/mypy -p trocket
+	$(BIN)/mypy $(KIT)
 
 layers: $(TEST)
 	$(BIN)/lint-imports

@@ -123,7 +123,6 @@ class Accounts:
     Args:
       save: writes the file, with mode 0600; None: nothing is saved.
       save_later: schedules a write, see `StateFile`.
-      name: of the file.
 
     Attributes:
       file: the table's file.
@@ -383,7 +382,6 @@ class Accounts:
 
         Args:
           users: the master's, with their passwords.
-          acls: the master's.
         Returns: whether that changed anything.
         Raises: ValueError: as `decode`; what the iterators raise. Nothing is changed then.
         """

@@ -61,7 +61,6 @@ class Places(NamedTuple):
     """What a server tells the needs.
 
     Attributes:
-      cluster: the server's.
       topic_at: gives the topic of the message at an offset of the log; None: there is no message.
         That of a half or a delayed message is the topic that it is for.
       has_group: whether there is a consumer group of that name. A server that does not know says

@@ -121,7 +121,6 @@ class PlainAclFile:
     """One file.
 
     Attributes:
-      path: of the file.
       accounts: its accounts, in its order, each once.
       configs: the same as the file spells them.
       white_addresses: its globalWhiteRemoteAddresses.
@@ -144,7 +143,6 @@ class PlainAcl:
       files: in their order.
 
     Attributes:
-      files: as above.
       accounts: account by access key.
       file_of: path of its file by access key.
       white_addresses: requests from these are accepted without an account.

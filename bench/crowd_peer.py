@@ -7,7 +7,7 @@ from math import inf
 
 import trio
 
-from trocket.client.connection import Connection, OnAnswer
+from trocket.client.connection.connection import Connection, OnAnswer
 from trocket.client.connection.transport import connect_tcp
 from trocket.client.errors import ClientError
 from trocket.remoting.codec import RemotingCommand, encode

@@ -409,7 +409,16 @@ def main(
     known: dict[str, Case | None] = {one.name: one for one in CASES} | {REDELIVERY: None}
     cases = [*kit.chosen(case, known, "--case").values()]
     invisible_ms = int(invisible * 1000)
-    plan = Plan(names, cases, seconds, rounds, messages, invisible_ms, delayed, pin)
+    plan = Plan(
+        names=names,
+        cases=cases,
+        seconds=seconds,
+        rounds=rounds,
+        messages=messages,
+        invisible_ms=invisible_ms,
+        delayed=delayed,
+        pin=pin,
+    )
     outcomes, delays = run(plan)
     beside = ratios(outcomes, names[0])
     if json_:

@@ -89,7 +89,6 @@ def ack_frames(group: str, fields: dict[str, str], first_opaque: int) -> list[by
     """An acknowledgement for each message of a pop's answer.
 
     Args:
-      fields: of the answer.
       first_opaque: of the first; the others follow.
     """
     starts = _by_queue(fields["startOffsetInfo"])

@@ -159,7 +159,6 @@ class _Wakes:
 
     Args:
       producer, consumer: connected to the broker.
-      queue_count: of the topic.
     """
 
     def __init__(

@@ -42,8 +42,6 @@ _M_MMAP_THRESHOLD: Final = -3
 def fix_thresholds(environment: Mapping[str, str] = os.environ) -> bool:
     """Fix glibc's threshold for separately mapped blocks at MAP_SIZE_MIN.
 
-    Args:
-      environment: the process's.
     Returns: whether glibc accepted it.
     """
     if any(name in environment for name in OWN_SETTINGS):

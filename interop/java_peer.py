@@ -57,7 +57,6 @@ class JavaPeer:
     Args:
       version: of rocketmq-client, such as "4.9.7"; missing jars and classes are fetched and built.
       folder: for its logs.
-      options: of the JVM.
     Raises: PeerError: it could not be built or started.
     """
 
@@ -105,14 +104,14 @@ class JavaPeer:
         by = event.get("id", "")
         if kind in ("ack", "sent", "message"):
             seen = MessageSeen(
-                by,
-                event["topic"],
-                event["key"],
-                event["crc"],
-                event["unique"],
-                event.get("queueId", -1),
-                event.get("queueOffset", -1),
-                event["tags"],
+                by=by,
+                topic=event["topic"],
+                key=event["key"],
+                crc=event["crc"],
+                unique=event["unique"],
+                queue_id=event.get("queueId", -1),
+                queue_offset=event.get("queueOffset", -1),
+                tags=event["tags"],
             )
             if kind == "ack":
                 self.acknowledged.append(seen)

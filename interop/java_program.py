@@ -47,7 +47,6 @@ def grpc_command(version: str, *arguments: str, folder: Path) -> list[str]:
 
     Args:
       version: of rocketmq-client-java.
-      arguments: of the program.
       folder: for its logs.
     Raises: PeerError: as `maven.compile_java`.
     """
@@ -71,7 +70,6 @@ def run_java(
       version: of rocketmq-client.
       folder: for its logs.
       is_done: called with each line and all lines so far.
-      options: of the JVM.
     Raises: PeerError: the program ended early, or was not done in time.
     """
     command = java_command(version, program, *arguments, folder=folder, options=options)

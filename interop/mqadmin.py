@@ -345,7 +345,6 @@ class AdminJvm:
 
     Args:
       folder: for its files.
-      options: of the JVM.
 
     Raises: PeerError: it did not start.
     """

@@ -382,7 +382,6 @@ class UniqueIdSource(NamedTuple):
 
     Attributes:
       ip: 4 or 16 bytes.
-      pid: of the process.
       loader_hash: the hash code of Java's class loader.
       now_ms: ms since 1970.
     """

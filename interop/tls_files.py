@@ -58,7 +58,6 @@ class ClientTls:
     """TLS of a client.
 
     Attributes:
-      folder: the authority's.
       shows_certificate: the client's own certificate is given, too.
       verifies: the server's certificate is checked.
     """

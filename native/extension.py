@@ -78,7 +78,6 @@ class Extension(Protocol):
 
         Args:
           slots: the file's table, int32; it is changed.
-          slot_count, index_count, index_count_max, begin_ms: of the file.
           entries: packed by this extension.
           first: the number of the first one to enter.
 
@@ -240,7 +239,6 @@ class Extension(Protocol):
         Pure: `MessageReader._collect_recent`.
 
         Args:
-          units: of the records.
           view, base: the map of the file, and its physical offset.
           near_from, log_end: physical offsets between which the records must be.
           size_max: bytes.

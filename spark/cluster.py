@@ -41,7 +41,7 @@ from .errors import OptionError, QueueGoneError, SparkConnectorError
 from .missing_queues import Missing, why_missing
 from .queue_offsets import Queue
 from .record_columns import RecordColumns, walk
-from .secrets import read_secrets
+from .secrets_file import read_secrets
 from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
 from .time_search import first_new
 from .tries import PASSING, again

@@ -76,7 +76,6 @@ class BatchSink(DataSourceArrowWriter):
     """Writes a table.
 
     Args:
-      options: the user's.
       layout: the rows' columns.
     """
 

@@ -33,7 +33,6 @@ class RowMessages:
     """Makes the messages of one task.
 
     Args:
-      options: the user's.
       layout: the rows' columns.
       row_id: prefix of the ids of this task's rows; None: rows get no ids.
     """

@@ -70,7 +70,6 @@ class SinkWriter:
 
     Args:
       sender: the producer.
-      options: the user's.
       layout: the rows' columns.
       row_id: prefix of the ids of this task's rows; None: rows get no ids.
     """

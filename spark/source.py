@@ -122,7 +122,6 @@ class QueueReader(DataSourceReader):
     """Plans on the driver, reads in tasks.
 
     Args:
-      options: the user's.
       columns: names, in the schema's order.
     """
 

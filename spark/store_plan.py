@@ -132,15 +132,15 @@ def _splits(
                 limit = min(limit, stop - base)
             for begin in range(0, max(limit, 1), options.split_bytes):
                 yield LogSplit(
-                    layout.log_path(base),
-                    store.root,
-                    store.broker_name,
-                    base,
-                    layout.log_file_size,
-                    limit,
-                    base == newest,
-                    begin,
-                    min(begin + options.split_bytes, limit),
+                    path=layout.log_path(base),
+                    root=store.root,
+                    broker_name=store.broker_name,
+                    base=base,
+                    file_size=layout.log_file_size,
+                    limit=limit,
+                    is_newest=base == newest,
+                    begin=begin,
+                    end=min(begin + options.split_bytes, limit),
                 )
     finally:
         log.close()

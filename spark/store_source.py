@@ -73,7 +73,6 @@ class StoreReader(DataSourceReader):
     """Plans on the driver, reads in tasks.
 
     Args:
-      options: the user's.
       columns: names, in the schema's order.
     """
 

@@ -56,7 +56,6 @@ class StreamPlan:
     """The offsets of one query.
 
     Args:
-      options: the user's.
       cluster: returns the cluster; called for each use, as a cluster cannot be pickled to tasks.
       now_s: a monotonic clock.
       wait_s: waits for a time in seconds.

@@ -20,9 +20,7 @@ class MemoryStream(anyio.abc.ByteStream):
       stream: the trio stream.
     """
 
-    def __init__(
-        self, stream: trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]
-    ) -> None:
+    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
         self._stream = stream
 
     async def send(self, item: bytes) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -56,7 +56,8 @@ def pytest_report_header() -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what needs Java: the interop tests, and those that ask for a fixture with a JVM."""
     fixtures = getattr(item, "fixturenames", ())
-    if "autojump_clock" in fixtures and "autojump_clock" not in signature(item.obj).parameters:
+    test: Any = getattr(item, "obj", None)
+    if "autojump_clock" in fixtures and "autojump_clock" not in signature(test).parameters:
         # pytest-trio looks for a clock among the arguments of the test alone.
         raise pytest.UsageError(f"{item.nodeid} waits in real time: it needs autojump_clock itself")
     if item.get_closest_marker("interop") or NEED_JAVA.intersection(fixtures):

@@ -64,7 +64,7 @@ def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     return sorted(items, key=rank)
 
 
-class UnitScheduling(LoadScopeScheduling):
+class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """xdist's scheduler for scopes, with the units above as scopes.
 
     The marker `xdist_group` cannot say it: with `--dist loadgroup` it changes the ids of tests, and

@@ -53,9 +53,9 @@ class _RandomOfThread:
 @contextmanager
 def order_of(seed: int | str) -> Iterator[None]:
     """In this thread, trio's order of tasks depends on the seed and on nothing else."""
-    core = trio._core._run
+    core: Any = trio._core._run
     known = core._r, core._ALLOW_DETERMINISTIC_SCHEDULING
-    core._r = _RandomOfThread(seed, core._r)  # type: ignore[assignment]
+    core._r = _RandomOfThread(seed, core._r)
     core._ALLOW_DETERMINISTIC_SCHEDULING = True
     try:
         yield

@@ -79,14 +79,14 @@ class PlainAclProcessor:
         """
         header = decode(CreateAccessConfigRequestHeader, request.ext_fields)
         config = PlainAccessConfig(
-            header.access_key,
-            header.secret_key,
-            header.white_remote_address,
-            bool(header.admin),
-            header.default_topic_perm,
-            header.default_group_perm,
-            _split(header.topic_perms),
-            _split(header.group_perms),
+            access_key=header.access_key,
+            secret_key=header.secret_key,
+            white_remote_address=header.white_remote_address,
+            admin=bool(header.admin),
+            default_topic_perm=header.default_topic_perm,
+            default_group_perm=header.default_group_perm,
+            topic_perms=_split(header.topic_perms),
+            group_perms=_split(header.group_perms),
         )
 
         async def change() -> str:

@@ -287,14 +287,14 @@ class ConsumerFilterManager:
         # No client is connected yet, so each group counts as gone until its next heartbeat.
         dead_ms = stored.dead_time or self._clock.wall_ms() - LEFT_BEFORE_START_MS
         return ConsumerFilterData(
-            group,
-            topic,
-            text,
-            stored.client_version,
-            expression,
-            positions,
-            stored.born_time,
-            max(dead_ms, stored.born_time, 1),
+            group=group,
+            topic=topic,
+            text=text,
+            client_version=stored.client_version,
+            expression=expression,
+            positions=positions,
+            born_ms=stored.born_time,
+            dead_ms=max(dead_ms, stored.born_time, 1),
         )
 
     # The table

@@ -167,14 +167,14 @@ class CheckPoint:
                 f"{body.pop_time} for {body.invisible_time} ms: a number is negative or too large"
             )
         return cls(
-            body.topic,
-            body.group,
-            body.queue_id,
-            body.start_offset,
-            body.pop_time,
-            body.invisible_time,
-            body.broker_name,
-            diffs,
+            topic=body.topic,
+            group=body.group,
+            queue_id=body.queue_id,
+            start_offset=body.start_offset,
+            pop_time=body.pop_time,
+            invisible_time=body.invisible_time,
+            broker_name=body.broker_name,
+            diffs=diffs,
             acked=body.bit_map & ((1 << count) - 1),
             suspend=body.suspend,
             re_put_times=_re_put_times(body.re_put_times),

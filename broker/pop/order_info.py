@@ -174,14 +174,14 @@ class OrderInfo:
             raise ValueError(f"the offsets of `$.o` do not rise: {stored.offsets}")
         is_kept = stored.attempt_id is not None and len(stored.attempt_id) <= ATTEMPT_ID_LENGTH_MAX
         return cls(
-            stored.attempt_id if is_kept else None,
-            stored.pop_time,
-            stored.invisible_time or 0,
-            offsets,
-            stored.last_consume_ms,
-            stored.acked & (1 << len(offsets)) - 1,
-            _of_offsets(stored.next_visible or {}, offsets),
-            None if stored.consumed is None else _of_offsets(stored.consumed, offsets),
+            attempt_id=stored.attempt_id if is_kept else None,
+            pop_time=stored.pop_time,
+            invisible_time=stored.invisible_time or 0,
+            offsets=offsets,
+            last_consume_ms=stored.last_consume_ms,
+            acked=stored.acked & (1 << len(offsets)) - 1,
+            next_visible=_of_offsets(stored.next_visible or {}, offsets),
+            consumed=None if stored.consumed is None else _of_offsets(stored.consumed, offsets),
         )
 
 

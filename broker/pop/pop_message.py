@@ -381,14 +381,14 @@ class PopMessageProcessor:
         next_offset = result.next_begin_offset
         plain = topic not in self._store.queue_store.batch_topics
         check_point = CheckPoint(
-            topic,
-            group,
-            queue_id,
-            offset,
-            asked.pop_time,
-            header.invisible_time,
-            self._config.broker_name,
-            diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
+            topic=topic,
+            group=group,
+            queue_id=queue_id,
+            start_offset=offset,
+            pop_time=asked.pop_time,
+            invisible_time=header.invisible_time,
+            broker_name=self._config.broker_name,
+            diffs=diffs_of(result.buffers, offset, result.count, next_offset, plain=plain),
         )
         revive_queue_id = asked.revive_queue_id
         buffers: Sequence[bytes | memoryview] = result.buffers
@@ -489,14 +489,14 @@ class PopMessageProcessor:
         """Let a pop wait that found nothing, or answer it."""
         header = asked.header
         waiting = WaitingPop(
-            request,
-            asked.channel,
-            header.topic,
-            header.consumer_group,
-            header.queue_id,
-            born_time,
-            header.poll_time,
-            asked.selector,
+            request=request,
+            channel=asked.channel,
+            topic=header.topic,
+            group=header.consumer_group,
+            queue_id=header.queue_id,
+            born_time=born_time,
+            poll_time=header.poll_time,
+            selector=asked.selector,
         )
         polling = self._pop.hold.hold(waiting)
         # Without progress the next pop would find nothing either, and wake another for ever.

@@ -92,14 +92,14 @@ class PopWaitingProcessor:
         if found or self._has_retried(header):
             return request.answer(ext_fields=_HAS_MESSAGE)
         waiting = WaitingPop(
-            request,
-            channel,
-            header.topic,
-            group,
-            queue_id,
-            header.born_time,
-            header.poll_time,
-            selector,
+            request=request,
+            channel=channel,
+            topic=header.topic,
+            group=group,
+            queue_id=queue_id,
+            born_time=header.born_time,
+            poll_time=header.poll_time,
+            selector=selector,
         )
         polling = self._hold.hold_notification(waiting)
         if polling is Polling.WAITS:

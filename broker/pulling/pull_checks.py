@@ -149,18 +149,18 @@ class PullChecks:
         if size_max is None or size_max <= 0:
             size_max = INT32_MAX
         return CheckedPulls(
-            self._token,
-            header,
-            group_config,
-            topic_config,
-            PullTerms(group, topic, key_of(topic, group), header.max_msg_nums, size_max),
-            bool(sys_flag & SUBSCRIPTION)
+            token=self._token,
+            header=header,
+            group=group_config,
+            topic=topic_config,
+            terms=PullTerms(group, topic, key_of(topic, group), header.max_msg_nums, size_max),
+            is_unfiltered=bool(sys_flag & SUBSCRIPTION)
             and header.subscription == SUB_ALL
             and (not header.expression_type or header.expression_type == TAG),
-            bool(sys_flag & COMMIT_OFFSET),
-            bool(sys_flag & SUSPEND),
-            may_commit_offset(group),
-            min(max(header.suspend_timeout_millis, 0), HOLD_MS_MAX) / 1000,
+            commits=bool(sys_flag & COMMIT_OFFSET),
+            suspends=bool(sys_flag & SUSPEND),
+            may_commit=may_commit_offset(group),
+            hold_s=min(max(header.suspend_timeout_millis, 0), HOLD_MS_MAX) / 1000,
         )
 
     def is_current(self, pulls: CheckedPulls) -> bool:

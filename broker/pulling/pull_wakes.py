@@ -72,18 +72,18 @@ class DirectWakes:
         count_get: Callable[[str, int, int], None],
     ) -> None:
         self._rules: Final = WakeRules(
-            held,
-            store.queue_store.queues,
-            topics,
-            groups,
-            recent.log.views,
-            found.binary_parts,
-            found.json_parts,
-            recent.log.file_size,
-            recent.near,
-            recent.size_max,
-            recent.count_max,
-            recent.queue_file_count,
+            held=held,
+            queues=store.queue_store.queues,
+            topics=topics,
+            groups=groups,
+            views=recent.log.views,
+            binary_parts=found.binary_parts,
+            json_parts=found.json_parts,
+            file_size=recent.log.file_size,
+            near=recent.near,
+            size_max=recent.size_max,
+            count_max=recent.count_max,
+            queue_file_count=recent.queue_file_count,
         )
         self._wake_pulls = recent.native.wake_pulls
         self._end = store.writer

@@ -42,9 +42,25 @@ class SendNames(NamedTuple):
 
 
 WORD_NAMES: Final = SendNames(
-    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch"
+    topic="topic",
+    queue_id="queueId",
+    sys_flag="sysFlag",
+    born_timestamp="bornTimestamp",
+    flag="flag",
+    properties="properties",
+    reconsume_times="reconsumeTimes",
+    batch="batch",
 )
-LETTER_NAMES: Final = SendNames("b", "e", "f", "g", "h", "i", "j", "m")
+LETTER_NAMES: Final = SendNames(
+    topic="b",
+    queue_id="e",
+    sys_flag="f",
+    born_timestamp="g",
+    flag="h",
+    properties="i",
+    reconsume_times="j",
+    batch="m",
+)
 
 
 class SendNumbers(NamedTuple):

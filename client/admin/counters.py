@@ -174,14 +174,14 @@ class CounterVerbs:
             for queue, offsets in table.offset_table.items():
                 is_behind = offsets.broker_offset > offsets.consumer_offset
                 found[queue] = QueueProgress(
-                    self._brokers.short(queue.topic),
-                    queue.broker_name,
-                    queue.queue_id,
-                    offsets.consumer_offset,
-                    offsets.pull_offset,
-                    offsets.broker_offset,
-                    time_or_none(offsets.last_timestamp),
-                    None if is_behind else 0.0,
+                    topic=self._brokers.short(queue.topic),
+                    broker_name=queue.broker_name,
+                    queue_id=queue.queue_id,
+                    committed=offsets.consumer_offset,
+                    pulled=offsets.pull_offset,
+                    end=offsets.broker_offset,
+                    last_consumed_ms=time_or_none(offsets.last_timestamp),
+                    delay_s=None if is_behind else 0.0,
                 )
         queues = tuple(found[queue] for queue in sorted(found))
         retries = sum(found[queue].lag for queue in found if queue.topic == retry)

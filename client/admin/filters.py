@@ -123,14 +123,14 @@ class FilterVerbs:
 
     def _filter_class(self, address: str, found: _Class) -> FilterClassInfo:
         return FilterClassInfo(
-            address,
-            self._brokers.short(found.topic),
-            self._brokers.short(found.consumer_group),
-            found.class_name,
-            found.class_crc,
-            found.language,
-            found.state,
-            found.error,
+            server=address,
+            topic=self._brokers.short(found.topic),
+            group=self._brokers.short(found.consumer_group),
+            class_name=found.class_name,
+            class_crc=found.class_crc,
+            language=found.language,
+            state=found.state,
+            error=found.error,
         )
 
     async def remove_filter_class(self, group: str, topic: str) -> tuple[str, ...]:

@@ -212,14 +212,14 @@ class PopVerbs:
             left_out += missed
         messages = [
             InvisibleMessage(
-                self._brokers.short(found.topic),
-                broker.name,
-                found.receipt.queue_id,
-                found.receipt.offset,
-                found.receipt.pop_time,
-                found.receipt.revive_time,
-                found.receipt.to_text(),
-                found.is_stored,
+                topic=self._brokers.short(found.topic),
+                broker_name=broker.name,
+                queue_id=found.receipt.queue_id,
+                offset=found.receipt.offset,
+                popped_ms=found.receipt.pop_time,
+                visible_ms=found.receipt.revive_time,
+                receipt=found.receipt.to_text(),
+                is_stored=found.is_stored,
             )
             for found in records.unacked(now_ms)
             if not topics or found.topic in topics

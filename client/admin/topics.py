@@ -100,14 +100,14 @@ class TopicVerbs:
             config = answers.values.get(broker.name)
             if config is not None:
                 on_broker[broker.name] = TopicOnBroker(
-                    broker.name,
-                    broker.cluster,
-                    broker.addresses,
-                    config.read_queue_nums,
-                    config.write_queue_nums,
-                    config.perm,
-                    config.order,
-                    config.attributes,
+                    broker_name=broker.name,
+                    cluster=broker.cluster,
+                    addresses=broker.addresses,
+                    read_queues=config.read_queue_nums,
+                    write_queues=config.write_queue_nums,
+                    perm=config.perm,
+                    order=config.order,
+                    attributes=config.attributes,
                 )
         info = TopicInfo(
             self._brokers.short(full), tuple(on_broker[each] for each in sorted(on_broker))

@@ -54,7 +54,6 @@ class Expression:
     """A compiled filter; immutable, so it may be shared.
 
     Attributes:
-      text: of the expression.
       names: the properties that it reads.
     """
 

@@ -148,14 +148,14 @@ class HaMaster:
             end,
             [
                 SlaveState(
-                    sender.address,
-                    sender.ack_offset,
-                    end - sender.ack_offset,
-                    slaves.is_in_sync(sender.ack_offset, end),
-                    sender.link.flow.per_second,
-                    sender.send_offset,
-                    sender.distance.seconds(sender.ack_offset, end, now_s),
-                    now_s - sender.acked_s,
+                    address=sender.address,
+                    ack_offset=sender.ack_offset,
+                    behind=end - sender.ack_offset,
+                    is_in_sync=slaves.is_in_sync(sender.ack_offset, end),
+                    per_second=sender.link.flow.per_second,
+                    send_offset=sender.send_offset,
+                    behind_s=sender.distance.seconds(sender.ack_offset, end, now_s),
+                    ack_age_s=now_s - sender.acked_s,
                 )
                 for sender in self._senders
                 if sender.ack_offset != NOT_YET

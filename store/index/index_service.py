@@ -238,15 +238,15 @@ class IndexService:
         progress = IndexProgress(indexed_offset=indexed_offset, files=marks)
         if newest is not None:
             progress = IndexProgress(
-                newest.name,
-                newest.begin_timestamp_ms,
-                newest.end_timestamp_ms,
-                newest.begin_physical_offset,
-                newest.end_physical_offset,
-                newest.hash_slot_count,
-                newest.index_count,
-                indexed_offset,
-                marks,
+                file_name=newest.name,
+                begin_timestamp_ms=newest.begin_timestamp_ms,
+                end_timestamp_ms=newest.end_timestamp_ms,
+                begin_physical_offset=newest.begin_physical_offset,
+                end_physical_offset=newest.end_physical_offset,
+                hash_slot_count=newest.hash_slot_count,
+                index_count=newest.index_count,
+                indexed_offset=indexed_offset,
+                files=marks,
             )
         return IndexState(progress, self.finished_timestamp_ms, file)
 

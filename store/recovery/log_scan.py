@@ -122,7 +122,14 @@ class LogScan:
                 last_ms = newest_ms
             nonzero_end, found, case = self._classify_end(reader, last_ms)
             result = ScanResult(
-                end, case, nonzero_end, reader.reason, holes, newest_ms, segments, collected_until
+                end=end,
+                case=case,
+                nonzero_end=nonzero_end,
+                reason=reader.reason,
+                holes=holes,
+                newest_ms=newest_ms,
+                segments=segments,
+                collected_until=collected_until,
             )
             if case.action is not Action.READ_ONLY:
                 return result

@@ -204,7 +204,6 @@ class FullDisk:
     Args:
       folder: for its files.
       flush: SYNC_FLUSH or ASYNC_FLUSH.
-      seed: of the loads.
     """
 
     def __init__(self, folder: Path, disk: TmpfsDisk | QuotaDisk, flush: str, seed: int) -> None:

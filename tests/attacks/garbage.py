@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import msgspec
 import trio
@@ -25,7 +26,8 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting import loop_monitor
 from trocket.remoting.message_codec import decode_messages
 
-from ..broker.embedded import Client, TrioClock, embedded_broker, pull_fields, send_fields
+from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ..peers import Client
 
 ROOT = "/store"
 SEND, PULL, UPDATE_OFFSET, HEART_BEAT, END_TRANSACTION = 310, 11, 15, 34, 37
@@ -33,7 +35,7 @@ QUEUE_COUNT = 4
 DELIVERED_S = 20.0
 """By then all that was due is delivered."""
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
     "mapped_file_size_consume_queue": 400,
     "max_hash_slot_num": 20,

@@ -60,7 +60,8 @@ class Injected(Exception):
 
 def make_error(kind: type[Exception], point: str) -> Exception:
     """An error of a kind that also is `Injected`."""
-    return type(f"Injected{kind.__name__}", (kind, Injected), {})(f"injected at {point}")
+    made: type[Exception] = type(f"Injected{kind.__name__}", (kind, Injected), {})
+    return made(f"injected at {point}")
 
 
 class Points:
@@ -70,7 +71,6 @@ class Points:
       chosen: the name of a point, and how often it was reached before the error is raised there;
         None: nowhere. A number among all points would not do: a slow machine has a few more of
         them, such as lines about slow requests.
-      kind: of the error.
     """
 
     def __init__(
@@ -194,7 +194,8 @@ def place_of(coroutine: Any) -> str:
 @types.coroutine
 def driven(coroutine: Any, points: Points) -> Any:
     """Run a coroutine, and raise at the await that is chosen."""
-    value, error = None, None
+    value: Any = None
+    error: BaseException | None = None
     while True:
         try:
             if error is not None:
@@ -218,7 +219,7 @@ def driven(coroutine: Any, points: Points) -> Any:
             error = thrown
 
 
-def leaves(trap: Any, error: Exception) -> bool:
+def leaves(trap: Any, error: BaseException) -> bool:
     """Leave what a task waits for, as a cancellation does; False: it must wait on."""
 
     def raise_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import trio
 import trio.testing
 
@@ -34,7 +36,7 @@ class NameServers:
         self.controllers: dict[str, NamesrvController] = {}
         self._nursery = nursery
 
-    async def start(self, host: str, **options: object) -> NamesrvController:
+    async def start(self, host: str, **options: Any) -> NamesrvController:
         """Start a name server, or start one anew: it knows nothing then."""
         config = NamesrvConfig(
             kv_config_path=f"/{host}/kv.json", config_store_path=f"/{host}/c", **options

@@ -38,7 +38,7 @@ def limit(full_file: str) -> None:
         full()
         allocate(fd, position, size)
 
-    os.open, os.pwrite, os.posix_fallocate = (  # type: ignore[assignment]
+    os.open, os.pwrite, os.posix_fallocate = (
         limited_open, limited_write, limited_allocate,
     )  # fmt: skip
 

@@ -30,7 +30,9 @@ class RawClient:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> tuple[dict, bytes]:
+    def ask(
+        self, code: int, fields: dict[str, str], body: bytes = b""
+    ) -> tuple[dict[str, Any], bytes]:
         """Send a request; the header and the body of its answer. Raises: OSError."""
         self._opaque += 1
         header = json.dumps(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 import trio.testing
@@ -215,7 +216,7 @@ class Scenario:
     async def _produce(self, connection: Connection, name: str) -> None:
         ask, note = connection.ask, self.promises.note
 
-        async def send(topic: str, label: str, **properties: str) -> None:
+        async def send(topic: str, label: str, **properties: Any) -> None:
             body = f"{name} {label}".encode()
             fields = message(topic, key=f"{name}{label}", **properties)
             note(await ask(SEND_V2, fields, body), topic, body)

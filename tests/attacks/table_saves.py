@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections import defaultdict
 from random import Random
+from typing import Any
 
 import trio
 
@@ -18,13 +19,14 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch
 
-from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ..broker.embedded import Broker, embedded_broker, pull_fields, send_fields
+from ..peers import Client
 
 SEND, BATCH, PULL, SEND_BACK, CREATE, DELETE = 310, 320, 11, 36, 17, 215
 CALLS = ("pwrite", "sync", "rename", "sync_folder", "unlink")
 FILES = ("topics.json", "subscriptionGroup.json", "deleted_topics", "/config")
 QUEUES_MAX = 6
-SMALL = {"mapped_file_size_consume_queue": 100 * 20}
+SMALL: dict[str, Any] = {"mapped_file_size_consume_queue": 100 * 20}
 """Each of some hundred queues has a file, which takes all of its memory from the beginning."""
 
 

@@ -23,7 +23,6 @@ class Broker:
     """Receives as many requests as it has codes, then answers them in turn, and no others.
 
     Args:
-      codes: of the answers.
       newest_first: answer the last request with the first code.
       as_json: answer with headers in JSON, as Apache's broker does.
 

@@ -16,7 +16,7 @@ from trocket.broker.controller import BrokerController
 from trocket.broker.filter_servers.filter_server_keeper import open_filter_server
 from trocket.broker.settings.config import BrokerConfig
 from trocket.common.child import OpenProcess
-from trocket.common.clock import Clock
+from trocket.common.clock import Clock, WallTimeMs
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension, extension
 from trocket.remoting.client import RemotingClient
@@ -31,8 +31,8 @@ TEN_SECONDS = 10
 class TrioClock:
     """Wall and monotonic time that follow trio's virtual clock."""
 
-    def wall_ms(self) -> int:
-        return START_MS + int(trio.current_time() * 1000)
+    def wall_ms(self) -> WallTimeMs:
+        return WallTimeMs(START_MS + int(trio.current_time() * 1000))
 
     def monotonic_s(self) -> float:
         return trio.current_time()
@@ -135,20 +135,21 @@ async def embedded_broker(
       disk: with what an earlier one left; None: empty.
       client: calls the name servers.
       open_process: starts a filter server.
-      random: of the broker.
       native: the C extension; None: pure Python.
       config_path: the file of the broker's configuration; "": none.
       is_registered: begin the block when it is registered; False: when it serves.
       more_parts: create parts that are not the package's.
       options: fields of BrokerConfig and MessageStoreConfig.
     """
-    store_options = {
+    store_options: dict[str, Any] = {
         "mapped_file_size_commit_log": 256 * 1024,
         "max_hash_slot_num": 100,
         "max_index_num": 400,
         "store_path_root_dir": "/store",
     }
-    broker_options = {"broker_name": "b", "broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1"}
+    broker_options: dict[str, Any] = {
+        "broker_name": "b", "broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1",
+    }  # fmt: skip
     for name, value in options.items():
         known = name in BrokerConfig.__dataclass_fields__
         (broker_options if known else store_options)[name] = value

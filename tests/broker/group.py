@@ -22,7 +22,8 @@ from trocket.remoting.client import RemotingClient
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
-from .embedded import Client, TrioClock
+from ..peers import Client
+from .embedded import TrioClock
 
 HOST = "192.0.2.1"
 NAMESRV_PORT = 9876

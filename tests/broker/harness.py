@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -175,8 +176,10 @@ class Broker:
         self.consumers = ConsumerManager(on_group_gone=self.filters.unregister)
         self.producers = ProducerManager()
         self.locks = RebalanceLockManager()
-        tables = {"topics": self.topics, "groups": self.groups, "offsets": self.offsets}
-        services = [
+        tables: dict[str, Any] = {
+            "topics": self.topics, "groups": self.groups, "offsets": self.offsets,
+        }  # fmt: skip
+        services: list[Any] = [
             ClientManageProcessor(
                 self.config,
                 consumers=self.consumers,

@@ -13,7 +13,8 @@ from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.filtersrv.filters import Filter
 
-from ..broker.embedded import Broker, Client
+from ..broker.embedded import Broker
+from ..peers import Client
 
 
 class FilterServer:

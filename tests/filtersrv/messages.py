@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_record, encode_record
 
 
-def record(body=b"x", *, properties=None, sys_flag=0, topic="T", offset=0, host="127.0.0.1"):
+def record(
+    body: bytes = b"x", *, properties: dict[str, str] | None = None, sys_flag: int = 0,
+    topic: str = "T", offset: int = 0, host: str = "127.0.0.1",
+) -> bytes:  # fmt: skip
     """A stored record."""
     return encode_record(
         topic, 1, offset, 1_000 + offset, body, properties_to_bytes(properties or {}),
@@ -18,6 +23,6 @@ def record(body=b"x", *, properties=None, sys_flag=0, topic="T", offset=0, host=
     )  # fmt: skip
 
 
-def message(body=b"x", **more) -> MessageExt:
+def message(body: bytes = b"x", **more: Any) -> MessageExt:
     """A stored message."""
     return decode_record(record(body, **more))

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from trocket.broker.messages.inner_message import DelayLevels, InnerMessage, InnerPuts
 from trocket.broker.sending.send_batch import batch_ids
@@ -158,7 +158,9 @@ def records(random: Random, material: Material, extension: Extension) -> None:
     made = [
         encode_record(
             random.choice(("T", "Topic", "t" * 127, "t" * 128, "é")),
-            *(random.choice((0, 1, -1, 2**31 - 1)) for _ in range(3)),
+            random.choice((0, 1, -1, 2**31 - 1)),
+            random.choice((0, 1, -1, 2**31 - 1)),
+            random.choice((0, 1, -1, 2**31 - 1)),
             random.randbytes(random.choice((0, 1, 100))),
             properties(random)[:0x7FFF],
             born_timestamp_ms=random.choice((0, -1, 2**63 - 1)),
@@ -238,7 +240,7 @@ def batches(random: Random, material: Material, extension: Extension) -> None:
     """A batch put into two stores, and all that it adds to their bursts."""
     added = random.choice((b"", b"A\1b\2", b"A\1b", b"KEYS\1x", b"MSG_REGION\1R\2CLUSTER\1C\2"))
     arguments = (random.choice("TU"), random.randrange(3), batch(random), added)
-    options = {
+    options: dict[str, Any] = {
         "born_timestamp_ms": random.choice((0, 1, -1, 2**63 - 1, 1_700_000_000_000)),
         "born_host": HOST if random.random() < 0.95 else HOST_V6, "store_host": HOST,
         "sys_flag": random.choice((0, 0, 1, 8, 32, 2**31 - 1)),
@@ -369,7 +371,7 @@ def answers(random: Random, material: Material, extension: Extension) -> None:
     size = random.choice((0, 1, 1 << 24))
     ours, pure = (
         AnswerTemplate(names, constants=constants, code=code, remark=remark, native=native).encode(
-            opaque, 1, *values, body_size=size
+            opaque, 1, values[0], values[1], values[2], body_size=size
         )
         for native in (extension, None)
     )

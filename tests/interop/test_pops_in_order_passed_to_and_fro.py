@@ -33,8 +33,6 @@ class Popped(NamedTuple):
     """The answer to a pop in order of T/0.
 
     Attributes:
-      code: of the answer.
-      offsets: of the messages.
       counts: orderCountInfo.
       receipt: of each message, but for its offset.
     """

@@ -116,7 +116,6 @@ class Oracle:
     """The program over Apache's classes, compiled for one version.
 
     Args:
-      source: of the program.
       folder: for what it writes.
     """
 

@@ -77,7 +77,7 @@ class Harness:
 
     def serve(self, request: RemotingCommand, channel: object = None) -> RemotingCommand:
         """The answer to a request, as the server makes it."""
-        process = self.processors[request.code]
+        process = self.processors[request.code]  # type: ignore[index]
         try:
             answer = process(request, channel or self.channel)  # type: ignore[arg-type]
             if isinstance(answer, Deferred):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 import trio.testing
@@ -200,7 +200,7 @@ def play(
     disk, clock = MemoryDisk(), trio.testing.MockClock()
     answers: list[str] = []
     sent = received = 0
-    options = {
+    options: dict[str, Any] = {
         "mapped_file_size_commit_log": random.choice((64, 256)) * 1024,
         "mapped_file_size_consume_queue": 20 * random.choice((10, 500)),
         "max_hash_slot_num": random.choice((10, 100)),

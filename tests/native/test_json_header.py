@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +56,7 @@ def pack(data: bytes) -> tuple[int, int, bytes, bytes, bytes] | None:
         for name in TOPICS
         for queue_id in range(4)
     }  # fmt: skip
-    rules = (
+    rules: tuple[Any, ...] = (
         topics, set(), queues, b"A\x01b\x02", HOST, b"0" * 16, TEMPLATE.binary_parts,
         TEMPLATE.json_parts, 1 << 20, (),
     )  # fmt: skip

@@ -147,7 +147,7 @@ def batch_sends(draw: st.DrawFn) -> bytes:
     count = draw(st.integers(0, 5))
     entries = []
     for _ in range(count):
-        properties = draw(own | own | own | PROPERTIES).encode()
+        properties = draw(own | own | own | PROPERTIES).encode()[:0xFFFF]
         body = draw(bodies)
         head = b"\0" * 12 + draw(st.sampled_from([b"\0\0\0\0", b"\xff\0\0\1"]))
         entry = head + len(body).to_bytes(4, "big") + body

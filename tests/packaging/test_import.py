@@ -136,3 +136,8 @@ def test_type_checkers_and_python_see_the_same_public_names() -> None:
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'trocket' has no attribute 'Nosuch'"):
         trocket.Nosuch  # noqa: B018
+
+
+def test_importing_the_module_setup_builds_nothing() -> None:
+    code = "import json, sys, trocket.setup; print(json.dumps(sorted(sys.modules)))"
+    assert [name for name in run(code) if name.startswith(("setuptools", "distutils"))] == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from socket import socket
 
 import pytest
 import trio
 import trio.testing
 
 from trocket.common.connection_policy import ConnectionPolicy
-from trocket.remoting.channel import OUTBOX_HIGH_WATER, Channel, Deferred
+from trocket.remoting.channel import OUTBOX_HIGH_WATER, Channel, Deferred, Processor
 from trocket.remoting.client import RemotingClient, split_address
 from trocket.remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encode
 from trocket.remoting.connection import ConnectionLimits
@@ -29,7 +30,7 @@ ECHO, REFUSE, BREAK, LATER, SILENT, RAW, CALL_BACK, UNWRITABLE = range(900, 908)
 class Peer:
     """The far end of a memory stream: sends frames, reads commands."""
 
-    def __init__(self, stream: trio.StapledStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self._decoder = FrameDecoder()
         self._commands: list[RemotingCommand] = []
@@ -63,7 +64,7 @@ class Service:
     def end_turn(self) -> None:
         self.turns += 1
 
-    def processors(self) -> dict[int, object]:
+    def processors(self) -> dict[int, Processor]:
         return {
             ECHO: self.echo,
             REFUSE: self.refuse,
@@ -364,7 +365,7 @@ async def test_a_call_gets_its_answer_or_the_reason(
             await channel.call(RemotingCommand(40), timeout_s=2)
 
 
-def listening() -> tuple[list, str]:
+def listening() -> tuple[list[socket], str]:
     listener = open_listener("127.0.0.1", 0)
     return [listener], f"127.0.0.1:{listener.getsockname()[1]}"
 

@@ -112,7 +112,7 @@ class Listening:
             https_compatible=True,
         )
         await secure.do_handshake()
-        return Peer(secure)  # type: ignore[arg-type]
+        return Peer(secure)
 
     async def serves(self, peer: Awaitable[Peer]) -> bool:
         """Whether a new connection is served; otherwise the server closes it."""

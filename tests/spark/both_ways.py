@@ -83,7 +83,7 @@ def main(name_server: str, folder: str, java_options: str) -> None:
     import trocket.spark
     from trocket.spark.local_settings import local_settings
 
-    class BatchListener(StreamingQueryListener):
+    class BatchListener(StreamingQueryListener):  # type: ignore[misc]
         """Says which batch is done."""
 
         def onQueryStarted(self, event: Any) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ WORKER_SITE = Path(__file__).resolve().parent / "worker_site"
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with two threads, whose formats are registered and whose filters are pushed.
 
     A task is tried four times, as on a cluster; `local[2]` would try it once.
@@ -63,7 +65,7 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def clients():
+def clients() -> Iterator[None]:
     """Close the clients that a driver keeps for its lifetime, so that no other test gets them."""
     yield
     cluster = sys.modules.get("trocket.spark.cluster")

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from trocket.common.clock import ManualClock
+from collections.abc import Iterable
+from typing import Any
+
+import trio
+
+from trocket.common.clock import Clock, ManualClock, WallTimeMs
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.disk.os_disk import Disk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.record_schema import RECORD_HEAD
 from trocket.store.config import FlushDiskType, MessageStoreConfig
+from trocket.store.index.index_service import IndexedRecord
 from trocket.store.message_store import MessageStore
+from trocket.store.offsets import QueueOffset
 from trocket.store.reading.visible_log import VisibleLog
+from trocket.store.status import PutResult
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 HOST_V6 = bytes(15) + b"\x01\x00\x00\x2a\x9f"
 ROOT = "/data"
+
+
+class TrioClock:
+    """The store's clock on trio's virtual time."""
+
+    def wall_ms(self) -> WallTimeMs:
+        return WallTimeMs(1_700_000_000_000 + int(trio.current_time() * 1000))
+
+    def monotonic_s(self) -> float:
+        return trio.current_time()
+
+    def elapsed_s(self) -> float:
+        return trio.current_time()
+
+    def local_time_name(self, wall_ms: int) -> str:
+        return f"{wall_ms:017d}"
 
 
 def small_config(*, root: str = ROOT, sync: bool = False, **changes: object) -> MessageStoreConfig:
@@ -32,7 +56,7 @@ def small_config(*, root: str = ROOT, sync: bool = False, **changes: object) -> 
 
 
 def open_store(
-    disk: Disk | None = None, *, clock: ManualClock | None = None, sync: bool = False, **changes
+    disk: Disk | None = None, *, clock: Clock | None = None, sync: bool = False, **changes: Any
 ) -> MessageStore:
     """A loaded store on a disk in memory."""
     store = MessageStore(
@@ -45,13 +69,21 @@ def open_store(
     return store
 
 
-def put(store, body=b"body", *, topic="T", queue_id=0, properties=b"", tags_code=0, **more):
+def put(
+    store: MessageStore, body: bytes = b"body", *, topic: str = "T", queue_id: int = 0,
+    properties: bytes = b"", tags_code: int = 0, **more: Any,
+) -> PutResult:  # fmt: skip
     """One put with the usual rest."""
-    arguments = {"born_timestamp_ms": 1, "born_host": HOST, "store_host": HOST, **more}
+    arguments: dict[str, Any] = {
+        "born_timestamp_ms": 1,
+        "born_host": HOST,
+        "store_host": HOST,
+        **more,
+    }
     return store.put_message(topic, queue_id, body, properties, tags_code=tags_code, **arguments)
 
 
-def send(store, body=b"body", **more):
+def send(store: MessageStore, body: bytes = b"body", **more: Any) -> QueueOffset:
     """One put and its commit; returns its queue offset."""
     refusal, _, queue_offset = put(store, body, **more)
     assert refusal is None, refusal
@@ -59,12 +91,12 @@ def send(store, body=b"body", **more):
     return queue_offset
 
 
-def visible_records(store):
+def visible_records(store: MessageStore) -> Iterable[IndexedRecord]:
     """The records that an index of the store would be made of."""
     return VisibleLog(store.log, lambda: store.dispatched_offset).records(0)
 
 
-def bodies(store, topic="T", queue_id=0, **limits):
+def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0, **limits: Any) -> list[bytes]:
     """Bodies of all messages of a queue, read as a consumer would."""
     found = []
     offset = store.min_offset(topic, queue_id)
@@ -77,7 +109,7 @@ def bodies(store, topic="T", queue_id=0, **limits):
     return found
 
 
-def physical_offset_of(store, queue_offset):
+def physical_offset_of(store: MessageStore, queue_offset: int) -> int:
     """Physical offset of the record that has a message of queue 0 of T."""
     record = store.get_message("T", 0, queue_offset, 1).buffers[0]
-    return RECORD_HEAD.unpack_from(record)[6]
+    return int(RECORD_HEAD.unpack_from(record)[6])

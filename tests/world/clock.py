@@ -7,7 +7,7 @@ from typing import Final
 import trio.abc
 from trio.testing import MockClock
 
-from trocket.common.clock import ManualClock
+from trocket.common.clock import ManualClock, WallTimeMs
 
 START_MS: Final = 1_700_000_000_000
 
@@ -52,8 +52,8 @@ class WorldClock:
 
     # ---- trocket.common.clock.Clock -------------------------------------------------------
 
-    def wall_ms(self) -> int:
-        return self.now_ms + self.wrong_ms
+    def wall_ms(self) -> WallTimeMs:
+        return WallTimeMs(self.now_ms + self.wrong_ms)
 
     def monotonic_s(self) -> float:
         return self.time.current_time()

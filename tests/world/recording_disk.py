@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from trocket.disk.errors import StoreIOError, StoreLockedError
 from trocket.disk.os_disk import Space, explain
+from trocket.disk.position import Position
 
 from .file_system import FileSystem, Image, Inode, Op, parent
 
@@ -86,9 +87,9 @@ class RecordingFile:
     def drop_pages(self) -> None:
         """Nothing to give back."""
 
-    def next_data(self, position: int) -> int:
+    def next_data(self, position: int) -> Position:
         """Every byte may be data."""
-        return min(position, len(self._inode.data))
+        return Position(min(position, len(self._inode.data)))
 
     def close(self) -> bool:
         """Nothing to close."""

@@ -36,9 +36,6 @@ PAUSE_S = 0.01
 class NameServer:
     """From it a slave learns where its master is. It is not killed here.
 
-    Args:
-      folder: the machine's.
-
     Attributes:
       address: HOST:PORT.
     """

@@ -242,16 +242,19 @@ class BrokerLife:
                     self._watcher = Watcher(self._site)
                 self._watcher.take(FILTERED, f"{WANTED} {body}".encode(), limit_s)
             case _:
-                slave = self._site.port if self._is_slave else self._peer.port
+                port = self._site.port
+                if not self._is_slave:
+                    assert isinstance(self._peer, SlaveProcess)
+                    port = self._peer.port
                 until(
                     f"the slave has {body}",
-                    lambda: has_message(slave, TOPIC, body.encode()),
+                    lambda: has_message(port, TOPIC, body.encode()),
                     timeout_s=limit_s,
                 )
 
     def _has_route(self) -> bool:
         with reached(self._site.namesrv_port, timeout_s=READS_S, answer_s=READS_S) as client:
-            return client.ask(GET_ROUTE, {"topic": TOPIC})[0]["code"] == 0
+            return bool(client.ask(GET_ROUTE, {"topic": TOPIC})[0]["code"] == 0)
 
 
 class Watcher:

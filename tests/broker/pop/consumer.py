@@ -97,7 +97,7 @@ class Consumer:
             answer = await self.client.ask(SEND, fields, b"%d" % number)
             assert answer.code == 0, answer.remark
 
-    async def ask_pop(self, **more: object) -> RemotingCommand:
+    async def ask_pop(self, **more: Any) -> RemotingCommand:
         return await self.client.ask(POP, pop_fields(**more))
 
     async def pop(self, **more: object) -> list[Got]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import trio
 
@@ -38,7 +39,7 @@ def point(
 ) -> CheckPoint:
     """A check point of messages that are popped now."""
     start = min(offsets)
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "topic": "T", "group": "G", "queue_id": 0, "start_offset": start,
         "pop_time": START_MS + int(trio.current_time() * 1000), "invisible_time": invisible_ms,
         "broker_name": "b", "diffs": tuple(offset - start for offset in sorted(offsets)),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import Broker, Client, send_fields
+from ...peers import Client
+from ..embedded import Broker, send_fields
 
 QUERY, SEND = 12, 310
 LONG_MAX = 2**63 - 1
@@ -24,15 +27,15 @@ def properties(keys: str, unique_key: str = "0123456789ABCDEF") -> str:
     return f"UNIQ_KEY\1{unique_key}\2" + (f"KEYS\1{keys}\2" if keys else "")
 
 
-async def store_message(client: Client, body: bytes, keys: str = "", **more: object) -> str:
+async def store_message(client: Client, body: bytes, keys: str = "", **more: Any) -> str:
     """Send a message; its offset id."""
-    fields = send_fields(**{"i": properties(keys), **more})
+    fields = send_fields(**({"i": properties(keys)} | more))
     answer = await client.ask(SEND, fields, body)
     assert answer.code == 0
     return answer.ext_fields["msgId"]
 
 
-async def query(broker: Broker, client: Client, key: str, **more: object) -> RemotingCommand:
+async def query(broker: Broker, client: Client, key: str, **more: Any) -> RemotingCommand:
     """Ask when the index has everything."""
     broker.controller.store.index.work(60.0)
     return await client.ask(QUERY, query_fields(key, **more))

@@ -10,11 +10,14 @@ from typing import Any
 
 @cache
 def _tables() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    tables: dict[str, Any] = json.loads(
+        Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+    )
+    return tables
 
 
 def table(name: str) -> list[Any]:
     """The rows of one table; ApacheTables.java says what they hold."""
-    rows = _tables()[name]
+    rows: list[Any] = _tables()[name]
     assert rows
     return rows

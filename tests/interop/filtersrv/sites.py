@@ -91,9 +91,6 @@ class Site:
       cluster: name server and broker, stopped; they end with this.
       servers: filter servers that are started by hand, stopped; likewise.
       kept_count: filter servers that the broker starts itself.
-
-    Attributes:
-      kept_count: as above.
     """
 
     def __init__(

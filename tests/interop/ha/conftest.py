@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -28,13 +28,11 @@ def plays(
     folder = tmp_path_factory.mktemp("plays")
     items = (item for item in request.session.items if isinstance(item, pytest.Function))
     asked = [item for item in items if item.module is request.module and has_cell(item)]
+    cells: list[Any] = [item.callspec.params["cell"] for item in asked]
     pool = ThreadPoolExecutor(TOGETHER)
     try:
         yield {
-            item.callspec.params["cell"]: pool.submit(
-                item.callspec.params["cell"].play, folder / str(number)
-            )
-            for number, item in enumerate(asked)
+            cell: pool.submit(cell.play, folder / str(number)) for number, cell in enumerate(cells)
         }
     finally:
         pool.shutdown(cancel_futures=True)

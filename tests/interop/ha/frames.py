@@ -23,9 +23,6 @@ class Place(Enum):
 class HaFrames:
     """Follows both directions of every connection; called by the relay with all that comes.
 
-    Args:
-      faults: of the relay.
-
     Attributes:
       connection_count: connections over which something has come so far.
       cuts: places at which it has cut.

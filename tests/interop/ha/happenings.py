@@ -138,7 +138,7 @@ def half_open_link(pair: Pair, load: Load) -> None:
             # As the slave's machine would, when what it sends is not acknowledged for long.
             pair.faults.cut()
         wait_until(
-            lambda count=count: pair.frames.connection_count > count,
+            lambda count=count: pair.frames.connection_count > count,  # type: ignore[misc]
             timeout_s=NOTICE_TIMEOUT_S,
             what=f"the slave connects anew, abandoned was {to_server}",
         )

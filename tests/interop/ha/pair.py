@@ -101,7 +101,6 @@ class Pair:
 
     Attributes:
       master: with the name server of both.
-      faults: of the relay.
       frames: what has passed the relay.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,6 @@ def wanted(items: list[pytest.Item]) -> dict[str, list[Scenario]]:
     found: dict[str, list[Scenario]] = defaultdict(list)
     for item in items:
         if isinstance(item, pytest.Function) and "outcomes" in item.fixturenames:
-            parameters = item.callspec.params
+            parameters: dict[str, Any] = item.callspec.params
             found[parameters["client"]].append(parameters["scenario"])
     return found

@@ -8,14 +8,16 @@ processed.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trio
 import trustme
 
+from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
@@ -45,7 +47,9 @@ def guarded_cluster() -> Iterator[tuple[Broker, str, trustme.CA]]:
             loop.close()
 
 
-async def _relays(ports, context, *, task_status) -> None:
+async def _relays(
+    ports: Sequence[int], context: ssl.SSLContext, *, task_status: trio.TaskStatus[None]
+) -> None:
     async with trio.open_nursery() as nursery:
         for port in ports:
             serve = partial(trio.serve_ssl_over_tcp, ssl_context=context, host=HOST,
@@ -54,8 +58,8 @@ async def _relays(ports, context, *, task_status) -> None:
         task_status.started()
 
 
-async def _relay(port, near) -> None:
-    async def copy(source, target) -> None:
+async def _relay(port: int, near: trio.abc.Stream) -> None:
+    async def copy(source: Any, target: trio.abc.Stream) -> None:
         with trio.CancelScope() as both:
             scopes.append(both)
             try:
@@ -76,10 +80,10 @@ async def _relay(port, near) -> None:
         nursery.start_soon(copy, far, near)
 
 
-def check_signatures(broker) -> Fault:
+def check_signatures(broker: Any) -> Fault:
     """From now on what is not signed by the account is refused; its `hits` count all requests."""
 
-    def act(process, request, channel):
+    def act(process: Any, request: RemotingCommand, channel: Any) -> Any:
         fields = dict(request.ext_fields)
         received = fields.pop(SIGNATURE, None)
         sign(fields, bytes(request.body), ACCESS_KEY, SECRET_KEY)
@@ -88,7 +92,7 @@ def check_signatures(broker) -> Fault:
         return process(request, channel)
 
     for is_namesrv, code in ((True, RequestCode.GET_ROUTEINFO_BY_TOPIC), (False, None)):
-        fault = broker.faults._add(Fault(code, None, act), is_namesrv)
+        fault: Fault = broker.faults._add(Fault(code, None, act), is_namesrv)
     return fault
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
+from trocket.store.offsets import PhysicalOffset
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.acks import SlaveAcks
 from trocket.store.writing.durability import Durability
@@ -42,7 +43,7 @@ def the_master_answers_when_it_has_appended(patch: Patch) -> None:
 def the_master_answers_when_its_own_device_has_it(patch: Patch) -> None:
     """L12: as 5.x with inSyncReplicas=1."""
 
-    def broken(self: Durability, offset: int, callback: Any) -> None:
+    def broken(self: Durability, offset: PhysicalOffset, callback: Any) -> None:
         self._flusher.when_flushed(offset, lambda ok: callback(OK if ok else PutMessageStatus(10)))
 
     patch.setattr(Durability, "when_replicated", broken)

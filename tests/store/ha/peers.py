@@ -5,24 +5,26 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 import trio.testing
 
+from trocket.disk.os_disk import Disk
 from trocket.store.config import BrokerRole
 from trocket.store.ha.master import HaMaster
 from trocket.store.ha.slave import HaSlave
 from trocket.store.ha.wire import encode_header, encode_report
+from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
 
-from ..support import open_store
-from ..test_services import TrioClock
+from ..support import TrioClock, open_store
 
 
 class Peer:
     """One end of a connection in memory."""
 
-    def __init__(self, stream: trio.StapledStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self._buffer = b""
 
@@ -50,7 +52,7 @@ class Peer:
     async def next_word(self) -> int:
         """What a slave says next; within 60 s."""
         (number,) = struct.unpack(">q", await self._take(8))
-        return number
+        return int(number)
 
     async def is_closed(self) -> bool:
         """Whether the other side closes the connection within 60 s, and has said why by then."""
@@ -75,13 +77,9 @@ class Peer:
 
 
 class MasterUnderTest:
-    """A running master.
+    """A running master."""
 
-    Attributes:
-      store, ha: the master's.
-    """
-
-    def __init__(self, nursery: trio.Nursery, **changes: object) -> None:
+    def __init__(self, nursery: trio.Nursery, **changes: Any) -> None:
         self.store = open_store(clock=TrioClock(), **changes)
         self.ha = HaMaster(self.store)
         self._nursery = nursery
@@ -95,7 +93,7 @@ class MasterUnderTest:
 
 
 @asynccontextmanager
-async def master_under_test(**changes: object) -> AsyncIterator[MasterUnderTest]:
+async def master_under_test(**changes: Any) -> AsyncIterator[MasterUnderTest]:
     """A running master."""
     async with trio.open_nursery() as nursery:
         master = MasterUnderTest(nursery, **changes)
@@ -109,16 +107,15 @@ class SlaveUnderTest:
     """A running slave.
 
     Attributes:
-      store, ha: the slave's.
       connects: when it connected, and to which address.
     """
 
-    def __init__(self, store, address: str) -> None:
+    def __init__(self, store: MessageStore, address: str) -> None:
         self.store = store
         self.ha = HaSlave(store, connect=self._connect)
         self.ha.set_master(address)
         self.connects: list[tuple[float, str]] = []
-        self._send, self._receive = trio.open_memory_channel(100)
+        self._send, self._receive = trio.open_memory_channel[Peer](100)
 
     async def _connect(self, address: str) -> trio.abc.Stream:
         self.connects.append((trio.current_time(), address))
@@ -133,7 +130,9 @@ class SlaveUnderTest:
 
 
 @asynccontextmanager
-async def slave_under_test(disk=None, **changes: object) -> AsyncIterator[SlaveUnderTest]:
+async def slave_under_test(
+    disk: Disk | None = None, **changes: Any
+) -> AsyncIterator[SlaveUnderTest]:
     """A running slave; its log may have something already."""
     async with trio.open_nursery() as nursery:
         store = open_store(disk, clock=TrioClock(), broker_role=BrokerRole.SLAVE, **changes)

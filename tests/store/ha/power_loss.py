@@ -8,7 +8,7 @@ had been answered by then must be on both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -27,13 +27,12 @@ from trocket.store.message_store import MessageStore
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
 
-from ..support import ROOT, open_store, put, small_config
-from ..test_services import TrioClock
+from ..support import ROOT, TrioClock, open_store, put, small_config
 from .support import Network, Node
 
 MASTER, SLAVE = 0, 1
 ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.SLAVE)
-SMALL = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 100}
+SMALL: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 100}
 QUEUES = 3
 STEPS = 20
 FSYNC_S = (0.0, 0.0005, 0.004, 0.03)
@@ -86,12 +85,12 @@ class SlowNode(Node):
 
     async def start(self) -> MessageStore:
         """Open the store and run what belongs to it."""
-        changes = {"broker_role": self.role, **self.changes}
+        changes: dict[str, Any] = {"broker_role": self.role, **self.changes}
         self.store = open_store(self.disk, clock=TrioClock(), **changes)
         flusher, random = self.store.flusher, self._random
         in_thread = flusher.flush_in_thread
 
-        async def run(sync) -> None:
+        async def run(sync: Callable[[], None]) -> None:
             with trio.CancelScope(shield=True):  # as the thread
                 await trio.sleep(random.choice(FSYNC_S))
                 sync()
@@ -100,8 +99,8 @@ class SlowNode(Node):
         async def flush_in_thread(*, threaded: bool) -> None:
             await in_thread(threaded=True)
 
-        flusher._thread.run = run
-        flusher.flush_in_thread = flush_in_thread
+        flusher._thread.run = run  # type: ignore[assignment, method-assign]
+        flusher.flush_in_thread = flush_in_thread  # type: ignore[method-assign]
         await self._nursery.start(self._run)
         return self.store
 
@@ -140,7 +139,7 @@ class Life:
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:
             network = Network(nursery)
-            nodes = [
+            nodes: list[Node] = [
                 SlowNode(
                     nursery,
                     network,
@@ -161,7 +160,7 @@ class Life:
             self.log = log_of(nodes[MASTER].store)
             nursery.cancel_scope.cancel()
 
-    async def _send(self, nodes, network) -> None:
+    async def _send(self, nodes: Sequence[Node], network: Network) -> None:
         store = nodes[MASTER].store
         for _ in range(self.random.randrange(1, 5)):
             self._count += 1
@@ -184,10 +183,10 @@ class Life:
             if self.random.random() < 0.5:
                 await trio.sleep(self.random.choice(LINK_S))
 
-    async def _wait(self, nodes, network) -> None:
+    async def _wait(self, nodes: Sequence[Node], network: Network) -> None:
         await trio.sleep(self.random.choice([0.1, 0.7, 6]))
 
-    async def _cut(self, nodes, network) -> None:
+    async def _cut(self, nodes: Sequence[Node], network: Network) -> None:
         """Break the connection, now or some bytes later; there is a new one soon."""
         if self.random.random() < 0.5:
             network.cut_after = self.random.randrange(3000)
@@ -195,11 +194,11 @@ class Life:
             network.cut()
         nodes[SLAVE].ha.set_master(f"192.0.2.1:{self.random.randrange(1, 65536)}")
 
-    async def _slow(self, nodes, network) -> None:
+    async def _slow(self, nodes: Sequence[Node], network: Network) -> None:
         network.piece_size = self.random.choice([100, 700, 1 << 20])
         network.delay_s = self.random.choice(LINK_S)
 
-    async def _checkpoint(self, nodes, network) -> None:
+    async def _checkpoint(self, nodes: Sequence[Node], network: Network) -> None:
         await checkpoint_now(self.random.choice(nodes).store)
 
     # ---- after it ----------------------------------------------------------------------------
@@ -214,7 +213,9 @@ def in_virtual_time(main: Callable[[], Awaitable[Any]], seed: str = "") -> Any:
     return run_by(seed, main, trio.testing.MockClock(autojump_threshold=0))
 
 
-def power_cuts(life: Life, kinds: list[tuple[str, ...]], share: float, random: Random):
+def power_cuts(
+    life: Life, kinds: list[tuple[str, ...]], share: float, random: Random
+) -> Iterator[tuple[int, tuple[str, str], Images]]:
     """Pairs of images, at random moments.
 
     Args:
@@ -241,7 +242,9 @@ def power_cuts(life: Life, kinds: list[tuple[str, ...]], share: float, random: R
             systems[machine].apply(op)
 
 
-def check_alone(life: Life, machine: int, kind: str, image: Image, owed: list[Message]) -> bytes:
+def check_alone(
+    life: Life, machine: int, kind: str, image: Image, owed: list[Message]
+) -> bytes | None:
     """Open one machine's store as a power cut left it; what it owes is there.
 
     Returns: its log; None when it had to start read-only, and owes as much.
@@ -340,7 +343,7 @@ def readable(store: MessageStore) -> dict[tuple[int, int], Message]:
 
 def log_of(store: MessageStore) -> bytes:
     """The bytes of a log that begins at 0."""
-    data = b"".join(bytes(store.log.view(base)) for base in store.log.files)
+    data = b"".join(bytes(store.log.view(base) or b"") for base in store.log.files)
     return data[: store.max_physical_offset]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 import trio.testing
@@ -15,8 +16,7 @@ from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
 
-from ..support import open_store, put
-from ..test_services import TrioClock
+from ..support import TrioClock, open_store, put
 
 ADDRESS = "192.0.2.1:10912"
 
@@ -60,7 +60,7 @@ class Network:
             scope.cancel()
         self._scopes.clear()
 
-    async def _run(self, near: trio.StapledStream, far: trio.StapledStream) -> None:
+    async def _run(self, near: trio.abc.Stream, far: trio.abc.Stream) -> None:
         with trio.CancelScope() as scope:
             self._scopes.append(scope)
             async with trio.open_nursery() as nursery:
@@ -69,7 +69,9 @@ class Network:
         for stream in (near, far):
             await trio.aclose_forcefully(stream)
 
-    async def _pass_on(self, source, target, from_master: bool) -> None:
+    async def _pass_on(
+        self, source: trio.abc.Stream, target: trio.abc.Stream, from_master: bool
+    ) -> None:
         try:
             while data := await source.receive_some(self.piece_size):
                 if self.delay_s:
@@ -94,9 +96,7 @@ class Node:
     Args:
       nursery: they run there.
       network: its slaves or its master are behind it.
-      role: of the broker.
       disk: its own by default.
-      changes: of the configuration.
     """
 
     def __init__(
@@ -104,14 +104,14 @@ class Node:
         nursery: trio.Nursery,
         network: Network,
         role: BrokerRole,
-        disk: MemoryDisk | None = None,
-        **changes: object,
+        disk: Any = None,
+        **changes: Any,
     ) -> None:
         self.disk = disk or MemoryDisk(journalled=True)
         self.role = role
         self.changes = changes
-        self.store: MessageStore | None = None
-        self.ha: HaMaster | HaSlave | None = None
+        self.store: MessageStore
+        self.ha: Any = None
         self._nursery = nursery
         self._network = network
         self._scope = trio.CancelScope()
@@ -122,12 +122,12 @@ class Node:
 
     async def start(self) -> MessageStore:
         """Open the store and run what belongs to it."""
-        changes = {"broker_role": self.role, **self.changes}
+        changes: dict[str, Any] = {"broker_role": self.role, **self.changes}
         self.store = open_store(self.disk, clock=TrioClock(), **changes)
         await self._nursery.start(self._run)
         return self.store
 
-    async def _run(self, *, task_status) -> None:
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(run_services, self.store)
@@ -169,9 +169,9 @@ async def group(
     *,
     role: BrokerRole = BrokerRole.ASYNC_MASTER,
     slave_count: int = 1,
-    master_changes: dict[str, object] | None = None,
-    **changes: object,
-) -> AsyncIterator[tuple[Node, Node, Network]]:
+    master_changes: dict[str, Any] | None = None,
+    **changes: Any,
+) -> AsyncIterator[tuple[Node, Any, Network]]:
     """A master, a slave and the network between them; with more slaves, a list of them.
 
     Args:
@@ -199,7 +199,7 @@ async def caught_up(master: MessageStore, slave: MessageStore, within_s: float =
 def log_bytes(store: MessageStore) -> dict[int, bytes]:
     """The log's files by base, those that hold nothing left out."""
     end = store.max_physical_offset
-    return {base: bytes(store.log.view(base)) for base in store.log.files if base < end}
+    return {base: bytes(store.log.view(base) or b"") for base in store.log.files if base < end}
 
 
 def fill(store: MessageStore, count: int, size: int = 1000, *, topic: str = "T") -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from trocket.common.java_hash import tags_code
@@ -16,7 +16,7 @@ from .oracle import Oracle, Place, number_of
 SAVED_MS = 6_000
 """Offsets are saved each 5 s: what was committed longer ago is there after a crash."""
 
-_UNKNOWN = partial(frozenset, {-1})
+_UNKNOWN: Callable[[], frozenset[int]] = partial(frozenset, {-1})
 
 
 class Group:
@@ -24,7 +24,6 @@ class Group:
 
     Args:
       oracle: of all messages.
-      name: the group's.
       tags: it wants these; empty: everything.
       in_order: each queue one message after the other, under a lock.
 

@@ -43,7 +43,6 @@ class Link(SocketTransport):
 
     Args:
       machine: whose broker this is.
-      address: the peer's.
       on_request: called with the broker's own requests.
 
     Attributes:

@@ -27,6 +27,7 @@ from trocket.broker.tables.table_saver import TableSaver
 from trocket.broker.transactions.end_transaction import EndTransactionProcessor
 from trocket.broker.transactions.open_transactions import OpenTransactions
 from trocket.broker.transactions.transaction_service import TransactionService
+from trocket.common.clock import WallTimeMs
 from trocket.common.steps import Steps
 from trocket.store.message_store import MessageStore
 from trocket.store.writing.flush import FlushService
@@ -126,7 +127,9 @@ def delayed_dropped(patch: Patch) -> None:
     """Every third delayed message is passed over."""
     deliver = ScheduleMessageService._deliver
 
-    def broken(self: ScheduleMessageService, level: int, queue_offset: int, now_ms: int) -> int:
+    def broken(
+        self: ScheduleMessageService, level: int, queue_offset: int, now_ms: WallTimeMs
+    ) -> int:
         return 1 if queue_offset % 3 == 2 else deliver(self, level, queue_offset, now_ms)
 
     patch.setattr(ScheduleMessageService, "_deliver", broken)

@@ -128,7 +128,6 @@ class PopGroup:
 
     Args:
       oracle: of all messages.
-      name: the group's.
       tags: it wants these; empty: everything.
       topic: the topic.
       retry_topic: where the broker puts what is not acknowledged.

@@ -73,7 +73,6 @@ class PopOrderGroup:
 
     Args:
       oracle: of all messages.
-      name: the group's.
       topic: the topic.
     """
 

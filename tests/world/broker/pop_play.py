@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trocket.common.topic_names import pop_retry_topics
 
@@ -78,6 +78,10 @@ class PopPlay:
         ]
 
     @property
+    def _all_groups(self) -> Sequence[PopGroup | PopOrderGroup]:
+        return (*self._groups, *self._order_groups)
+
+    @property
     def has_groups(self) -> bool:
         """Whether the program has consumers that pop."""
         return bool(self._groups or self._order_groups)
@@ -125,33 +129,36 @@ class PopPlay:
 
     def moments(self, now_ms: int) -> Iterator[int | None]:
         """The next times at which something may go wrong."""
-        for group in (*self._groups, *self._order_groups):
+        for group in self._all_groups:
             yield group.next_moment(now_ms)
 
     def check_all_done(self) -> None:
         """At the very end: every message was acknowledged. Raises: Broken."""
-        for group in (*self._groups, *self._order_groups):
+        for group in self._all_groups:
             group.check_all_done()
 
     # ---- crashes -------------------------------------------------------------------------
 
     def crashed(self, crash_ms: int, *, loses: bool) -> None:
         """The broker was killed; `loses`: and unsynced data is gone."""
-        for group in (*self._groups, *self._order_groups):
+        for group in self._all_groups:
             group.crashed(crash_ms, loses=loses)
 
     def lost(self, place: Place, end: int) -> None:
         """After a power cut under ASYNC_FLUSH a queue ends at `end`."""
-        for group in (*self._groups, *self._order_groups):
+        for group in self._all_groups:
             group.lost(place, end)
 
     # ---- the end -------------------------------------------------------------------------
 
     async def hang_up(self) -> None:
         """All consumers end, with what they have and did not acknowledge: it must come again."""
-        for consumer in (*self._consumers, *self._order_consumers):
+        for consumer in self._consumers:
             await consumer.hang_up()
             consumer.inbox.clear()
+        for in_order in self._order_consumers:
+            await in_order.hang_up()
+            in_order.inbox.clear()
 
     async def finish(self) -> None:
         """Pop and acknowledge what there is."""

@@ -23,7 +23,7 @@ class Ack(NamedTuple):
 
     member: int
     which: int
-    count: int
+    count: int  # type: ignore[assignment]
     in_batch: bool
 
 
@@ -53,7 +53,7 @@ class AckInOrder(NamedTuple):
 
     member: int
     queue: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 class ChangeInOrder(NamedTuple):

@@ -207,7 +207,7 @@ _die = st.builds(Die, st.sampled_from([0, 0, 3, 8]), _kept_writes)
 _kill = st.builds(Die, st.sampled_from([0, 0, 3, 8]), st.none())
 _die_soon = st.builds(Die, st.integers(0, 6), _kept_writes)
 
-PROFILES = {
+PROFILES: dict[str, list[st.SearchStrategy[Any]]] = {
     "everything": [
         _send, _send, _send_later, _send_timer, _recall, _prepare, _end, _answer_checks, _poll,
         _poll, _consume, _consume, _leave, _unlock, _hang_up, _wait, _wait, _restart, _die,

@@ -11,7 +11,7 @@ from trocket.remoting.message_codec import decode_messages
 
 from ..broken import Broken
 from .clients import OK, Consumer
-from .operator import LOOK_S, differs_from, has_all, read_log
+from .cluster_operator import LOOK_S, differs_from, has_all, read_log
 from .oracle import QUEUES, TOPIC
 
 if TYPE_CHECKING:

@@ -263,8 +263,8 @@ class Cluster:
 async def live(cluster: Cluster) -> None:
     """The whole run."""
     from .checks import verify
+    from .cluster_operator import heal, start_all
     from .faults import happen
-    from .operator import heal, start_all
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster.network.run)

@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from .clients import Producer
+from .cluster_operator import start_again
 from .faults_of_machines import HOUR_MS, YEAR_MS, everyone, pick_broker, some_time
 from .machines import Machine
-from .operator import start_again
 
 if TYPE_CHECKING:
     from .cluster import Cluster

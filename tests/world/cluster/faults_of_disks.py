@@ -8,9 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ..machine_disk import ROOT, WRITING
+from .cluster_operator import fail_over, start_again
 from .faults_of_machines import everyone, pick_broker, some_time
 from .machines import FILE_SIZE, BrokerMachine
-from .operator import fail_over, start_again
 
 if TYPE_CHECKING:
     from .cluster import Cluster

@@ -9,8 +9,8 @@ import trio
 
 from ..broken import Broken
 from ..clock import START_MS
+from .cluster_operator import fail_over, start_again
 from .machines import BrokerMachine, Machine, NamesrvMachine
-from .operator import fail_over, start_again
 from .oracle import Promise, Seen
 
 if TYPE_CHECKING:

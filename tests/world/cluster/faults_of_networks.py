@@ -20,8 +20,10 @@ FLOOD = 30
 
 
 def _names(cluster: Cluster) -> frozenset[str]:
-    clients = (*cluster.producers, *cluster.consumers)
-    return frozenset(each.name for each in (*cluster.machines, *clients))
+    names = [each.name for each in cluster.machines]
+    names += [each.name for each in cluster.producers]
+    names += [each.name for each in cluster.consumers]
+    return frozenset(names)
 
 
 async def _blocked(cluster: Cluster, random: Random, *blocks: Block) -> bool:

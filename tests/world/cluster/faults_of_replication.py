@@ -12,10 +12,10 @@ from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.message_store import MessageStore
 
 from ..machine_disk import ROOT
+from .cluster_operator import may_lose_local, start_again
 from .faults_of_machines import everyone, some_time
 from .machines import BROKER_PORT, FILE_SIZE, NAMESRV_PORT, BrokerMachine
 from .network import LOG, Block
-from .operator import may_lose_local, start_again
 from .oracle import QUEUES, TOPIC
 from .process import Process
 

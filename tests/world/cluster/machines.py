@@ -199,7 +199,7 @@ class BrokerMachine(Machine):
         return self.options["flush_disk_type"] is FlushDiskType.SYNC_FLUSH
 
     def _new_controller(self, process: Process, turn: Turn) -> BrokerController:
-        broker = {
+        broker: dict[str, Any] = {
             "broker_name": "b",
             "broker_ip1": self.host,
             "broker_ip2": self.host,
@@ -209,7 +209,7 @@ class BrokerMachine(Machine):
             "slave_sync_interval": 3_000,
             "slave_read_enable": True,
         }
-        store = {
+        store: dict[str, Any] = {
             "broker_role": self.role,
             "store_path_root_dir": ROOT,
             "mapped_file_size_commit_log": FILE_SIZE,

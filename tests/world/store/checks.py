@@ -16,6 +16,7 @@ from trocket.disk.json_config import load_newest
 from trocket.store.config import MessageStoreConfig
 from trocket.store.format import UNIT_SIZE
 from trocket.store.message_store import GetMessageStatus, MessageStore
+from trocket.store.offsets import PhysicalOffset
 
 from .history import Expectation, Key, Lane, Sent
 
@@ -70,8 +71,8 @@ def check_store(store: MessageStore, expected: Expectation, *, keys: int = 2) ->
             violations += problems
     violations += strange_queues(store, expected)
     for each, promised in expected.log_only:
-        found = store.message_at(each.physical_offset)
-        if found is not None and found == each.record:
+        view = store.message_at(PhysicalOffset(each.physical_offset))
+        if view is not None and view == each.record:
             present.append(each)
         elif promised:
             violations.append(f"N1: {each} is not readable any more")

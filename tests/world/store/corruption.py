@@ -17,11 +17,12 @@ from typing import NamedTuple
 from trocket.disk.errors import CorruptRecordError, StoreError, StoreIOError
 from trocket.disk.json_config import load_newest
 from trocket.store.message_store import MessageStore
+from trocket.store.offsets import PhysicalOffset
 
 from ..file_system import SECTOR, Image
 from ..recording_disk import RecordingDisk
 from .checks import CONFIG, TIME_MAX, finish_index, parse_config, survey
-from .history import Expectation
+from .history import Expectation, Sent
 from .runs import Run, record_run
 from .session import ROOT, Step, sim_config
 from .workloads import WORKLOADS
@@ -207,7 +208,7 @@ def read_back(
     log_only_lost = False
     for each, _ in case.expected.log_only:
         try:
-            view = store.message_at(each.physical_offset)
+            view = store.message_at(PhysicalOffset(each.physical_offset))
         except CorruptRecordError:
             continue
         if view is not None and view != each.record:
@@ -226,7 +227,7 @@ def read_back(
     return "right", ""
 
 
-def check_lookups(store: MessageStore, case: Victim, present: set[object], harm: Damage) -> str:
+def check_lookups(store: MessageStore, case: Victim, present: set[Sent], harm: Damage) -> str:
     """Look-ups by key find nothing wrong; they may miss when the index was hit."""
     if not store.read_only:
         finish_index(store)

@@ -28,7 +28,6 @@ class Case(NamedTuple):
 
     Attributes:
       call: counts from 0.
-      name: of the failure.
       is_lasting: all calls of that name fail from then on.
     """
 

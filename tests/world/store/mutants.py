@@ -14,6 +14,7 @@ from trocket.store.log.log_reader import LogReader
 from trocket.store.message_store import MessageStore
 from trocket.store.queues.consume_queue import ConsumeQueue
 from trocket.store.recovery.store_recovery import StoreRecovery
+from trocket.store.retention import retention_rules
 from trocket.store.writing import flush
 from trocket.store.writing.dispatcher import Dispatcher
 from trocket.store.writing.flush import FlushService
@@ -203,7 +204,7 @@ def min_offset_not_corrected(patch: Patch) -> None:
 
 def retention_deletes_too_much(patch: Patch) -> None:
     """Files go that are not expired."""
-    choose = retention_service.choose
+    choose = retention_rules.choose
 
     def broken(files: Any, **rest: Any) -> Any:
         return choose(files, **{**rest, "now_ms": rest["now_ms"] + 24 * 3_600_000})

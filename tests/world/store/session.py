@@ -17,6 +17,7 @@ from trocket.remoting.message_codec import decode_record, encode_batch
 from trocket.store.config import FlushDiskType, MessageStoreConfig
 from trocket.store.format import UNIT
 from trocket.store.message_store import MessageStore
+from trocket.store.offsets import PhysicalOffset
 from trocket.store.retention_service import Retention
 from trocket.store.services import _write_queues, checkpoint_now
 
@@ -62,7 +63,6 @@ class Session:
     """Runs steps.
 
     Args:
-      config: of the store.
       seed: for the bytes of bodies.
       is_faulty: calls may fail: refusals are then noted and not held against the store.
 
@@ -338,7 +338,7 @@ class Session:
                 each.promise(self.moment, power=False)
             else:
                 store.flusher.when_flushed(
-                    each.physical_offset, lambda ok, each=each: self._ack(each, ok)
+                    PhysicalOffset(each.physical_offset), partial(self._ack, each)
                 )
         self._unsynced += pending
         self.note("committed")

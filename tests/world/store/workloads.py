@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from .session import COMMIT, PREPARED, ROLLBACK, SCHEDULE_TOPIC, Step
 
@@ -43,7 +44,7 @@ def settle(random: Random) -> list[Step]:
     return steps
 
 
-def burst(random: Random, count_max: int = 4, **more: object) -> list[Step]:
+def burst(random: Random, count_max: int = 4, **more: Any) -> list[Step]:
     """Some puts and their commit."""
     puts = [put_step(random, **more) for _ in range(random.randint(1, count_max))]
     return [*puts, ("commit",)]

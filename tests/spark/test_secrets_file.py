@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trocket.spark.errors import OptionError
-from trocket.spark.secrets import read_secrets
+from trocket.spark.secrets_file import read_secrets
 from trocket.spark.source_options import source_options
 
 

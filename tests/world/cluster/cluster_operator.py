@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from trocket.disk.position import Position
 from trocket.store.config import BrokerRole
 
 from ..broken import Broken
@@ -198,6 +199,6 @@ def read_log(machine: BrokerMachine, start: int, end: int) -> bytes:
         size = min(end - start, base + log.file_size - start)
         if base not in log.files:
             break
-        content += log.files[base].pread(size, start - base)
+        content += log.files[base].pread(size, Position(start - base))
         start += size
     return bytes(content)
