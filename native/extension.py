@@ -256,6 +256,7 @@ class Extension(Protocol):
         int,
         list[tuple[str, int, int]],
         BaseException | None,
+        int,
     ]:
         """Answer held pulls that are alone in their queues and want all messages.
 
@@ -268,6 +269,7 @@ class Extension(Protocol):
 
         Returns: the connections with their answers and the number of them; the keys of queues that
           are not for me, in their order; the bytes of the answered records; for each answer the
-          pull's topic@group, and the number and the bytes of its records; and the first error, None
-          if there was none. The queue where it happened, and those after it, are not for me.
+          pull's topic@group, and the number and the bytes of its records; the first error, None if
+          there was none; and the number of errors. The queue where one happened, and those after
+          it, are not for me.
         """

@@ -35,17 +35,55 @@ number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number)
     return !overflow && *number >= low && *number <= high;
 }
 
-/* An attribute as a number: 1, 0: it is none in these limits, -1: an exception is set. */
-int
+Outcome
 number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number)
 {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL)
-        return -1;
+        return FAILED;
     int is_number = number_of(value, low, high, number);
     Py_DECREF(value);
-    return is_number;
+    return is_number ? USUAL : NOT_FOR_ME;
 }
+
+#if PY_VERSION_HEX >= 0x030C0000
+
+PyObject *
+take_raised(void)
+{
+    return PyErr_GetRaisedException();
+}
+
+void
+raise_again(PyObject *raised)
+{
+    PyErr_SetRaisedException(raised);
+}
+
+#else
+
+PyObject *
+take_raised(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (type != NULL)
+        PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+void
+raise_again(PyObject *raised)
+{
+    if (raised != NULL)
+        PyErr_Restore(Py_NewRef(Py_TYPE(raised)), raised, PyException_GetTraceback(raised));
+}
+
+#endif
 
 int
 buffer_reserve(Buffer *buffer, size_t more)

@@ -51,6 +51,18 @@ state_of(PyObject *module)
     return (State *)PyModule_GetState(module);
 }
 
+/* What became of a step; a caller goes on only after USUAL. */
+typedef enum {
+    FAILED = -1,    /* an exception is set */
+    NOT_FOR_ME = 0, /* nothing is wrong, but pure Python must do it */
+    USUAL = 1,
+} Outcome;
+
+/* Take the exception that is set, so that Python may run; NULL: none is. `raise_again` sets it
+   again, and takes the reference. */
+PyObject *take_raised(void);
+void raise_again(PyObject *raised);
+
 /* Arguments: check the number of them, or read one; -1 with an exception set. */
 int argument_count(const char *function, Py_ssize_t given, Py_ssize_t wanted);
 int bytes_argument(PyObject *argument, Span *span);
@@ -77,8 +89,9 @@ span_of(PyObject *bytes)
 /* A whole number within limits; 0 without an exception: it is none. */
 int number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number);
 
-/* The same of an object's attribute; -1: an exception is set. */
-int number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number);
+/* The same of an object's attribute. */
+Outcome number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high,
+                         int64_t *number);
 
 /* hashes.c */
 void make_crc_table(State *state);
@@ -192,8 +205,8 @@ typedef struct {
 } Run;
 
 Put *next_put(Run *run);
-int find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put);
-int place_put(Run *run, Put *put);
+Outcome find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put);
+Outcome place_put(Run *run, Put *put);
 void release_put(Put *put);
 void release_run(Run *run);
 int append_units(Run *run, PyObject *touched);
@@ -213,11 +226,11 @@ int next_record(Span data, PlainRecord *record);
 /* index.c: entries that are not in a file yet, each ENTRY_SIZE bytes as this machine has numbers */
 #define ENTRY_SIZE 20
 
-int add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
+Outcome add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
                 int64_t store_ms);
 
 /* wakes.c */
-int only_others(const State *state, PyObject *queue, PyObject **others);
+Outcome only_others(const State *state, PyObject *queue, PyObject **others);
 
 /* answers.c */
 typedef struct {

@@ -159,15 +159,19 @@ static int
 append_command(const Pulls *pulls, const Numbers *numbers)
 {
     const Template *template = &pulls->template;
-    PyObject *fields[4] = {
+    PyObject *values[4] = {
         Py_NewRef(template->series),
         PyLong_FromLongLong(numbers->queue_id),
         PyLong_FromLongLong(numbers->queue_offset),
         PyLong_FromLongLong(numbers->commit_offset),
     };
+    /* The class is called first: nothing is called while an exception is set. */
+    PyObject *fields = call_and_release(pulls->fields_class, values, 4);
+    if (fields == NULL)
+        return -1;
     PyObject *parts[9] = {
         PyLong_FromLongLong(template->code),
-        call_and_release(pulls->fields_class, fields, 4),
+        fields,
         PyBytes_FromStringAndSize(NULL, 0),
         Py_NewRef(Py_None), /* remark */
         PyLong_FromLongLong(numbers->opaque),
@@ -185,51 +189,52 @@ append_command(const Pulls *pulls, const Numbers *numbers)
 /* ---- holding --------------------------------------------------------------------------- */
 
 /* Whether a queue of the store ends at this offset, which is not its first. */
-static int
+static Outcome
 ends_at(const Pulls *pulls, PyObject *key, int64_t queue_offset)
 {
     int64_t end;
     PyObject *queue = PyDict_GetItemWithError(pulls->holding.queues, key);
     if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
     Py_INCREF(queue);
-    int found = number_attribute(queue, pulls->state->max_offset, 1, INT64_MAX, &end);
+    Outcome found = number_attribute(queue, pulls->state->max_offset, 1, INT64_MAX, &end);
     Py_DECREF(queue);
-    return found == 1 ? end == queue_offset : found;
+    return found == USUAL && end != queue_offset ? NOT_FOR_ME : found;
 }
 
-/* 1: the offset may be committed: it does not go back, and is not past the end; 0 or -1. */
-static int
+/* Whether the offset may be committed: it does not go back, and is not past the end. */
+static Outcome
 may_commit(const Holding *holding, PyObject *queue_id, const Numbers *numbers)
 {
     int64_t before;
     if (holding->commit_offsets == Py_None)
-        return 1;
+        return USUAL;
     PyObject *committed = PyDict_GetItemWithError(holding->commit_offsets, queue_id);
-    if (committed == NULL)
-        return PyErr_Occurred() ? -1 : numbers->commit_offset <= numbers->queue_offset;
-    return number_of(committed, INT64_MIN, numbers->commit_offset, &before) &&
-           numbers->commit_offset <= numbers->queue_offset;
+    if (committed == NULL && PyErr_Occurred())
+        return FAILED;
+    int goes_back =
+        committed != NULL && !number_of(committed, INT64_MIN, numbers->commit_offset, &before);
+    return goes_back || numbers->commit_offset > numbers->queue_offset ? NOT_FOR_ME : USUAL;
 }
 
-/* The queue's dict of held pulls, with room for one more, and the queue; 0, 1 or -1. The caller
-   releases both. */
-static int
+/* The queue's dict of held pulls, with room for one more, and the queue. The caller releases
+   both. */
+static Outcome
 find_place(const Pulls *pulls, PyObject *key, PyObject **queue, PyObject **others)
 {
     const State *state = pulls->state;
     *queue = PyDict_GetItemWithError(pulls->holding.held_queues, key);
     if (*queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
     Py_INCREF(*queue);
     PyObject *of_channels = PyObject_GetAttr(*queue, state->of_channels);
     Py_XDECREF(of_channels);
     if (of_channels != Py_None)
-        return of_channels == NULL ? -1 : 0;
-    int found = only_others(state, *queue, others);
-    if (found != 1)
+        return of_channels == NULL ? FAILED : NOT_FOR_ME;
+    Outcome found = only_others(state, *queue, others);
+    if (found != USUAL)
         return found;
-    return PyDict_GET_SIZE(*others) < pulls->holding.queue_pulls_max;
+    return PyDict_GET_SIZE(*others) < pulls->holding.queue_pulls_max ? USUAL : NOT_FOR_ME;
 }
 
 static PyObject *
@@ -268,8 +273,11 @@ hold(const Pulls *pulls, const Numbers *numbers, PyObject *queue_id, PyObject *q
                   PyDict_SetItem(holding->commit_offsets, queue_id, committed) < 0) ||
                  PyList_Append(pulls->held, held) < 0;
     if (!failed && PyDict_SetItem(others, held, Py_None) < 0) {
+        PyObject *raised = take_raised();
         Py_ssize_t count = PyList_GET_SIZE(pulls->held);
-        PyList_SetSlice(pulls->held, count - 1, count, NULL); /* shortening needs no memory */
+        if (PyList_SetSlice(pulls->held, count - 1, count, NULL) < 0)
+            PyErr_WriteUnraisable(pulls->held);
+        raise_again(raised);
         failed = 1;
     }
     Py_XDECREF(offset);
@@ -278,27 +286,26 @@ hold(const Pulls *pulls, const Numbers *numbers, PyObject *queue_id, PyObject *q
     return failed ? -1 : 0;
 }
 
-/* 1: the pull is held; 0: it is not one for me; -1: an exception is set. */
-static int
+static Outcome
 try_to_hold(const Pulls *pulls, const Numbers *numbers)
 {
     const Holding *holding = &pulls->holding;
     if (numbers->queue_id >= holding->queue_count ||
         PyList_GET_SIZE(pulls->held) >= holding->count_max)
-        return 0;
+        return NOT_FOR_ME;
     PyObject *queue = NULL, *others = NULL, *key = NULL;
     PyObject *queue_id = PyLong_FromLongLong(numbers->queue_id);
-    int found = -1;
+    Outcome found = FAILED;
     if (queue_id != NULL)
         key = PyTuple_Pack(2, holding->topic, queue_id);
     if (key != NULL)
         found = ends_at(pulls, key, numbers->queue_offset);
-    if (found == 1)
+    if (found == USUAL)
         found = may_commit(holding, queue_id, numbers);
-    if (found == 1)
+    if (found == USUAL)
         found = find_place(pulls, key, &queue, &others);
-    if (found == 1 && hold(pulls, numbers, queue_id, queue, others) < 0)
-        found = -1;
+    if (found == USUAL && hold(pulls, numbers, queue_id, queue, others) < 0)
+        found = FAILED;
     Py_XDECREF(queue);
     Py_XDECREF(others);
     Py_XDECREF(key);
@@ -317,10 +324,10 @@ take_all(Pulls *pulls, Span data, size_t frame_size_max)
     Numbers numbers = {0, 0, 0, 0};
     size_t size;
     while ((size = read_numbers(&pulls->template, data, frame_size_max, &numbers)) != 0) {
-        int held = pulls->may_hold ? try_to_hold(pulls, &numbers) : 0;
-        if (held < 0)
+        Outcome held = pulls->may_hold ? try_to_hold(pulls, &numbers) : NOT_FOR_ME;
+        if (held == FAILED)
             return -1;
-        if (!held) {
+        if (held == NOT_FOR_ME) {
             pulls->may_hold = 0; /* pulls are served in their order */
             if (append_command(pulls, &numbers) < 0)
                 return -1;

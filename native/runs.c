@@ -25,44 +25,44 @@ next_put(Run *run)
     return memset(&run->puts[run->count], 0, sizeof *run->puts);
 }
 
-/* Look up a queue, and copy what a record needs of it: 1; 0: it does not exist, or is not plain;
-   -1 with an exception set. */
-int
+/* Look up a queue, and copy what a record needs of it. It is not for me if it does not exist, or is
+   not plain. */
+Outcome
 find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put)
 {
     const State *state = run->state;
     PyObject *number = PyLong_FromUnsignedLong(queue_id);
     if (number == NULL)
-        return -1;
+        return FAILED;
     PyObject *key = PyTuple_Pack(2, topic, number);
     Py_DECREF(number);
     if (key == NULL)
-        return -1;
+        return FAILED;
     PyObject *queue = PyDict_GetItemWithError(run->queues, key);
     Py_XINCREF(queue);
     Py_DECREF(key);
     if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
     put->queue = queue; /* released with the run */
     int64_t magic, topic_hash;
-    int found = number_attribute(queue, state->magic, INT32_MIN, INT32_MAX, &magic);
-    if (found == 1)
+    Outcome found = number_attribute(queue, state->magic, INT32_MIN, INT32_MAX, &magic);
+    if (found == USUAL)
         found = number_attribute(queue, state->topic_hash, 0, UINT32_MAX, &topic_hash);
-    if (found != 1)
+    if (found != USUAL)
         return found;
     put->topic_hash = (uint32_t)topic_hash;
     put->topic_field = PyObject_GetAttr(queue, state->topic_field);
     if (put->topic_field == NULL)
-        return -1;
+        return FAILED;
     if ((uint32_t)magic != MAGIC_V1 || !PyBytes_CheckExact(put->topic_field))
-        return 0;
+        return NOT_FOR_ME;
     put->record.topic_field = span_of(put->topic_field);
     put->record.queue_id = queue_id;
-    return 1;
+    return USUAL;
 }
 
-/* Give a complete message its place in the log, and count it; 0: there is no room. */
-int
+/* Give a complete message its place in the log, and count it, if there is room. */
+Outcome
 place_put(Run *run, Put *put)
 {
     Record *record = &put->record;
@@ -71,13 +71,13 @@ place_put(Run *run, Put *put)
     size_t size = record_size(record);
     int64_t room = run->file_end - run->physical_offset - 8; /* for a blank after it */
     if (properties_size > PROPERTIES_SIZE_MAX || size > INT32_MAX || (int64_t)size > room)
-        return 0;
+        return NOT_FOR_ME;
     record->physical_offset = (uint64_t)run->physical_offset;
     record->store_ms = (uint64_t)run->store_ms;
     run->physical_offset += (int64_t)size;
     run->records_size += size;
     run->count++;
-    return 1;
+    return USUAL;
 }
 
 void
@@ -121,11 +121,11 @@ append_unit(Run *run, Put *put, PyObject *touched)
 {
     const State *state = run->state;
     int64_t next, committed;
-    int found = number_attribute(put->queue, state->next_offset, 0, INT64_MAX - 1, &next);
-    if (found == 1)
+    Outcome found = number_attribute(put->queue, state->next_offset, 0, INT64_MAX - 1, &next);
+    if (found == USUAL)
         found = number_attribute(put->queue, state->committed_offset, 0, INT64_MAX, &committed);
-    if (found != 1) {
-        if (found == 0)
+    if (found != USUAL) {
+        if (found == NOT_FOR_ME)
             PyErr_SetString(PyExc_ValueError, "a queue's offset is out of range");
         return -1;
     }
@@ -161,12 +161,7 @@ append_unit(Run *run, Put *put, PyObject *touched)
 void
 undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
 {
-#if PY_VERSION_HEX >= 0x030C0000
-    PyObject *raised = PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-#endif
+    PyObject *raised = take_raised();
     for (Py_ssize_t at = run->count - 1; at >= 0; at--) {
         Put *put = &run->puts[at];
         if (put->next_offset == NULL)
@@ -179,11 +174,7 @@ undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
     }
     if (PyList_SetSlice(touched, touched_count, PyList_GET_SIZE(touched), NULL) < 0)
         PyErr_WriteUnraisable(touched);
-#if PY_VERSION_HEX >= 0x030C0000
-    PyErr_SetRaisedException(raised);
-#else
-    PyErr_Restore(type, value, traceback);
-#endif
+    raise_again(raised);
 }
 
 /* Append the units of all messages; -1: an exception is set and nothing has changed. */
@@ -220,7 +211,7 @@ add_entries_of(Buffer *entries, const Put *put)
 {
     const Record *record = &put->record;
     return add_entries(entries, put->topic_hash, &put->keys, (int64_t)record->physical_offset,
-                       (int64_t)record->store_ms) < 0
+                       (int64_t)record->store_ms) == FAILED
                ? -1
                : 0;
 }

@@ -99,7 +99,7 @@ class DirectWakes:
         Returns: the connections with their answers, not written yet, and the number of them; and
           the keys of queues that are not done.
         """
-        answers, rest, size, gets, error = self._wake_pulls(
+        answers, rest, size, gets, error, _ = self._wake_pulls(
             self._rules, keys, self._end.committed_offset
         )
         if error is not None:

@@ -202,8 +202,8 @@ def wake(size_max: int) -> None:
             {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, size_max, 32, 500,
         )  # fmt: skip
         keys = [("T", 0), ("U", 1)]
-        answers, rest, size, gets, error = native.extension.wake_pulls(rules, keys, 150)
-        assert error is None
+        answers, rest, size, gets, error, errors = native.extension.wake_pulls(rules, keys, 150)
+        assert (error, errors) == (None, 0)
         assert gets == ([("T@G", 2, 150)] if size_max > 150 else [])
         assert (len(answers), len(rest), size) == ((1, 0, 150) if size_max > 150 else (0, 2, 0))
 
@@ -231,9 +231,10 @@ def wake_frozen() -> None:
         {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, 1 << 20, 32, 500,
     )  # fmt: skip
     woken = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
-    answers, rest, size, gets, error = woken
+    answers, rest, size, gets, error, errors = woken
     assert (answers, rest, size, gets) == ([], [("T", 0), ("U", 1)], 0, [])
     assert isinstance(error, RuntimeError)
+    assert errors == 1
     assert held.queue is held_queue  # type: ignore[attr-defined]
     STORED.tail.append(0)  # type: ignore[attr-defined]
     STORED.tail.pop()  # type: ignore[attr-defined]
@@ -257,6 +258,30 @@ def take(offset: int) -> None:
         )  # fmt: skip
         assert end == 3 * len(data)
         assert (len(held), len(commands)) == ((2, 1) if offset == 2 else (0, 3))
+
+
+class Refused(Frozen):
+    """A held pull that no dict takes."""
+
+    def __init__(self, pull: object, deadline_s: float, queue: object) -> None:
+        super().__init__(pull=pull, deadline_s=deadline_s, queue=None)
+
+
+def take_refused() -> None:
+    """A pull that cannot be put into its queue: the list of held pulls is as before."""
+    assert native.extension is not None
+    held_queue = Object(tagged={}, of_channels=None, others={})
+    holding = (
+        {("T", 0): Object(max_offset=2)}, {("T", 0): held_queue}, CHANNEL, TERMS, "T", 1.5, {}, {},
+        4, 100, 2,
+    )  # fmt: skip
+    held: list[object] = []
+    with pytest.raises(RuntimeError, match="frozen"):
+        native.extension.take_pulls(
+            (RemotingCommand, PullFields, Pull, Refused), _templates[0] or (), holding, _pulls[0],
+            0, 1 << 20, [], held,
+        )  # fmt: skip
+    assert not held
 
 
 def functions() -> dict[str, Callable[[], object]]:
@@ -289,6 +314,7 @@ def functions() -> dict[str, Callable[[], object]]:
         "pack_sends, undone": lambda: _raises(lambda: pack_sends(bad_queue)),
         "take_pulls, held": lambda: take(2),
         "take_pulls, decoded": lambda: take(3),
+        "take_pulls, refused": take_refused,
         "join_records": lambda: [
             extension.join_records(APART, VIEW, 0, 0, 1000, size) for size in (149, 150)
         ],
