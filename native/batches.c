@@ -46,7 +46,7 @@ write_message(Batch *batch, size_t size)
 {
     Record *record = &batch->record;
     Keys keys = find_keys(record->properties);
-    if (!is_ascii(keys.tags.bytes, keys.tags.size))
+    if (!is_ascii(keys.tags))
         return NOT_FOR_ME;
     Outcome added = add_entries(batch->entries, batch->topic_hash, &keys,
                             (int64_t)record->physical_offset, (int64_t)record->store_ms);

@@ -10,36 +10,14 @@
 #define QUEUE_ID_MAX 1023
 #define COMPRESSION_TYPE 0x700u /* the only bits of sysFlag that a plain record may have */
 
-static uint64_t
-load_u64(const uint8_t *at)
-{
-    return (uint64_t)load_u32(at) << 32 | load_u32(at + 4);
-}
-
-/* A queue id as this broker writes it; 0: it is written in another way, or too large. */
-static int
-read_queue_id(Span text, uint32_t *queue_id)
-{
-    if (text.size == 0 || text.size > 4 || (text.size > 1 && text.bytes[0] == '0'))
-        return 0;
-    *queue_id = 0;
-    for (size_t at = 0; at < text.size; at++) {
-        if (text.bytes[at] < '0' || text.bytes[at] > '9')
-            return 0;
-        *queue_id = *queue_id * 10 + (uint32_t)(text.bytes[at] - '0');
-    }
-    return *queue_id <= QUEUE_ID_MAX;
-}
-
 /* The queue that the message was sent to. */
 static Outcome
 find_real_place(const Run *run, PyObject *topics, Put *put)
 {
     Span topic = find_value(put->record.properties, TEXT("REAL_TOPIC"));
     Span text = find_value(put->record.properties, TEXT("REAL_QID"));
-    uint32_t queue_id;
-    if (topic.bytes == NULL || text.bytes == NULL || !is_ascii(topic.bytes, topic.size) ||
-        !read_queue_id(text, &queue_id))
+    uint64_t queue_id;
+    if (topic.bytes == NULL || !is_ascii(topic) || !read_decimal(text, QUEUE_ID_MAX, &queue_id))
         return NOT_FOR_ME;
     PyObject *name = PyUnicode_FromStringAndSize((const char *)topic.bytes, (Py_ssize_t)topic.size);
     if (name == NULL)
@@ -47,7 +25,7 @@ find_real_place(const Run *run, PyObject *topics, Put *put)
     int is_allowed = PySet_Contains(topics, name);
     Outcome found = is_allowed < 0 ? FAILED : NOT_FOR_ME;
     if (is_allowed == 1)
-        found = find_queue(run, name, queue_id, put);
+        found = find_queue(run, name, (uint32_t)queue_id, put);
     Py_DECREF(name);
     return found;
 }
@@ -64,9 +42,7 @@ add_delivery(Run *run, PyObject *topics, int64_t body_size_max, const PlainRecor
         (crc32_of(run->state, stored->body) & 0x7FFFFFFF) != load_u32(head + 8))
         return NOT_FOR_ME;
     put->keys = find_keys(stored->properties);
-    if (!is_ascii(put->keys.tags.bytes, put->keys.tags.size) ||
-        !is_ascii(put->keys.unique_key.bytes, put->keys.unique_key.size) ||
-        !is_ascii(put->keys.keys.bytes, put->keys.keys.size))
+    if (!are_ascii(&put->keys))
         return NOT_FOR_ME;
     put->tags_code = (int32_t)java_hash(0, put->keys.tags);
     put->record = (Record){

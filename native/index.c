@@ -36,9 +36,7 @@ Outcome
 add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
             int64_t store_ms)
 {
-    if (!is_ascii(keys->unique_key.bytes, keys->unique_key.size) ||
-        !is_ascii(keys->keys.bytes, keys->keys.size) ||
-        !is_ascii(keys->tags.bytes, keys->tags.size))
+    if (!are_ascii(keys))
         return NOT_FOR_ME;
     if (keys->unique_key.bytes != NULL &&
         add_entry(entries, key_hash(topic_hash, keys->unique_key), physical_offset, store_ms) < 0)

@@ -28,21 +28,26 @@ typedef struct {
     PyObject *value; /* NULL: none yet */
 } Name;
 
+/* Attributes of Python's objects that are read or set here; `extension.py` declares the objects. */
+#define ATTRIBUTES(X)                                                                              \
+    /* a queue of the store */                                                                     \
+    X(magic) X(topic_field) X(topic_hash) X(is_batch) X(tail) X(min_offset) X(tail_offset)         \
+    X(max_offset) X(committed_offset) X(next_offset) X(cold_end)                                   \
+    /* configurations of a topic and a group */                                                    \
+    X(write_queue_nums) X(topic_sys_flag) X(group_sys_flag)                                        \
+    /* a held pull, its parts, and the queue that holds it */                                      \
+    X(pull) X(queue) X(channel) X(closed) X(opaque) X(serialize_type) X(terms) X(queue_offset)     \
+    X(selector) X(group) X(topic) X(offset_key) X(count_max) X(size_max) X(tagged) X(others)       \
+    X(of_channels)
+
+#define DECLARE_NAME(name) PyObject *name;
+
 typedef struct {
     uint32_t crc[8][256];
     Name names[NAMES_COUNT];
     PyObject *one;
-    /* attributes of a queue */
-    PyObject *magic, *topic_field, *topic_hash, *tail, *next_offset, *committed_offset;
-    /* attributes of a topic's configuration */
-    PyObject *write_queue_nums;
     PyObject *schedule_topic; /* the name of the topic of delayed messages */
-    /* attributes of a held pull, its queue and its connection */
-    PyObject *topic, *group, *pull, *selector, *channel, *closed, *terms, *opaque, *serialize_type,
-        *queue_offset, *count_max, *size_max, *queue, *others, *tagged, *of_channels;
-    /* attributes of what it reads */
-    PyObject *offset_key, *topic_sys_flag, *group_sys_flag, *min_offset, *max_offset, *tail_offset, *cold_end,
-        *is_batch;
+    ATTRIBUTES(DECLARE_NAME)  /* their names */
 } State;
 
 static inline State *
@@ -151,6 +156,7 @@ typedef struct {
 
 Span find_value(Span properties, const char *name, size_t name_size);
 Keys find_keys(Span properties);
+int are_ascii(const Keys *keys);
 int needs_pure_record(Span properties);
 
 /* send_header.c: a plain send. The spans are of the received bytes, or unescaped. */
@@ -246,7 +252,6 @@ int json_answer_parts(PyObject *tuple, JsonAnswerParts *parts);
 size_t answer_size(const AnswerParts *parts, const Span values[3]);
 int add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
                     const Span values[3], size_t body_size);
-size_t write_decimal(uint8_t *at, uint64_t number);
 uint8_t *write_answer(uint8_t *at, const AnswerParts *parts, uint32_t opaque,
                       const Span values[3], size_t body_size);
 size_t write_hex(uint8_t *at, uint64_t value);

@@ -8,9 +8,8 @@
 #include "native.h"
 
 #define PIECES_MAX 8
-#define QUEUE_ID_DIGITS 9
-#define OPAQUE_DIGITS 9
-#define OFFSET_DIGITS 18
+#define NUMBER_MAX 999999999 /* queue ids and opaques; larger ones are for Python */
+#define OFFSET_MAX 999999999999999999
 
 /* The numbers of a header; the letters are those of `pull_templates.Slot`. */
 typedef struct {
@@ -43,20 +42,15 @@ typedef struct {
 
 /* ---- reading a header ------------------------------------------------------------------ */
 
-/* Cut decimal digits off a text, as `str` writes a number; 0: there are none, or too many. */
+/* Cut a number off a text; 0: there is none, or it is too large. */
 static int
-take_digits(Span *text, size_t digits_max, int64_t *number)
+take_digits(Span *text, uint64_t max, int64_t *number)
 {
-    size_t size = 0;
-    int64_t value = 0;
-    while (size < text->size && text->bytes[size] >= '0' && text->bytes[size] <= '9') {
-        if (size == digits_max)
-            return 0;
-        value = value * 10 + (text->bytes[size++] - '0');
-    }
-    if (size == 0 || (size > 1 && text->bytes[0] == '0'))
+    uint64_t value;
+    size_t size = read_digits(*text, max, &value);
+    if (size == 0)
         return 0;
-    *number = value;
+    *number = (int64_t)value;
     text->bytes += size;
     text->size -= size;
     return 1;
@@ -64,7 +58,7 @@ take_digits(Span *text, size_t digits_max, int64_t *number)
 
 /* Cut digits behind their size off a binary header. */
 static int
-take_sized(Span *header, size_t digits_max, int64_t *number)
+take_sized(Span *header, uint64_t max, int64_t *number)
 {
     if (header->size < 4)
         return 0;
@@ -72,7 +66,7 @@ take_sized(Span *header, size_t digits_max, int64_t *number)
     if (size > header->size - 4)
         return 0;
     Span digits = {header->bytes + 4, size};
-    if (!take_digits(&digits, digits_max, number) || digits.size != 0)
+    if (!take_digits(&digits, max, number) || digits.size != 0)
         return 0;
     header->bytes += 4 + size;
     header->size -= 4 + size;
@@ -92,13 +86,13 @@ take_number(Span *header, uint8_t slot, Numbers *numbers)
         if (header->size < 4 || load_u32(header->bytes) != header->size - 4)
             return 0;
         break;
-    case 'q': return take_sized(header, QUEUE_ID_DIGITS, &numbers->queue_id);
-    case 'f': return take_sized(header, OFFSET_DIGITS, &numbers->queue_offset);
-    case 'c': return take_sized(header, OFFSET_DIGITS, &numbers->commit_offset);
-    case 'O': return take_digits(header, OPAQUE_DIGITS, &numbers->opaque);
-    case 'Q': return take_digits(header, QUEUE_ID_DIGITS, &numbers->queue_id);
-    case 'F': return take_digits(header, OFFSET_DIGITS, &numbers->queue_offset);
-    case 'C': return take_digits(header, OFFSET_DIGITS, &numbers->commit_offset);
+    case 'q': return take_sized(header, NUMBER_MAX, &numbers->queue_id);
+    case 'f': return take_sized(header, OFFSET_MAX, &numbers->queue_offset);
+    case 'c': return take_sized(header, OFFSET_MAX, &numbers->commit_offset);
+    case 'O': return take_digits(header, NUMBER_MAX, &numbers->opaque);
+    case 'Q': return take_digits(header, NUMBER_MAX, &numbers->queue_id);
+    case 'F': return take_digits(header, OFFSET_MAX, &numbers->queue_offset);
+    case 'C': return take_digits(header, OFFSET_MAX, &numbers->commit_offset);
     default: return 0;
     }
     header->bytes += 4;

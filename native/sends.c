@@ -63,7 +63,7 @@ static int
 change_properties(const SendHeader *header, uint32_t level, Put *put)
 {
     Record *record = &put->record;
-    uint8_t level_text[20], queue_text[20];
+    uint8_t level_text[DECIMAL_SIZE], queue_text[DECIMAL_SIZE];
     Span level_value = {level_text, write_decimal(level_text, level)};
     Span queue_value = {queue_text, write_decimal(queue_text, header->queue_id)};
     size_t size = record->properties.size + separator_size(record) + record->added.size +
@@ -122,7 +122,7 @@ is_plain_topic(Span topic)
 {
     return topic.size != 0 && topic.size <= 127 && topic.bytes[0] != '%' &&
            !(topic.size >= 8 && memcmp(topic.bytes, "rmq_sys_", 8) == 0) &&
-           is_ascii(topic.bytes, topic.size);
+           is_ascii(topic);
 }
 
 static Outcome
@@ -202,7 +202,7 @@ read_run(Sends *sends, Span data, FrameLimits limits)
 
 /* The three values of an answer, as text. */
 typedef struct {
-    uint8_t id[ID_PREFIX_MAX + 16], queue_id[20], queue_offset[20];
+    uint8_t id[ID_PREFIX_MAX + 16], queue_id[DECIMAL_SIZE], queue_offset[DECIMAL_SIZE];
     Span values[3];
 } AnswerValues;
 

@@ -10,7 +10,6 @@
 
 #define CHANNELS_MAX 64 /* connections that one call answers */
 #define ANSWER_SIZE_MAX (64 * 1024) /* larger ones are sent from the log without a copy */
-#define DECIMAL_SIZE 20
 
 /* The broker's tables and limits; see `WakeRules` in broker/processors/pull_wakes.py. Borrowed. */
 typedef struct {
@@ -56,12 +55,6 @@ typedef struct {
     const uint8_t *units;
     int64_t count, base, size;
 } Found;
-
-static int64_t
-load_i64(const uint8_t *at)
-{
-    return (int64_t)((uint64_t)load_u32(at) << 32 | load_u32(at + 4));
-}
 
 /* ---- what a pull wants ----------------------------------------------------------------- */
 
@@ -200,7 +193,7 @@ find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Fou
     found->size = 0;
     for (int64_t at = 0; at < found->count; at++) {
         const uint8_t *unit = found->units + at * UNIT_SIZE;
-        int64_t offset = load_i64(unit), record_size = (int32_t)load_u32(unit + 8);
+        int64_t offset = (int64_t)load_u64(unit), record_size = (int32_t)load_u32(unit + 8);
         if (offset < 0 || offset < waking->log_end - rules->near || record_size <= 0 ||
             offset > waking->log_end - record_size)
             return NOT_FOR_ME;
@@ -281,7 +274,7 @@ append_answer(Waking *waking, const HeldPull *pull, const Queue *queue, const Fo
             const uint8_t *unit = found->units + at * UNIT_SIZE;
             size_t size = load_u32(unit + 8);
             store_bytes(answers->bytes + answers->size,
-                        (const uint8_t *)map.buf + (load_i64(unit) - found->base), size);
+                        (const uint8_t *)map.buf + ((int64_t)load_u64(unit) - found->base), size);
             answers->size += size;
         }
     PyBuffer_Release(&map);
