@@ -51,6 +51,7 @@ from .consumer_filter_manager import ConsumerFilterManager
 from .consumer_manager import ConsumerManager
 from .consumer_offset_manager import ConsumerOffsetManager
 from .delay_offset_manager import DelayOffsetManager
+from .fast_paths import fast_paths
 from .filter_bit_maps import FilterBitMaps
 from .filter_server_keeper import FilterServerKeeper, OpenProcess, open_filter_server
 from .filter_server_manager import FilterServerManager
@@ -295,13 +296,13 @@ def assemble(config: BrokerConfig, store_config: MessageStoreConfig, seams: Seam
         delay_offsets=tables.delay_offsets,
         timers=deliveries.timers if store.config.timer_wheel_enable else None,
         is_active=lambda: not store.is_slave,
+        paths=partial(fast_paths, store, pulls),
     )
-    routes = TopicRoutes(config, seams.client)
     pop = _pop(foundation, tables, deliveries, new_messages, stats.pop)
     parts = BrokerParts(
         config, seams, address, store, tables, clients, new_messages, closed_channels, deliveries,
-        keeper, replication, registrar, routes, static, cleaner, pulls, pop, stats, refusals,
-        runtime_info,
+        keeper, replication, registrar, TopicRoutes(config, seams.client), static, cleaner, pulls,
+        pop, stats, refusals, runtime_info,
         LiveConfig((config, store_config), known_keys, check=check_values, server="the broker"),
         _plain_acl(foundation, tables.access.places),
     )  # fmt: skip

@@ -55,7 +55,7 @@ from ..consumer_manager import ConsumerManager
 from ..consumer_offset_manager import ConsumerOffsetManager
 from ..filter_bit_maps import FilterBitMaps
 from ..pull import Pull
-from ..pull_request_hold import HOLD_MS_MAX, HeldPull, PullRequestHoldService, WakeDirectly
+from ..pull_request_hold import HOLD_MS_MAX, HeldPull, PullRequestHoldService
 from ..replication import MasterSide, SlaveSide
 from ..statistics.broker_stats_manager import BrokerStatsManager
 from ..subscription_group_manager import SubscriptionGroupManager
@@ -165,7 +165,7 @@ class PullMessageProcessor:
         )
         self.runs: PullRunProcessor | None = None
         recent = store.reader.recent
-        self._wake_directly: WakeDirectly | None = None
+        self.wakes: DirectWakes | None = None
         self._rights: Rights | None = None
         if recent is not None:
             self.runs = PullRunProcessor(
@@ -179,8 +179,7 @@ class PullMessageProcessor:
                 count_misses=stats.count_misses,
                 now_s=now_s,
             )
-        if recent is not None:
-            self._wake_directly = DirectWakes(
+            self.wakes = DirectWakes(
                 recent,
                 store,
                 self.hold_service.queues,
@@ -188,7 +187,7 @@ class PullMessageProcessor:
                 groups=self._group_table,
                 found=self._found,
                 count_get=stats.count_get,
-            ).wake
+            )
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
             RequestCode.LITE_PULL_MESSAGE: self.lite_pull_message,
@@ -203,7 +202,8 @@ class PullMessageProcessor:
             self.runs.settings_changed()
         # Pulls that are answered directly are never sent to a slave, nor asked for again.
         is_checked = self._config.slave_read_enable or self._rights is not None
-        self.hold_service.wake_directly = None if is_checked else self._wake_directly
+        wakes = None if is_checked or self.wakes is None else self.wakes.wake
+        self.hold_service.wake_directly = wakes
 
     def follow(self, rights: Rights) -> None:
         """Answer held pulls only while their users may pull."""

@@ -185,6 +185,9 @@ class PullRunProcessor:
                 end = self._take_pulls(
                     _CLASSES, template, holding, data, position, frame_size_max, commands, held
                 )
+            except Exception:
+                self._hold_service.counts.failed += 1
+                raise
             finally:
                 if held:
                     self._hold_service.count_held(channel, len(held), held[0].deadline_s)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...common.supervision import FailureLog
+from ...native.path_counts import PathCounts
 from ...remoting.answer_template import AnswerTemplate
 from ...store.message_store import MessageStore
 from ...store.reading.recent_records import RecentRecords
@@ -57,6 +58,9 @@ class DirectWakes:
       topics, groups: the configurations by name.
       found: the answer to a pull that finds messages.
       count_get: counts what a pull gets; see `BrokerStatsManager`.
+
+    Attributes:
+      counts: of the answered pulls.
     """
 
     def __init__(
@@ -89,6 +93,8 @@ class DirectWakes:
         self._served = store.log.served
         self._count_get = count_get
         self._failures = FailureLog(logger)
+        self._held = held
+        self.counts = PathCounts()
 
     def wake(self, keys: list[Key]) -> tuple[list[tuple[Any, bytes, int]], list[Key]]:
         """Answer pulls, and take them out of their queues.
@@ -99,10 +105,15 @@ class DirectWakes:
         Returns: the connections with their answers, not written yet, and the number of them; and
           the keys of queues that are not done.
         """
-        answers, rest, size, gets, error, _ = self._wake_pulls(
+        answers, rest, size, gets, error, errors = self._wake_pulls(
             self._rules, keys, self._end.committed_offset
         )
+        counts = self.counts
+        counts.taken += len(gets)
+        if rest:
+            counts.left += sum(map(self._is_usual, rest))
         if error is not None:
+            counts.failed += errors
             meaning = "Nothing is lost: held pulls are answered in pure Python, which is slower"
             self._failures.note("answering held pulls in the C extension", meaning, error)
         if size:
@@ -110,3 +121,11 @@ class DirectWakes:
         for key, count, got in gets:
             self._count_get(key, count, got)
         return answers, rest
+
+    def _is_usual(self, key: Key) -> bool:
+        """Whether a queue has one pull that wants all messages, as those that are answered."""
+        queue = self._held.get(key)
+        if queue is None or queue.tagged or len(queue.others) != 1:
+            return False
+        (held,) = queue.others
+        return held.pull.selector is None

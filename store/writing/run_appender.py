@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...native import Extension
+from ...native.path_counts import PathCounts
 from ...remoting.codec import HEADER_SIZE_MAX
 from ..config import MessageStoreConfig
 from ..index.index_backlog import IndexRun
@@ -80,6 +81,9 @@ class RunAppender:
       config: limits.
       queue_store: the store's.
       writer: commits what is appended.
+
+    Attributes:
+      sends, deliveries: counts of messages; their owners count those that are left.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class RunAppender:
         self._queues = queue_store.queues
         self._burst = writer.burst
         self._config = config
+        # Slaves and brokers with accounts never append runs of sends.
+        self.sends, self.deliveries = PathCounts(is_judged=False), PathCounts()
         self._delays_ms = tuple(delay_levels_ms(config.message_delay_level))
 
     def rules(
@@ -132,14 +138,19 @@ class RunAppender:
         self._read_clock()
         burst = self._burst
         first = burst.append_offset
-        packed = self._pack_sends(
-            rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host,
-            burst.store_time_ms, burst.wall_time_ms, first, burst.file_end, burst.touched,
-        )  # fmt: skip
+        try:
+            packed = self._pack_sends(
+                rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host,
+                burst.store_time_ms, burst.wall_time_ms, first, burst.file_end, burst.touched,
+            )  # fmt: skip
+        except Exception:
+            self.sends.failed += 1
+            raise
         if packed is None:
             return None
         size, count, records, answers, entries = packed
         self._add(count, records, entries)
+        self.sends.taken += count
         return AppendedRun(size, count, answers)
 
     def deliver(self, data: bytes, position: int, topics: set[str]) -> DeliveredRun | None:
@@ -154,14 +165,19 @@ class RunAppender:
           exist yet, or it has no room; nothing was changed.
         """
         burst = self._burst
-        packed = self._pack_deliveries(
-            self._queues, topics, burst.body_size_max, data, position, burst.store_time_ms,
-            burst.append_offset, burst.file_end, burst.touched,
-        )  # fmt: skip
+        try:
+            packed = self._pack_deliveries(
+                self._queues, topics, burst.body_size_max, data, position, burst.store_time_ms,
+                burst.append_offset, burst.file_end, burst.touched,
+            )  # fmt: skip
+        except Exception:
+            self.deliveries.failed += 1
+            raise
         if packed is None:
             return None
         size, count, records, entries = packed
         self._add(count, records, entries)
+        self.deliveries.taken += count
         return DeliveredRun(size, count)
 
     def _add(self, count: int, records: bytes, entries: bytes) -> None:
