@@ -6,10 +6,6 @@
    Pure Python: `ScheduleMessageService._deliver_one`. */
 #include "native.h"
 
-#define RUN_MAX 4096
-#define QUEUE_ID_MAX 1023
-#define COMPRESSION_TYPE 0x700u /* the only bits of sysFlag that a plain record may have */
-
 /* The queue that the message was sent to. */
 static Outcome
 find_real_place(const Run *run, PyObject *topics, Put *put)
@@ -37,7 +33,8 @@ add_delivery(Run *run, PyObject *topics, int64_t body_size_max, const PlainRecor
 {
     const uint8_t *head = stored->head;
     uint32_t sys_flag = load_u32(head + 36);
-    if ((sys_flag & ~COMPRESSION_TYPE) != 0 || (int64_t)stored->body.size > body_size_max ||
+    /* A plain record is not compressed, and may keep the type of an earlier compression. */
+    if ((sys_flag & ~COMPRESSION_TYPE_MASK) != 0 || (int64_t)stored->body.size > body_size_max ||
         stored->properties.size == 0 || needs_pure_record(stored->properties) ||
         (crc32_of(run->state, stored->body) & 0x7FFFFFFF) != load_u32(head + 8))
         return NOT_FOR_ME;

@@ -3,8 +3,6 @@
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
 
-#define PULL_MESSAGE 11 /* Python knows most pulls by their bytes: remoting/pull_fields.py */
-
 static PyObject *
 new_text(Span span)
 {
@@ -189,6 +187,7 @@ static PyObject *
 decode_frame(State *state, const Reading *reading, const Frame *frame)
 {
     Span block;
+    /* Python knows most pulls by their bytes: remoting/pull_fields.py. */
     if (!binary_fields(frame, &block) || load_u16(frame->header.bytes) == PULL_MESSAGE)
         return NULL;
     PyObject *fields = block.size == 0 ? Py_NewRef(reading->no_fields)

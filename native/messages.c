@@ -3,9 +3,6 @@
    Pure Python: `decode_messages` of remoting/message_codec.py; the layout is in record_schema.py. */
 #include "native.h"
 
-#define COMPRESSED 1
-#define HOSTS_V6 0x30
-#define TOPIC_SIZE_MAX_V1 127
 #define FIELDS_COUNT 17
 
 /* The parts of the record at the beginning of `data`; 0: there is none, or it is not plain. */

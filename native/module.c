@@ -133,6 +133,29 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+#define ADD_LIMIT(name) || PyModule_AddIntConstant(module, #name, (long)name) < 0
+#define TEXT_OF(name) #name,
+
+/* What Python has as well, for the tests to compare: `limits.h`, and the names of attributes. */
+static int
+add_names(PyObject *module)
+{
+    static const char *const names[] = {ATTRIBUTES(TEXT_OF)};
+    if (0 LIMITS(ADD_LIMIT))
+        return -1;
+    PyObject *tuple = PyTuple_New(sizeof names / sizeof names[0]);
+    for (size_t at = 0; tuple != NULL && at < sizeof names / sizeof names[0]; at++) {
+        PyObject *name = PyUnicode_FromString(names[at]);
+        if (name == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, (Py_ssize_t)at, name);
+    }
+    int failed = tuple == NULL || PyModule_AddObjectRef(module, "attributes", tuple) < 0;
+    Py_XDECREF(tuple);
+    return failed ? -1 : 0;
+}
+
 #define INTERN_NAME(name)                                                                          \
     if ((state->name = PyUnicode_InternFromString(#name)) == NULL)                            \
         return -1;
@@ -147,6 +170,8 @@ execute(PyObject *module)
     if (state->one == NULL || state->schedule_topic == NULL)
         return -1;
     ATTRIBUTES(INTERN_NAME)
+    if (add_names(module) < 0)
+        return -1;
     return PyModule_AddIntConstant(module, "sources_crc", (long)TROCKET_SOURCES_CRC);
 }
 

@@ -12,10 +12,9 @@
 #include <Python.h>
 
 #include "bytes.h"
+#include "limits.h"
 
-#define PROPERTIES_SIZE_MAX 0x7FFF
 #define HOST_SIZE 8 /* an IPv4 address and a port */
-#define UNIT_SIZE 20
 #define NAMES_COUNT 256 /* slots of the table of field names, a power of two */
 #define NAME_SIZE_MAX 40
 #define VALUE_SIZE_MAX 64
@@ -107,9 +106,7 @@ uint32_t java_hash(uint32_t before, Span ascii);
 int is_utf8(Span text);
 
 /* frames.c */
-#define FRAME_START_SIZE 8
-#define HEADER_SIZE 21 /* code, language, version, opaque, flag, size of remark, size of fields */
-#define JSON 0         /* serializations of a header */
+#define JSON 0 /* serializations of a header */
 #define ROCKETMQ 1
 
 typedef struct {
@@ -172,9 +169,6 @@ typedef struct {
 int read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send);
 
 /* records.c */
-#define RECORD_HEAD_SIZE 88
-#define MAGIC_V1 0xDAA320A7u
-
 /* A record of a message in a plain queue, with IPv4 hosts. `added` are the broker's properties. */
 typedef struct {
     uint32_t queue_id, flag, sys_flag, reconsume_times;
@@ -189,6 +183,8 @@ uint8_t *write_record(const State *state, uint8_t *at, const Record *record);
 uint8_t *write_unit(uint8_t *at, uint64_t physical_offset, size_t size, int64_t tags_code);
 
 /* runs.c: messages of a burst */
+#define RUN_MAX 4096 /* what a run takes to remember is bounded, and so is the turn */
+
 typedef struct {
     Record record; /* its queue offset is set with its unit */
     Keys keys;
@@ -230,8 +226,6 @@ typedef struct {
 int next_record(Span data, PlainRecord *record);
 
 /* index.c: entries that are not in a file yet, each ENTRY_SIZE bytes as this machine has numbers */
-#define ENTRY_SIZE 20
-
 Outcome add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
                 int64_t store_ms);
 

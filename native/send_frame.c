@@ -8,7 +8,6 @@
 #define BORN 'g'           /* letters of SendMessageRequestHeaderV2 */
 #define PROPERTIES 'i'
 #define BORN_MAX INT64_C(999999999999999999) /* 18 digits */
-#define FRAME_SIZE_MAX (16 * 1024 * 1024)
 
 static uint8_t *
 store_field(uint8_t *at, char letter, const void *value, size_t size)

@@ -7,13 +7,8 @@
    Pure Python: codec.py and `SendMessageProcessor._send`. */
 #include "native.h"
 
-#define SEND_MESSAGE 10
-#define SEND_MESSAGE_V2 310
-#define ONEWAY 2
-#define QUEUE_ID_MAX 1023
-#define BORN_DIGITS 13
-#define BORN_MAX 9999999999999
-#define COMPRESSION 0x701 /* the bits of sysFlag that say how the body is compressed */
+#define BORN_MAX 9999999999999                           /* BORN_DIGITS of them */
+#define COMPRESSION (COMPRESSED | COMPRESSION_TYPE_MASK) /* of sysFlag: the body's compression */
 
 /* The fields of a send's header; `bytes` is NULL where there is none. */
 typedef struct {
@@ -124,7 +119,7 @@ static int
 read_usual_numbers(const Fields *fields, SendHeader *send)
 {
     return read_small(fields->sys_flag, COMPRESSION, &send->sys_flag) &&
-           (send->sys_flag & ~(uint32_t)COMPRESSION) == 0 && equals(fields->flag, TEXT("0")) &&
+           (send->sys_flag & ~COMPRESSION) == 0 && equals(fields->flag, TEXT("0")) &&
            (fields->reconsume.size == 0 || equals(fields->reconsume, TEXT("0"))) &&
            fields->born.size == BORN_DIGITS &&
            read_decimal(fields->born, BORN_MAX, &send->born_ms) &&
@@ -193,11 +188,11 @@ read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
     send->is_json = frame->serialization == JSON;
     if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
                         : read_binary(frame, &fields, &flag, send)) ||
-        (flag & ~ONEWAY) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
+        (flag & ~ONEWAY_FLAG) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
         !read_usual_numbers(&fields, send) ||
         !has_usual_properties(fields.properties, send))
         return 0;
-    send->is_oneway = flag == ONEWAY;
+    send->is_oneway = flag == ONEWAY_FLAG;
     send->topic = fields.topic;
     send->properties = fields.properties;
     send->body = frame->body;

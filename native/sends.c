@@ -7,7 +7,6 @@
    Pure Python: `SendMessageProcessor._send`, `inner_message.delayed`, `SendTurn.accept`. */
 #include "native.h"
 
-#define RUN_MAX 4096 /* sends: what a run takes to remember is bounded, and so is the turn */
 #define ID_PREFIX_MAX 40
 
 /* The broker's rules; see `SendRules` in store/writing/run_appender.py. Borrowed. */
@@ -120,7 +119,7 @@ find_waiting_place(const Sends *sends, const SendHeader *header, Put *put)
 static int
 is_plain_topic(Span topic)
 {
-    return topic.size != 0 && topic.size <= 127 && topic.bytes[0] != '%' &&
+    return topic.size != 0 && topic.size <= TOPIC_SIZE_MAX_V1 && topic.bytes[0] != '%' &&
            !(topic.size >= 8 && memcmp(topic.bytes, "rmq_sys_", 8) == 0) &&
            is_ascii(topic);
 }
