@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from .objects import HeldPullLike, PullLike
+
 
 class Extension(Protocol):
     """The module `trocket.native._native`; arguments are positional.
 
     Attributes:
       sources_crc: checksum of the sources that it was built from.
+      QueueState: see `queue_state.py`.
+      attributes: the names of attributes of Python's objects that it uses; see `objects.py`.
     """
 
     sources_crc: int
+    attributes: tuple[str, ...]
+    QueueState: type[Any]
 
     def decode_frames(
         self,
@@ -201,7 +207,7 @@ class Extension(Protocol):
 
     def take_pulls(
         self,
-        classes: tuple[type, type, type, type],
+        classes: tuple[type, type, type[PullLike], type[HeldPullLike]],
         template: tuple[Any, ...],
         holding: tuple[Any, ...] | None,
         data: bytes,

@@ -170,7 +170,7 @@ execute(PyObject *module)
     if (state->one == NULL || state->schedule_topic == NULL)
         return -1;
     ATTRIBUTES(INTERN_NAME)
-    if (add_names(module) < 0)
+    if (add_names(module) < 0 || add_queue_type(module, state) < 0)
         return -1;
     return PyModule_AddIntConstant(module, "sources_crc", (long)TROCKET_SOURCES_CRC);
 }
@@ -185,6 +185,7 @@ traverse(PyObject *module, visitproc visit, void *arg)
     if (state == NULL)
         return 0;
     Py_VISIT(state->one);
+    Py_VISIT(state->queue_type);
     Py_VISIT(state->schedule_topic);
     ATTRIBUTES(VISIT_NAME)
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
@@ -201,6 +202,7 @@ clear(PyObject *module)
     if (state == NULL)
         return 0;
     Py_CLEAR(state->one);
+    Py_CLEAR(state->queue_type);
     Py_CLEAR(state->schedule_topic);
     ATTRIBUTES(CLEAR_NAME)
     for (int slot = 0; slot < NAMES_COUNT; slot++) {

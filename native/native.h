@@ -29,9 +29,6 @@ typedef struct {
 
 /* Attributes of Python's objects that are read or set here; `extension.py` declares the objects. */
 #define ATTRIBUTES(X)                                                                              \
-    /* a queue of the store */                                                                     \
-    X(magic) X(topic_field) X(topic_hash) X(is_batch) X(tail) X(min_offset) X(tail_offset)         \
-    X(max_offset) X(committed_offset) X(next_offset) X(cold_end)                                   \
     /* configurations of a topic and a group */                                                    \
     X(write_queue_nums) X(topic_sys_flag) X(group_sys_flag)                                        \
     /* a held pull, its parts, and the queue that holds it */                                      \
@@ -44,7 +41,7 @@ typedef struct {
 typedef struct {
     uint32_t crc[8][256];
     Name names[NAMES_COUNT];
-    PyObject *one;
+    PyObject *one, *queue_type;
     PyObject *schedule_topic; /* the name of the topic of delayed messages */
     ATTRIBUTES(DECLARE_NAME)  /* their names */
 } State;
@@ -182,6 +179,21 @@ size_t record_size(const Record *record);
 uint8_t *write_record(const State *state, uint8_t *at, const Record *record);
 uint8_t *write_unit(uint8_t *at, uint64_t physical_offset, size_t size, int64_t tags_code);
 
+/* queue.c */
+typedef struct {
+    PyObject_HEAD
+    PyObject *topic_field, *topic_hash, *magic; /* bytes and numbers; NULL: not set up */
+    PyObject *tail; /* a bytearray, unless Python has set something else */
+    int unit_size;
+    long long min_offset, tail_offset, max_offset, committed_offset, next_offset, cold_end;
+} Queue;
+
+int add_queue_type(PyObject *module, State *state);
+Outcome find_state(const State *state, PyObject *queues, PyObject *key, Queue **queue);
+uint8_t *grow_tail(Queue *queue, Py_ssize_t size, int64_t count);
+int remove_unit(Queue *queue);
+int export_units(const Queue *queue, Py_buffer *units);
+
 /* runs.c: messages of a burst */
 #define RUN_MAX 4096 /* what a run takes to remember is bounded, and so is the turn */
 
@@ -190,7 +202,8 @@ typedef struct {
     Keys keys;
     int64_t tags_code;
     uint32_t topic_hash;
-    PyObject *queue, *topic_field, *next_offset; /* strong; `next_offset` once its unit is there */
+    Queue *queue; /* strong */
+    int has_unit;
     uint8_t *changed; /* memory of its properties, if they were changed; NULL: not used */
     /* of a send: what its answer repeats */
     uint32_t opaque, queue_id;

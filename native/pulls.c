@@ -186,14 +186,13 @@ append_command(const Pulls *pulls, const Numbers *numbers)
 static Outcome
 ends_at(const Pulls *pulls, PyObject *key, int64_t queue_offset)
 {
-    int64_t end;
-    PyObject *queue = PyDict_GetItemWithError(pulls->holding.queues, key);
-    if (queue == NULL)
-        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
-    Py_INCREF(queue);
-    Outcome found = number_attribute(queue, pulls->state->max_offset, 1, INT64_MAX, &end);
+    Queue *queue;
+    Outcome found = find_state(pulls->state, pulls->holding.queues, key, &queue);
+    if (found != USUAL)
+        return found;
+    int64_t end = queue->max_offset;
     Py_DECREF(queue);
-    return found == USUAL && end != queue_offset ? NOT_FOR_ME : found;
+    return end > 0 && end == queue_offset ? USUAL : NOT_FOR_ME;
 }
 
 /* Whether the offset may be committed: it does not go back, and is not past the end. */

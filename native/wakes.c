@@ -43,13 +43,6 @@ typedef struct {
     int64_t opaque, serialize_type, queue_offset, count_max, size_max;
 } HeldPull;
 
-/* What is read of its queue in the store. */
-typedef struct {
-    PyObject *tail; /* strong */
-    Py_buffer units; /* its bytes, exported */
-    int64_t min_offset, max_offset, tail_offset, cold_end;
-} Queue;
-
 /* Records in one file of the log. */
 typedef struct {
     const uint8_t *units;
@@ -133,50 +126,16 @@ has_no_flag(PyObject *table, PyObject *key, PyObject *flag)
 
 /* ---- what its queue has ---------------------------------------------------------------- */
 
-/* The caller releases the tail. */
-static Outcome
-read_queue(const Waking *waking, PyObject *key, Queue *queue)
-{
-    const State *state = waking->state;
-    memset(queue, 0, sizeof *queue);
-    PyObject *object = PyDict_GetItemWithError(waking->rules.queues, key);
-    if (object == NULL)
-        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
-    Py_INCREF(object);
-    struct {
-        PyObject *name;
-        int64_t *number;
-    } numbers[] = {
-        {state->min_offset, &queue->min_offset},
-        {state->max_offset, &queue->max_offset},
-        {state->tail_offset, &queue->tail_offset},
-        {state->cold_end, &queue->cold_end},
-    };
-    Outcome found = attribute_is(object, state->is_batch, Py_False);
-    for (size_t at = 0; found == USUAL && at < sizeof numbers / sizeof numbers[0]; at++)
-        found = number_attribute(object, numbers[at].name, 0, INT64_MAX - 1, numbers[at].number);
-    if (found == USUAL) {
-        queue->tail = PyObject_GetAttr(object, state->tail);
-        if (queue->tail == NULL)
-            found = FAILED;
-        else if (!PyByteArray_CheckExact(queue->tail))
-            found = NOT_FOR_ME;
-        /* The export keeps the bytes where they are while the units are read. */
-        else if (PyObject_GetBuffer(queue->tail, &queue->units, PyBUF_SIMPLE) < 0)
-            found = FAILED;
-    }
-    Py_DECREF(object);
-    return found;
-}
-
 /* The records that a pull finds. */
 static Outcome
-find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Found *found)
+find_records(const Waking *waking, const HeldPull *pull, const Queue *queue,
+             const Py_buffer *units, Found *found)
 {
     const Rules *rules = &waking->rules;
-    int64_t from = pull->queue_offset, size = queue->units.len / UNIT_SIZE;
-    if (from < queue->min_offset || from < queue->cold_end || from < queue->tail_offset ||
-        from >= queue->max_offset || queue->max_offset - queue->tail_offset > size)
+    int64_t from = pull->queue_offset, size = units->len / UNIT_SIZE;
+    if (queue->min_offset < 0 || from < queue->min_offset || from < queue->cold_end ||
+        queue->tail_offset < 0 || from < queue->tail_offset || from >= queue->max_offset ||
+        queue->max_offset - queue->tail_offset > size)
         return NOT_FOR_ME;
     int64_t left = queue->max_offset - from;
     found->count = pull->count_max > 1 ? pull->count_max : 1;
@@ -187,8 +146,7 @@ find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Fou
     /* A get does not go past the end of a queue's file. */
     if (from / rules->queue_file_count != (from + found->count - 1) / rules->queue_file_count)
         return NOT_FOR_ME;
-    found->units = (const uint8_t *)queue->units.buf +
-                   (from - queue->tail_offset) * UNIT_SIZE;
+    found->units = (const uint8_t *)units->buf + (from - queue->tail_offset) * UNIT_SIZE;
     found->base = -1;
     found->size = 0;
     for (int64_t at = 0; at < found->count; at++) {
@@ -336,7 +294,8 @@ static Outcome
 wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
 {
     HeldPull pull;
-    Queue queue = {.tail = NULL};
+    Queue *queue = NULL;
+    Py_buffer units = {.obj = NULL};
     Found records;
     Answered *answered = NULL;
     Outcome found = read_pull(waking->state, held, &pull);
@@ -345,14 +304,17 @@ wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
     if (found == USUAL)
         found = has_no_flag(waking->rules.groups, pull.group, waking->state->group_sys_flag);
     if (found == USUAL)
-        found = read_queue(waking, key, &queue);
+        found = find_state(waking->state, waking->rules.queues, key, &queue);
+    /* The export keeps the units where they are while they are read. */
+    if (found == USUAL && export_units(queue, &units) < 0)
+        found = FAILED;
     if (found == USUAL)
-        found = find_records(waking, &pull, &queue, &records);
+        found = find_records(waking, &pull, queue, &units, &records);
     if (found == USUAL)
         found = (answered = answered_channel(waking, pull.channel)) != NULL ? USUAL : NOT_FOR_ME;
     if (found == USUAL) {
         size_t before = answered->answers.size;
-        found = append_answer(waking, &pull, &queue, &records, &answered->answers);
+        found = append_answer(waking, &pull, queue, &records, &answered->answers);
         if (found == USUAL && forget_pull(waking, others, held) < 0)
             found = FAILED;
         /* The answer leaves even if it cannot be counted. */
@@ -364,9 +326,9 @@ wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
         } else
             answered->answers.size = before;
     }
-    if (queue.units.obj != NULL)
-        PyBuffer_Release(&queue.units);
-    Py_XDECREF(queue.tail);
+    if (units.obj != NULL)
+        PyBuffer_Release(&units);
+    Py_XDECREF(queue);
     release_pull(&pull);
     return found;
 }

@@ -7,9 +7,11 @@ It holds the pulls of consumers that have kept up, and makes commands of the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...native import Extension
+from ...native.objects import HeldPullLike, HeldQueueLike, PullLike
+from ...native.queue_state import QueueState
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -23,7 +25,7 @@ from ..pull import Pull, PullTerms
 from ..pull_request_hold import (
     CHANNEL_QUEUE_PULLS_MAX,
     HeldPull,
-    HeldQueues,
+    Key,
     PullRequestHoldService,
 )
 from ..replication import MasterSide, SlaveSide
@@ -52,14 +54,19 @@ FAILURES_MAX: Final = 8
 """Pulls of a connection from which no template could be made, after which it is not tried again:
 trying costs more than serving a pull."""
 
-_CLASSES: Final = (RemotingCommand, PullFields, Pull, HeldPull)
+_CLASSES: Final[tuple[type, type, type[PullLike], type[HeldPullLike]]] = (
+    RemotingCommand,
+    PullFields,
+    Pull,
+    HeldPull,
+)
 
 
 class Holding(NamedTuple):
     """What pulls of one series need to be held, in the order that the extension expects.
 
     Attributes:
-      queues: the store's, by topic and queue id; they have `max_offset`.
+      queues: the store's, by topic and queue id.
       held_queues: those of held pulls.
       channel, terms, topic, deadline_s: of the pulls.
       pull_offsets, commit_offsets: the tables to record offsets in; None: the pulls commit none.
@@ -67,8 +74,8 @@ class Holding(NamedTuple):
       queue_pulls_max, count_max: how many may be held of one queue, and in this call.
     """
 
-    queues: Mapping[Any, Any]
-    held_queues: HeldQueues
+    queues: Mapping[Key, QueueState]
+    held_queues: Mapping[Key, HeldQueueLike]
     channel: Channel
     terms: PullTerms
     topic: str
@@ -107,7 +114,7 @@ class PullRunProcessor:
         self,
         native: Extension,
         config: BrokerConfig,
-        queues: Mapping[Any, Any],
+        queues: Mapping[Key, QueueState],
         *,
         checks: PullChecks,
         offsets: ConsumerOffsetManager,

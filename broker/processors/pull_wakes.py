@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...common.supervision import FailureLog
+from ...native.objects import GroupLike, HeldQueueLike, TopicLike
 from ...native.path_counts import PathCounts
+from ...native.queue_state import QueueState
 from ...remoting.answer_template import AnswerTemplate
 from ...store.message_store import MessageStore
 from ...store.reading.recent_records import RecentRecords
@@ -25,7 +27,7 @@ class WakeRules(NamedTuple):
     Attributes:
       held: the queues of held pulls by key. All tables are read at each wake.
       queues: the store's, by key.
-      topics, groups: the configurations by name; they have `topic_sys_flag`, `group_sys_flag`.
+      topics, groups: the configurations by name.
       views: maps of the log's files by their bases.
       binary_parts, json_parts: see `AnswerTemplate`.
       file_size: bytes of a file of the log.
@@ -34,10 +36,10 @@ class WakeRules(NamedTuple):
       queue_file_count: units of a queue's file.
     """
 
-    held: HeldQueues
-    queues: Mapping[Any, Any]
-    topics: Mapping[str, Any]
-    groups: Mapping[str, Any]
+    held: Mapping[Key, HeldQueueLike]
+    queues: Mapping[Key, QueueState]
+    topics: Mapping[str, TopicLike]
+    groups: Mapping[str, GroupLike]
     views: Mapping[int, memoryview]
     binary_parts: tuple[bytes, ...]
     json_parts: tuple[bytes, ...]
@@ -69,8 +71,8 @@ class DirectWakes:
         store: MessageStore,
         held: HeldQueues,
         *,
-        topics: Mapping[str, Any],
-        groups: Mapping[str, Any],
+        topics: Mapping[str, TopicLike],
+        groups: Mapping[str, GroupLike],
         found: AnswerTemplate,
         count_get: Callable[[str, int, int], None],
     ) -> None:

@@ -8,12 +8,15 @@ place where the store sees frames. Without the extension there are no runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...native import Extension
+from ...native.objects import TopicLike
 from ...native.path_counts import PathCounts
+from ...native.queue_state import QueueState
 from ...remoting.codec import HEADER_SIZE_MAX
 from ..config import MessageStoreConfig
+from ..format import Key
 from ..index.index_backlog import IndexRun
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.projection import delay_levels_ms
@@ -24,7 +27,7 @@ class SendRules(NamedTuple):
     """The broker's rules for plain sends, in the order that the extension expects.
 
     Attributes:
-      topics: the configurations by name; they have `write_queue_nums`. Read at each send.
+      topics: the configurations by name. Read at each send.
       checked: names of topics whose sends must be checked. Read at each send.
       queues: the store's, by topic and queue id. Read at each send.
       added: the properties that the broker appends to each message's.
@@ -35,9 +38,9 @@ class SendRules(NamedTuple):
       delays_ms: of each delay level, from the first on.
     """
 
-    topics: dict[str, Any]
+    topics: Mapping[str, TopicLike]
     checked: set[str]
-    queues: Mapping[Any, Any]
+    queues: Mapping[Key, QueueState]
     added: bytes
     store_host: bytes
     id_prefix: bytes
@@ -105,7 +108,7 @@ class RunAppender:
 
     def rules(
         self,
-        topics: dict[str, Any],
+        topics: Mapping[str, TopicLike],
         checked: set[str],
         *,
         added: bytes,
