@@ -39,19 +39,6 @@ json_answer_parts(PyObject *tuple, JsonAnswerParts *parts)
     return 0;
 }
 
-size_t
-write_decimal(uint8_t *at, uint64_t number)
-{
-    uint8_t digits[20];
-    size_t size = 0;
-    do
-        digits[size++] = (uint8_t)('0' + number % 10);
-    while (number /= 10);
-    for (size_t digit = 0; digit < size; digit++)
-        at[digit] = digits[size - 1 - digit];
-    return size;
-}
-
 /* Append the frame of an answer with a JSON header, without its body; -1 with MemoryError set. */
 int
 add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
@@ -154,7 +141,7 @@ batch_ids(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t co
     if (argument_count("batch_ids", count, 2) < 0 || bytes_argument(arguments[0], &prefix) < 0)
         return NULL;
     PyObject *offsets = arguments[1];
-    if (!PyList_CheckExact(offsets) || !is_ascii(prefix.bytes, prefix.size)) {
+    if (!PyList_CheckExact(offsets) || !is_ascii(prefix)) {
         PyErr_SetString(PyExc_TypeError, "batch_ids() takes ASCII and a list");
         return NULL;
     }

@@ -40,45 +40,45 @@ next_message(Span *body, Record *record)
     return 1;
 }
 
-/* Write the message that `batch->record` has: 1, 0: not for me, -1: an exception is set. */
-static int
+/* Write the message that `batch->record` has. */
+static Outcome
 write_message(Batch *batch, size_t size)
 {
     Record *record = &batch->record;
     Keys keys = find_keys(record->properties);
-    if (!is_ascii(keys.tags.bytes, keys.tags.size))
-        return 0;
-    int added = add_entries(batch->entries, batch->topic_hash, &keys,
+    if (!is_ascii(keys.tags))
+        return NOT_FOR_ME;
+    Outcome added = add_entries(batch->entries, batch->topic_hash, &keys,
                             (int64_t)record->physical_offset, (int64_t)record->store_ms);
-    if (added != 1)
+    if (added != USUAL)
         return added;
     PyObject *offset = PyLong_FromUnsignedLongLong(record->physical_offset);
     if (offset == NULL)
-        return -1;
+        return FAILED;
     PyList_SET_ITEM(batch->offsets, batch->messages, offset);
     batch->records = write_record(batch->state, batch->records, record);
     int64_t tags_code = (int32_t)java_hash(0, keys.tags);
     batch->units = write_unit(batch->units, record->physical_offset, size, tags_code);
-    return 1;
+    return USUAL;
 }
 
-/* Go through all messages: 1, 0 and -1 as `write_message`. */
-static int
+/* Go through all messages. */
+static Outcome
 pass_over(Batch *batch, Span body, size_t size_max)
 {
     Record *record = &batch->record;
     while (body.size) {
         if (!next_message(&body, record))
-            return 0;
+            return NOT_FOR_ME;
         size_t properties_size =
             record->properties.size + separator_size(record) + record->added.size;
         size_t size = record_size(record);
         if (properties_size > PROPERTIES_SIZE_MAX || size > size_max - batch->records_size ||
             needs_pure_record(record->properties))
-            return 0;
+            return NOT_FOR_ME;
         if (batch->records != NULL) {
-            int written = write_message(batch, size);
-            if (written != 1)
+            Outcome written = write_message(batch, size);
+            if (written != USUAL)
                 return written;
         }
         batch->records_size += size;
@@ -86,7 +86,7 @@ pass_over(Batch *batch, Span body, size_t size_max)
         record->physical_offset += size;
         record->queue_offset++;
     }
-    return batch->messages > 0;
+    return batch->messages > 0 ? USUAL : NOT_FOR_ME;
 }
 
 /* Measure, then write. Returns the tuple, None, or NULL with an exception set. */
@@ -94,7 +94,7 @@ static PyObject *
 pack(Batch *batch, Span body, size_t size_max)
 {
     Batch measured = *batch;
-    if (pass_over(&measured, body, size_max) != 1)
+    if (pass_over(&measured, body, size_max) != USUAL)
         Py_RETURN_NONE;
     Buffer entries = {NULL, 0, 0};
     PyObject *records = new_bytes(measured.records_size);
@@ -107,11 +107,11 @@ pack(Batch *batch, Span body, size_t size_max)
         batch->units = bytes_of(units);
         batch->offsets = offsets;
         batch->entries = &entries;
-        int written = pass_over(batch, body, size_max);
-        if (written == 1)
+        Outcome written = pass_over(batch, body, size_max);
+        if (written == USUAL)
             packed = Py_BuildValue("(OOOy#)", records, units, offsets, entries.bytes,
                                    (Py_ssize_t)entries.size);
-        else if (written == 0)
+        else if (written == NOT_FOR_ME)
             packed = Py_NewRef(Py_None);
     }
     Py_XDECREF(records);

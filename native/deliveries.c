@@ -6,67 +6,41 @@
    Pure Python: `ScheduleMessageService._deliver_one`. */
 #include "native.h"
 
-#define RUN_MAX 4096
-#define QUEUE_ID_MAX 1023
-#define COMPRESSION_TYPE 0x700u /* the only bits of sysFlag that a plain record may have */
-
-static uint64_t
-load_u64(const uint8_t *at)
-{
-    return (uint64_t)load_u32(at) << 32 | load_u32(at + 4);
-}
-
-/* A queue id as this broker writes it; 0: it is written in another way, or too large. */
-static int
-read_queue_id(Span text, uint32_t *queue_id)
-{
-    if (text.size == 0 || text.size > 4 || (text.size > 1 && text.bytes[0] == '0'))
-        return 0;
-    *queue_id = 0;
-    for (size_t at = 0; at < text.size; at++) {
-        if (text.bytes[at] < '0' || text.bytes[at] > '9')
-            return 0;
-        *queue_id = *queue_id * 10 + (uint32_t)(text.bytes[at] - '0');
-    }
-    return *queue_id <= QUEUE_ID_MAX;
-}
-
-/* The queue that the message was sent to: 1, 0, or -1 with an exception set. */
-static int
+/* The queue that the message was sent to. */
+static Outcome
 find_real_place(const Run *run, PyObject *topics, Put *put)
 {
     Span topic = find_value(put->record.properties, TEXT("REAL_TOPIC"));
     Span text = find_value(put->record.properties, TEXT("REAL_QID"));
-    uint32_t queue_id;
-    if (topic.bytes == NULL || text.bytes == NULL || !is_ascii(topic.bytes, topic.size) ||
-        !read_queue_id(text, &queue_id))
-        return 0;
+    uint64_t queue_id;
+    if (topic.bytes == NULL || !is_ascii(topic) || !read_decimal(text, QUEUE_ID_MAX, &queue_id))
+        return NOT_FOR_ME;
     PyObject *name = PyUnicode_FromStringAndSize((const char *)topic.bytes, (Py_ssize_t)topic.size);
     if (name == NULL)
-        return -1;
-    int found = PySet_Contains(topics, name);
-    if (found == 1)
-        found = find_queue(run, name, queue_id, put);
+        return FAILED;
+    int is_allowed = PySet_Contains(topics, name);
+    Outcome found = is_allowed < 0 ? FAILED : NOT_FOR_ME;
+    if (is_allowed == 1)
+        found = find_queue(run, name, (uint32_t)queue_id, put);
     Py_DECREF(name);
     return found;
 }
 
-/* Read a stored record into `put`: 1: it belongs to the run; 0: it ends the run; -1: an exception
-   is set. The caller releases `put` unless it belongs to the run. */
-static int
+/* Read a stored record into `put`. USUAL: it belongs to the run; NOT_FOR_ME: it ends the run. The
+   caller releases `put` unless it belongs to the run. */
+static Outcome
 add_delivery(Run *run, PyObject *topics, int64_t body_size_max, const PlainRecord *stored, Put *put)
 {
     const uint8_t *head = stored->head;
     uint32_t sys_flag = load_u32(head + 36);
-    if ((sys_flag & ~COMPRESSION_TYPE) != 0 || (int64_t)stored->body.size > body_size_max ||
+    /* A plain record is not compressed, and may keep the type of an earlier compression. */
+    if ((sys_flag & ~COMPRESSION_TYPE_MASK) != 0 || (int64_t)stored->body.size > body_size_max ||
         stored->properties.size == 0 || needs_pure_record(stored->properties) ||
         (crc32_of(run->state, stored->body) & 0x7FFFFFFF) != load_u32(head + 8))
-        return 0;
+        return NOT_FOR_ME;
     put->keys = find_keys(stored->properties);
-    if (!is_ascii(put->keys.tags.bytes, put->keys.tags.size) ||
-        !is_ascii(put->keys.unique_key.bytes, put->keys.unique_key.size) ||
-        !is_ascii(put->keys.keys.bytes, put->keys.keys.size))
-        return 0;
+    if (!are_ascii(&put->keys))
+        return NOT_FOR_ME;
     put->tags_code = (int32_t)java_hash(0, put->keys.tags);
     put->record = (Record){
         .flag = load_u32(head + 16),
@@ -79,8 +53,8 @@ add_delivery(Run *run, PyObject *topics, int64_t body_size_max, const PlainRecor
         .properties = stored->properties,
         .added = {stored->properties.bytes, 0},
     };
-    int found = find_real_place(run, topics, put);
-    return found == 1 ? place_put(run, put) : found;
+    Outcome found = find_real_place(run, topics, put);
+    return found == USUAL ? place_put(run, put) : found;
 }
 
 /* Read records until one ends the run. Returns the bytes read, or -1 with an exception set. */
@@ -93,10 +67,10 @@ read_run(Run *run, PyObject *topics, int64_t body_size_max, Span data)
         Put *put = next_put(run);
         if (put == NULL)
             return -1;
-        int usual = add_delivery(run, topics, body_size_max, &stored, put);
-        if (usual != 1) {
+        Outcome added = add_delivery(run, topics, body_size_max, &stored, put);
+        if (added != USUAL) {
             release_put(put);
-            if (usual < 0)
+            if (added == FAILED)
                 return -1;
             break;
         }

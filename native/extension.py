@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from .objects import HeldPullLike, PullLike
+
 
 class Extension(Protocol):
     """The module `trocket.native._native`; arguments are positional.
 
     Attributes:
       sources_crc: checksum of the sources that it was built from.
+      QueueState: see `queue_state.py`.
+      attributes: the names of attributes of Python's objects that it uses; see `objects.py`.
     """
 
     sources_crc: int
+    attributes: tuple[str, ...]
+    QueueState: type[Any]
 
     def decode_frames(
         self,
@@ -200,7 +206,7 @@ class Extension(Protocol):
 
     def take_pulls(
         self,
-        classes: tuple[type, type, type, type],
+        classes: tuple[type, type, type[PullLike], type[HeldPullLike]],
         template: tuple[Any, ...],
         holding: tuple[Any, ...] | None,
         data: bytes,
@@ -254,6 +260,7 @@ class Extension(Protocol):
         int,
         list[tuple[str, int, int]],
         BaseException | None,
+        int,
     ]:
         """Answer held pulls that are alone in their queues and want all messages.
 
@@ -266,6 +273,7 @@ class Extension(Protocol):
 
         Returns: the connections with their answers and the number of them; the keys of queues that
           are not for me, in their order; the bytes of the answered records; for each answer the
-          pull's topic@group, and the number and the bytes of its records; and the first error, None
-          if there was none. The queue where it happened, and those after it, are not for me.
+          pull's topic@group, and the number and the bytes of its records; the first error, None if
+          there was none; and the number of errors. The queue where one happened, and those after
+          it, are not for me.
         """

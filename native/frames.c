@@ -3,14 +3,12 @@
    Pure Python: remoting/codec.py, which has the layout. */
 #include "native.h"
 
-#define PULL_MESSAGE 11 /* Python knows most pulls by their bytes: remoting/pull_fields.py */
-
 static PyObject *
 new_text(Span span)
 {
     if (span.size == 1 && span.bytes[0] < 0x80)
         return PyUnicode_FromOrdinal(span.bytes[0]); /* one object for each */
-    if (!is_ascii(span.bytes, span.size))
+    if (!is_ascii(span))
         return PyUnicode_DecodeUTF8((const char *)span.bytes, (Py_ssize_t)span.size, "replace");
     PyObject *text = PyUnicode_New((Py_ssize_t)span.size, 127);
     if (text != NULL && span.size)
@@ -27,8 +25,7 @@ name_slot(State *state, Span name)
     for (size_t at = 0; at < name.size; at++)
         hash = (hash ^ name.bytes[at]) * 16777619u;
     Name *slot = &state->names[(hash ^ hash >> 16) & (NAMES_COUNT - 1)];
-    if (slot->name != NULL && slot->size == name.size &&
-        memcmp(slot->bytes, name.bytes, name.size) == 0)
+    if (slot->name != NULL && equals(name, slot->bytes, slot->size))
         return slot;
     PyObject *text = new_text(name);
     if (text == NULL)
@@ -45,11 +42,11 @@ name_slot(State *state, Span name)
 static PyObject *
 value_of(Name *slot, Span value)
 {
-    if (value.size > VALUE_SIZE_MAX || !is_ascii(value.bytes, value.size))
+    if (value.size > VALUE_SIZE_MAX || !is_ascii(value))
         return new_text(value);
     PyObject *last = slot->value;
-    if (last != NULL && (size_t)PyUnicode_GET_LENGTH(last) == value.size &&
-        memcmp(PyUnicode_1BYTE_DATA(last), value.bytes, value.size) == 0)
+    if (last != NULL &&
+        equals(value, PyUnicode_1BYTE_DATA(last), (size_t)PyUnicode_GET_LENGTH(last)))
         return Py_NewRef(last);
     PyObject *text = new_text(value);
     if (text != NULL)
@@ -61,7 +58,7 @@ static int
 add_field(State *state, PyObject *fields, Span name, Span value)
 {
     PyObject *key, *text;
-    if (name.size <= NAME_SIZE_MAX && is_ascii(name.bytes, name.size)) {
+    if (name.size <= NAME_SIZE_MAX && is_ascii(name)) {
         Name *slot = name_slot(state, name);
         if (slot == NULL)
             return -1;
@@ -190,6 +187,7 @@ static PyObject *
 decode_frame(State *state, const Reading *reading, const Frame *frame)
 {
     Span block;
+    /* Python knows most pulls by their bytes: remoting/pull_fields.py. */
     if (!binary_fields(frame, &block) || load_u16(frame->header.bytes) == PULL_MESSAGE)
         return NULL;
     PyObject *fields = block.size == 0 ? Py_NewRef(reading->no_fields)

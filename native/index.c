@@ -31,18 +31,16 @@ add_entry(Buffer *entries, uint32_t hash, int64_t physical_offset, int64_t store
 }
 
 /* Add the entries of a message: of its unique key, of each of its keys, then of its tags.
-   1: done; 0: a key or the tags are not ASCII, and nothing was added; -1: MemoryError. */
-int
+   Not for me: a key or the tags are not ASCII, and nothing was added. */
+Outcome
 add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
             int64_t store_ms)
 {
-    if (!is_ascii(keys->unique_key.bytes, keys->unique_key.size) ||
-        !is_ascii(keys->keys.bytes, keys->keys.size) ||
-        !is_ascii(keys->tags.bytes, keys->tags.size))
-        return 0;
+    if (!are_ascii(keys))
+        return NOT_FOR_ME;
     if (keys->unique_key.bytes != NULL &&
         add_entry(entries, key_hash(topic_hash, keys->unique_key), physical_offset, store_ms) < 0)
-        return -1;
+        return FAILED;
     const Span tags_head = {(const uint8_t *)"T#", 2};
     Span rest = keys->keys;
     while (rest.size) {
@@ -50,7 +48,7 @@ add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t phys
         size_t size = space ? (size_t)(space - rest.bytes) : rest.size;
         Span key = {rest.bytes, size};
         if (size && add_entry(entries, key_hash(topic_hash, key), physical_offset, store_ms) < 0)
-            return -1;
+            return FAILED;
         size_t used = size + (space != NULL);
         rest.bytes += used;
         rest.size -= used;
@@ -58,23 +56,23 @@ add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t phys
     if (keys->tags.size &&
         add_entry(entries, key_hash(java_hash(topic_hash, tags_head), keys->tags), physical_offset,
                   store_ms) < 0)
-        return -1;
-    return 1;
+        return FAILED;
+    return USUAL;
 }
 
-/* Add the entries of an IndexItem: 1, 0 and -1 as `add_entries`. */
-static int
+/* Add the entries of an IndexItem, as `add_entries`. */
+static Outcome
 add_item(Buffer *entries, PyObject *item)
 {
     if (!PyTuple_CheckExact(item) || PyTuple_GET_SIZE(item) != 4)
-        return 0;
+        return NOT_FOR_ME;
     PyObject *properties = PyTuple_GET_ITEM(item, 1);
     int64_t topic_hash, physical_offset, store_ms;
     if (!PyBytes_CheckExact(properties) ||
         !number_of(PyTuple_GET_ITEM(item, 0), 0, UINT32_MAX, &topic_hash) ||
         !number_of(PyTuple_GET_ITEM(item, 2), INT64_MIN, INT64_MAX, &physical_offset) ||
         !number_of(PyTuple_GET_ITEM(item, 3), INT64_MIN, INT64_MAX, &store_ms))
-        return 0;
+        return NOT_FOR_ME;
     Keys keys = find_keys(span_of(properties));
     return add_entries(entries, (uint32_t)topic_hash, &keys, physical_offset, store_ms);
 }
@@ -91,14 +89,14 @@ index_entries(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_
     }
     Buffer entries = {NULL, 0, 0};
     Py_ssize_t done = 0;
-    int state = 1;
+    Outcome added = USUAL;
     for (; done < PyList_GET_SIZE(arguments[0]); done++) {
-        state = add_item(&entries, PyList_GET_ITEM(arguments[0], done));
-        if (state != 1)
+        added = add_item(&entries, PyList_GET_ITEM(arguments[0], done));
+        if (added != USUAL)
             break;
     }
     PyObject *result = NULL;
-    if (state >= 0)
+    if (added != FAILED)
         result = Py_BuildValue("(y#n)", entries.bytes ? (char *)entries.bytes : "",
                                (Py_ssize_t)entries.size, done);
     buffer_free(&entries);

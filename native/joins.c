@@ -13,7 +13,7 @@ total_size(Span units, int64_t base, int64_t map_size, int64_t near_from, int64_
     int is_one_piece = 1;
     for (size_t at = 0; at < units.size; at += UNIT_SIZE) {
         const uint8_t *unit = units.bytes + at;
-        int64_t offset = (int64_t)((uint64_t)load_u32(unit) << 32 | load_u32(unit + 4));
+        int64_t offset = (int64_t)load_u64(unit);
         int64_t size = (int32_t)load_u32(unit + 8);
         if (size <= 0 || offset < base || offset < near_from || offset > log_end - size ||
             offset - base > map_size - size)
@@ -34,8 +34,7 @@ join(Span units, const uint8_t *map, int64_t base, int64_t total)
     uint8_t *to = bytes_of(joined);
     for (size_t at = 0; at < units.size; at += UNIT_SIZE) {
         const uint8_t *unit = units.bytes + at;
-        uint64_t offset = (uint64_t)load_u32(unit) << 32 | load_u32(unit + 4);
-        to = store_bytes(to, map + (offset - (uint64_t)base), load_u32(unit + 8));
+        to = store_bytes(to, map + (load_u64(unit) - (uint64_t)base), load_u32(unit + 8));
     }
     return joined;
 }

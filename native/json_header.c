@@ -6,7 +6,6 @@
 #include "native.h"
 
 #define CODE 1 /* the bit of the member `code` */
-#define DIGITS_MAX 10 /* of an int32 */
 
 static void
 skip_space(Span *text)
@@ -119,25 +118,16 @@ read_string(Span *text, Unescaped *unescaped, Span *value)
 static int
 read_int32(Span *text, int32_t *number)
 {
-    int64_t value = 0;
-    size_t digits = 0;
     int is_negative = skip(text, '-');
     if (!is_negative)
         skip_space(text);
-    while (digits < text->size && text->bytes[digits] >= '0' && text->bytes[digits] <= '9') {
-        if (digits == DIGITS_MAX)
-            return 0;
-        value = value * 10 + (text->bytes[digits++] - '0');
-    }
-    if (digits == 0 || (text->bytes[0] == '0' && (digits > 1 || is_negative)))
+    uint64_t value;
+    size_t size = read_digits(*text, is_negative ? INT32_MAX + UINT64_C(1) : INT32_MAX, &value);
+    if (size == 0 || (is_negative && value == 0))
         return 0;
-    if (is_negative)
-        value = -value;
-    if (value < INT32_MIN || value > INT32_MAX)
-        return 0;
-    *number = (int32_t)value;
-    text->bytes += digits;
-    text->size -= digits;
+    *number = (int32_t)(is_negative ? -(int64_t)value : (int64_t)value);
+    text->bytes += size;
+    text->size -= size;
     return 1;
 }
 
@@ -169,33 +159,27 @@ read_fields(Span *text, JsonHeader *header, Unescaped *unescaped)
     return skip(text, '}');
 }
 
-static int
-is_name(Span name, const char *text, size_t size)
-{
-    return name.size == size && memcmp(name.bytes, text, size) == 0;
-}
-
 /* Read the value of a member. Returns the member's bit; 0: it is not usual. */
 static int
 read_member(Span *text, Span name, JsonHeader *header, Unescaped *unescaped)
 {
     int32_t version;
     Span ignored;
-    if (is_name(name, TEXT("code")))
+    if (equals(name, TEXT("code")))
         return read_int32(text, &header->code) ? CODE : 0;
-    if (is_name(name, TEXT("flag")))
+    if (equals(name, TEXT("flag")))
         return read_int32(text, &header->flag) ? 2 : 0;
-    if (is_name(name, TEXT("opaque")))
+    if (equals(name, TEXT("opaque")))
         return read_int32(text, &header->opaque) ? 4 : 0;
-    if (is_name(name, TEXT("extFields")))
+    if (equals(name, TEXT("extFields")))
         return read_fields(text, header, unescaped) ? 8 : 0;
-    if (is_name(name, TEXT("version")))
+    if (equals(name, TEXT("version")))
         return read_int32(text, &version) ? 16 : 0;
-    if (is_name(name, TEXT("language")))
+    if (equals(name, TEXT("language")))
         return read_string(text, unescaped, &ignored) ? 32 : 0;
-    if (is_name(name, TEXT("serializeTypeCurrentRPC")))
+    if (equals(name, TEXT("serializeTypeCurrentRPC")))
         return read_string(text, unescaped, &ignored) ? 64 : 0;
-    if (is_name(name, TEXT("remark")))
+    if (equals(name, TEXT("remark")))
         return skip_null(text) ? 128 : 0;
     return 0;
 }

@@ -3,9 +3,6 @@
    Pure Python: `decode_messages` of remoting/message_codec.py; the layout is in record_schema.py. */
 #include "native.h"
 
-#define COMPRESSED 1
-#define HOSTS_V6 0x30
-#define TOPIC_SIZE_MAX_V1 127
 #define FIELDS_COUNT 17
 
 /* The parts of the record at the beginning of `data`; 0: there is none, or it is not plain. */
@@ -21,7 +18,8 @@ next_record(Span data, PlainRecord *record)
         return 0;
     const uint8_t *topic = head + RECORD_HEAD_SIZE + body_size;
     size_t topic_size = topic[0], left = size - RECORD_HEAD_SIZE - body_size - 3;
-    if (topic_size > TOPIC_SIZE_MAX_V1 || topic_size > left || !is_ascii(topic + 1, topic_size))
+    if (topic_size > TOPIC_SIZE_MAX_V1 || topic_size > left ||
+        !is_ascii((Span){topic + 1, topic_size}))
         return 0;
     const uint8_t *properties = topic + 1 + topic_size;
     size_t properties_size = load_u16(properties);
@@ -33,12 +31,6 @@ next_record(Span data, PlainRecord *record)
     record->properties = (Span){properties + 2, properties_size};
     record->size = size;
     return 1;
-}
-
-static int
-is_equal(Span left, Span right)
-{
-    return left.size == right.size && memcmp(left.bytes, right.bytes, left.size) == 0;
 }
 
 static PyObject *
@@ -94,15 +86,16 @@ new_uint32(const uint8_t *at)
 static PyObject *
 new_int64(const uint8_t *at)
 {
-    return PyLong_FromLongLong((int64_t)((uint64_t)load_u32(at) << 32 | load_u32(at + 4)));
+    return PyLong_FromLongLong((int64_t)load_u64(at));
 }
 
 static PyObject *
 make_message(PyObject *message_class, const PlainRecord *record, Last *last)
 {
     const uint8_t *head = record->head, *last_head = last->record.head;
+    Span last_topic = last->record.topic;
     PyObject *topic;
-    if (last->topic != NULL && is_equal(record->topic, last->record.topic))
+    if (last->topic != NULL && equals(record->topic, last_topic.bytes, last_topic.size))
         topic = Py_NewRef(last->topic);
     else
         topic = PyUnicode_DecodeASCII((const char *)record->topic.bytes,

@@ -35,17 +35,55 @@ number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number)
     return !overflow && *number >= low && *number <= high;
 }
 
-/* An attribute as a number: 1, 0: it is none in these limits, -1: an exception is set. */
-int
+Outcome
 number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number)
 {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL)
-        return -1;
+        return FAILED;
     int is_number = number_of(value, low, high, number);
     Py_DECREF(value);
-    return is_number;
+    return is_number ? USUAL : NOT_FOR_ME;
 }
+
+#if PY_VERSION_HEX >= 0x030C0000
+
+PyObject *
+take_raised(void)
+{
+    return PyErr_GetRaisedException();
+}
+
+void
+raise_again(PyObject *raised)
+{
+    PyErr_SetRaisedException(raised);
+}
+
+#else
+
+PyObject *
+take_raised(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (type != NULL)
+        PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+void
+raise_again(PyObject *raised)
+{
+    if (raised != NULL)
+        PyErr_Restore(Py_NewRef(Py_TYPE(raised)), raised, PyException_GetTraceback(raised));
+}
+
+#endif
 
 int
 buffer_reserve(Buffer *buffer, size_t more)
@@ -95,58 +133,50 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+#define ADD_LIMIT(name) || PyModule_AddIntConstant(module, #name, (long)name) < 0
+#define TEXT_OF(name) #name,
+
+/* What Python has as well, for the tests to compare: `limits.h`, and the names of attributes. */
+static int
+add_names(PyObject *module)
+{
+    static const char *const names[] = {ATTRIBUTES(TEXT_OF)};
+    if (0 LIMITS(ADD_LIMIT))
+        return -1;
+    PyObject *tuple = PyTuple_New(sizeof names / sizeof names[0]);
+    for (size_t at = 0; tuple != NULL && at < sizeof names / sizeof names[0]; at++) {
+        PyObject *name = PyUnicode_FromString(names[at]);
+        if (name == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, (Py_ssize_t)at, name);
+    }
+    int failed = tuple == NULL || PyModule_AddObjectRef(module, "attributes", tuple) < 0;
+    Py_XDECREF(tuple);
+    return failed ? -1 : 0;
+}
+
+#define INTERN_NAME(name)                                                                          \
+    if ((state->name = PyUnicode_InternFromString(#name)) == NULL)                            \
+        return -1;
+
 static int
 execute(PyObject *module)
 {
     State *state = state_of(module);
     make_crc_table(state);
     state->one = PyLong_FromLong(1);
-    if (state->one == NULL)
+    state->schedule_topic = PyUnicode_InternFromString("SCHEDULE_TOPIC_XXXX");
+    if (state->one == NULL || state->schedule_topic == NULL)
         return -1;
-    struct {
-        PyObject **name;
-        const char *text;
-    } names[] = {
-        {&state->magic, "magic"},
-        {&state->topic_field, "topic_field"},
-        {&state->topic_hash, "topic_hash"},
-        {&state->tail, "tail"},
-        {&state->next_offset, "next_offset"},
-        {&state->committed_offset, "committed_offset"},
-        {&state->write_queue_nums, "write_queue_nums"},
-        {&state->schedule_topic, "SCHEDULE_TOPIC_XXXX"},
-        {&state->topic, "topic"},
-        {&state->group, "group"},
-        {&state->pull, "pull"},
-        {&state->selector, "selector"},
-        {&state->channel, "channel"},
-        {&state->closed, "closed"},
-        {&state->terms, "terms"},
-        {&state->opaque, "opaque"},
-        {&state->serialize_type, "serialize_type"},
-        {&state->queue_offset, "queue_offset"},
-        {&state->count_max, "count_max"},
-        {&state->size_max, "size_max"},
-        {&state->topic_sys_flag, "topic_sys_flag"},
-        {&state->offset_key, "offset_key"},
-        {&state->group_sys_flag, "group_sys_flag"},
-        {&state->min_offset, "min_offset"},
-        {&state->max_offset, "max_offset"},
-        {&state->tail_offset, "tail_offset"},
-        {&state->cold_end, "cold_end"},
-        {&state->is_batch, "is_batch"},
-        {&state->queue, "queue"},
-        {&state->others, "others"},
-        {&state->tagged, "tagged"},
-        {&state->of_channels, "of_channels"},
-    };
-    for (size_t at = 0; at < sizeof names / sizeof names[0]; at++) {
-        *names[at].name = PyUnicode_InternFromString(names[at].text);
-        if (*names[at].name == NULL)
-            return -1;
-    }
+    ATTRIBUTES(INTERN_NAME)
+    if (add_names(module) < 0 || add_queue_type(module, state) < 0)
+        return -1;
     return PyModule_AddIntConstant(module, "sources_crc", (long)TROCKET_SOURCES_CRC);
 }
+
+#define VISIT_NAME(name) Py_VISIT(state->name);
+#define CLEAR_NAME(name) Py_CLEAR(state->name);
 
 static int
 traverse(PyObject *module, visitproc visit, void *arg)
@@ -155,38 +185,9 @@ traverse(PyObject *module, visitproc visit, void *arg)
     if (state == NULL)
         return 0;
     Py_VISIT(state->one);
-    Py_VISIT(state->magic);
-    Py_VISIT(state->topic_field);
-    Py_VISIT(state->topic_hash);
-    Py_VISIT(state->tail);
-    Py_VISIT(state->next_offset);
-    Py_VISIT(state->committed_offset);
-    Py_VISIT(state->write_queue_nums);
+    Py_VISIT(state->queue_type);
     Py_VISIT(state->schedule_topic);
-    Py_VISIT(state->topic);
-    Py_VISIT(state->group);
-    Py_VISIT(state->pull);
-    Py_VISIT(state->selector);
-    Py_VISIT(state->channel);
-    Py_VISIT(state->closed);
-    Py_VISIT(state->terms);
-    Py_VISIT(state->opaque);
-    Py_VISIT(state->serialize_type);
-    Py_VISIT(state->queue_offset);
-    Py_VISIT(state->count_max);
-    Py_VISIT(state->size_max);
-    Py_VISIT(state->topic_sys_flag);
-    Py_VISIT(state->offset_key);
-    Py_VISIT(state->group_sys_flag);
-    Py_VISIT(state->min_offset);
-    Py_VISIT(state->max_offset);
-    Py_VISIT(state->tail_offset);
-    Py_VISIT(state->cold_end);
-    Py_VISIT(state->is_batch);
-    Py_VISIT(state->queue);
-    Py_VISIT(state->others);
-    Py_VISIT(state->tagged);
-    Py_VISIT(state->of_channels);
+    ATTRIBUTES(VISIT_NAME)
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
         Py_VISIT(state->names[slot].name);
         Py_VISIT(state->names[slot].value);
@@ -201,38 +202,9 @@ clear(PyObject *module)
     if (state == NULL)
         return 0;
     Py_CLEAR(state->one);
-    Py_CLEAR(state->magic);
-    Py_CLEAR(state->topic_field);
-    Py_CLEAR(state->topic_hash);
-    Py_CLEAR(state->tail);
-    Py_CLEAR(state->next_offset);
-    Py_CLEAR(state->committed_offset);
-    Py_CLEAR(state->write_queue_nums);
+    Py_CLEAR(state->queue_type);
     Py_CLEAR(state->schedule_topic);
-    Py_CLEAR(state->topic);
-    Py_CLEAR(state->group);
-    Py_CLEAR(state->pull);
-    Py_CLEAR(state->selector);
-    Py_CLEAR(state->channel);
-    Py_CLEAR(state->closed);
-    Py_CLEAR(state->terms);
-    Py_CLEAR(state->opaque);
-    Py_CLEAR(state->serialize_type);
-    Py_CLEAR(state->queue_offset);
-    Py_CLEAR(state->count_max);
-    Py_CLEAR(state->size_max);
-    Py_CLEAR(state->topic_sys_flag);
-    Py_CLEAR(state->offset_key);
-    Py_CLEAR(state->group_sys_flag);
-    Py_CLEAR(state->min_offset);
-    Py_CLEAR(state->max_offset);
-    Py_CLEAR(state->tail_offset);
-    Py_CLEAR(state->cold_end);
-    Py_CLEAR(state->is_batch);
-    Py_CLEAR(state->queue);
-    Py_CLEAR(state->others);
-    Py_CLEAR(state->tagged);
-    Py_CLEAR(state->of_channels);
+    ATTRIBUTES(CLEAR_NAME)
     for (int slot = 0; slot < NAMES_COUNT; slot++) {
         Py_CLEAR(state->names[slot].name);
         Py_CLEAR(state->names[slot].value);

@@ -12,10 +12,9 @@
 #include <Python.h>
 
 #include "bytes.h"
+#include "limits.h"
 
-#define PROPERTIES_SIZE_MAX 0x7FFF
 #define HOST_SIZE 8 /* an IPv4 address and a port */
-#define UNIT_SIZE 20
 #define NAMES_COUNT 256 /* slots of the table of field names, a power of two */
 #define NAME_SIZE_MAX 40
 #define VALUE_SIZE_MAX 64
@@ -28,21 +27,23 @@ typedef struct {
     PyObject *value; /* NULL: none yet */
 } Name;
 
+/* Attributes of Python's objects that are read or set here; `extension.py` declares the objects. */
+#define ATTRIBUTES(X)                                                                              \
+    /* configurations of a topic and a group */                                                    \
+    X(write_queue_nums) X(topic_sys_flag) X(group_sys_flag)                                        \
+    /* a held pull, its parts, and the queue that holds it */                                      \
+    X(pull) X(queue) X(channel) X(closed) X(opaque) X(serialize_type) X(terms) X(queue_offset)     \
+    X(selector) X(group) X(topic) X(offset_key) X(count_max) X(size_max) X(tagged) X(others)       \
+    X(of_channels)
+
+#define DECLARE_NAME(name) PyObject *name;
+
 typedef struct {
     uint32_t crc[8][256];
     Name names[NAMES_COUNT];
-    PyObject *one;
-    /* attributes of a queue */
-    PyObject *magic, *topic_field, *topic_hash, *tail, *next_offset, *committed_offset;
-    /* attributes of a topic's configuration */
-    PyObject *write_queue_nums;
+    PyObject *one, *queue_type;
     PyObject *schedule_topic; /* the name of the topic of delayed messages */
-    /* attributes of a held pull, its queue and its connection */
-    PyObject *topic, *group, *pull, *selector, *channel, *closed, *terms, *opaque, *serialize_type,
-        *queue_offset, *count_max, *size_max, *queue, *others, *tagged, *of_channels;
-    /* attributes of what it reads */
-    PyObject *offset_key, *topic_sys_flag, *group_sys_flag, *min_offset, *max_offset, *tail_offset, *cold_end,
-        *is_batch;
+    ATTRIBUTES(DECLARE_NAME)  /* their names */
 } State;
 
 static inline State *
@@ -50,6 +51,18 @@ state_of(PyObject *module)
 {
     return (State *)PyModule_GetState(module);
 }
+
+/* What became of a step; a caller goes on only after USUAL. */
+typedef enum {
+    FAILED = -1,    /* an exception is set */
+    NOT_FOR_ME = 0, /* nothing is wrong, but pure Python must do it */
+    USUAL = 1,
+} Outcome;
+
+/* Take the exception that is set, so that Python may run; NULL: none is. `raise_again` sets it
+   again, and takes the reference. */
+PyObject *take_raised(void);
+void raise_again(PyObject *raised);
 
 /* Arguments: check the number of them, or read one; -1 with an exception set. */
 int argument_count(const char *function, Py_ssize_t given, Py_ssize_t wanted);
@@ -77,8 +90,9 @@ span_of(PyObject *bytes)
 /* A whole number within limits; 0 without an exception: it is none. */
 int number_of(PyObject *argument, int64_t low, int64_t high, int64_t *number);
 
-/* The same of an object's attribute; -1: an exception is set. */
-int number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high, int64_t *number);
+/* The same of an object's attribute. */
+Outcome number_attribute(PyObject *object, PyObject *name, int64_t low, int64_t high,
+                         int64_t *number);
 
 /* hashes.c */
 void make_crc_table(State *state);
@@ -89,9 +103,7 @@ uint32_t java_hash(uint32_t before, Span ascii);
 int is_utf8(Span text);
 
 /* frames.c */
-#define FRAME_START_SIZE 8
-#define HEADER_SIZE 21 /* code, language, version, opaque, flag, size of remark, size of fields */
-#define JSON 0         /* serializations of a header */
+#define JSON 0 /* serializations of a header */
 #define ROCKETMQ 1
 
 typedef struct {
@@ -138,6 +150,7 @@ typedef struct {
 
 Span find_value(Span properties, const char *name, size_t name_size);
 Keys find_keys(Span properties);
+int are_ascii(const Keys *keys);
 int needs_pure_record(Span properties);
 
 /* send_header.c: a plain send. The spans are of the received bytes, or unescaped. */
@@ -153,9 +166,6 @@ typedef struct {
 int read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send);
 
 /* records.c */
-#define RECORD_HEAD_SIZE 88
-#define MAGIC_V1 0xDAA320A7u
-
 /* A record of a message in a plain queue, with IPv4 hosts. `added` are the broker's properties. */
 typedef struct {
     uint32_t queue_id, flag, sys_flag, reconsume_times;
@@ -169,13 +179,31 @@ size_t record_size(const Record *record);
 uint8_t *write_record(const State *state, uint8_t *at, const Record *record);
 uint8_t *write_unit(uint8_t *at, uint64_t physical_offset, size_t size, int64_t tags_code);
 
+/* queue.c */
+typedef struct {
+    PyObject_HEAD
+    PyObject *topic_field, *topic_hash, *magic; /* bytes and numbers; NULL: not set up */
+    PyObject *tail; /* a bytearray, unless Python has set something else */
+    int unit_size;
+    long long min_offset, tail_offset, max_offset, committed_offset, next_offset, cold_end;
+} Queue;
+
+int add_queue_type(PyObject *module, State *state);
+Outcome find_state(const State *state, PyObject *queues, PyObject *key, Queue **queue);
+uint8_t *grow_tail(Queue *queue, Py_ssize_t size, int64_t count);
+int remove_unit(Queue *queue);
+int export_units(const Queue *queue, Py_buffer *units);
+
 /* runs.c: messages of a burst */
+#define RUN_MAX 4096 /* what a run takes to remember is bounded, and so is the turn */
+
 typedef struct {
     Record record; /* its queue offset is set with its unit */
     Keys keys;
     int64_t tags_code;
     uint32_t topic_hash;
-    PyObject *queue, *topic_field, *next_offset; /* strong; `next_offset` once its unit is there */
+    Queue *queue; /* strong */
+    int has_unit;
     uint8_t *changed; /* memory of its properties, if they were changed; NULL: not used */
     /* of a send: what its answer repeats */
     uint32_t opaque, queue_id;
@@ -192,8 +220,8 @@ typedef struct {
 } Run;
 
 Put *next_put(Run *run);
-int find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put);
-int place_put(Run *run, Put *put);
+Outcome find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put);
+Outcome place_put(Run *run, Put *put);
 void release_put(Put *put);
 void release_run(Run *run);
 int append_units(Run *run, PyObject *touched);
@@ -211,13 +239,11 @@ typedef struct {
 int next_record(Span data, PlainRecord *record);
 
 /* index.c: entries that are not in a file yet, each ENTRY_SIZE bytes as this machine has numbers */
-#define ENTRY_SIZE 20
-
-int add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
+Outcome add_entries(Buffer *entries, uint32_t topic_hash, const Keys *keys, int64_t physical_offset,
                 int64_t store_ms);
 
 /* wakes.c */
-int only_others(const State *state, PyObject *queue, PyObject **others);
+Outcome only_others(const State *state, PyObject *queue, PyObject **others);
 
 /* answers.c */
 typedef struct {
@@ -233,7 +259,6 @@ int json_answer_parts(PyObject *tuple, JsonAnswerParts *parts);
 size_t answer_size(const AnswerParts *parts, const Span values[3]);
 int add_json_answer(Buffer *answers, const JsonAnswerParts *parts, uint32_t opaque,
                     const Span values[3], size_t body_size);
-size_t write_decimal(uint8_t *at, uint64_t number);
 uint8_t *write_answer(uint8_t *at, const AnswerParts *parts, uint32_t opaque,
                       const Span values[3], size_t body_size);
 size_t write_hex(uint8_t *at, uint64_t value);

@@ -3,6 +3,13 @@
    Pure Python: common/message_properties.py. */
 #include "native.h"
 
+/* Whether an item is of a property, and its value is not empty. */
+static int
+is_named(const uint8_t *item, size_t size, const char *name, size_t name_size)
+{
+    return size > name_size + 1 && item[name_size] == 1 && memcmp(item, name, name_size) == 0;
+}
+
 /* The last value of a property that is not empty; `bytes` is NULL where there is none. */
 Span
 find_value(Span properties, const char *name, size_t name_size)
@@ -13,21 +20,13 @@ find_value(Span properties, const char *name, size_t name_size)
         const uint8_t *separator = memchr(at, 2, (size_t)(end - at));
         const uint8_t *item_end = separator ? separator : end;
         size_t size = (size_t)(item_end - at);
-        if (size > name_size + 1 && at[name_size] == 1 && memcmp(at, name, name_size) == 0) {
-            found.bytes = at + name_size + 1;
-            found.size = size - name_size - 1;
-        }
+        if (is_named(at, size, name, name_size))
+            found = (Span){at + name_size + 1, size - name_size - 1};
         if (separator == NULL)
             break;
         at = separator + 1;
     }
     return found;
-}
-
-static int
-is_named(const uint8_t *item, size_t size, const char *name, size_t name_size)
-{
-    return size > name_size + 1 && item[name_size] == 1 && memcmp(item, name, name_size) == 0;
 }
 
 /* TAGS, UNIQ_KEY and KEYS, as `find_value` finds each. */
@@ -50,6 +49,12 @@ find_keys(Span properties)
         at = separator + 1;
     }
     return found;
+}
+
+int
+are_ascii(const Keys *keys)
+{
+    return is_ascii(keys->tags) && is_ascii(keys->unique_key) && is_ascii(keys->keys);
 }
 
 /* Whether a record with these properties gets a checksum or loses one: both are for Python. */

@@ -8,9 +8,8 @@
 #include "native.h"
 
 #define PIECES_MAX 8
-#define QUEUE_ID_DIGITS 9
-#define OPAQUE_DIGITS 9
-#define OFFSET_DIGITS 18
+#define NUMBER_MAX 999999999 /* queue ids and opaques; larger ones are for Python */
+#define OFFSET_MAX 999999999999999999
 
 /* The numbers of a header; the letters are those of `pull_templates.Slot`. */
 typedef struct {
@@ -43,20 +42,15 @@ typedef struct {
 
 /* ---- reading a header ------------------------------------------------------------------ */
 
-/* Cut decimal digits off a text, as `str` writes a number; 0: there are none, or too many. */
+/* Cut a number off a text; 0: there is none, or it is too large. */
 static int
-take_digits(Span *text, size_t digits_max, int64_t *number)
+take_digits(Span *text, uint64_t max, int64_t *number)
 {
-    size_t size = 0;
-    int64_t value = 0;
-    while (size < text->size && text->bytes[size] >= '0' && text->bytes[size] <= '9') {
-        if (size == digits_max)
-            return 0;
-        value = value * 10 + (text->bytes[size++] - '0');
-    }
-    if (size == 0 || (size > 1 && text->bytes[0] == '0'))
+    uint64_t value;
+    size_t size = read_digits(*text, max, &value);
+    if (size == 0)
         return 0;
-    *number = value;
+    *number = (int64_t)value;
     text->bytes += size;
     text->size -= size;
     return 1;
@@ -64,7 +58,7 @@ take_digits(Span *text, size_t digits_max, int64_t *number)
 
 /* Cut digits behind their size off a binary header. */
 static int
-take_sized(Span *header, size_t digits_max, int64_t *number)
+take_sized(Span *header, uint64_t max, int64_t *number)
 {
     if (header->size < 4)
         return 0;
@@ -72,7 +66,7 @@ take_sized(Span *header, size_t digits_max, int64_t *number)
     if (size > header->size - 4)
         return 0;
     Span digits = {header->bytes + 4, size};
-    if (!take_digits(&digits, digits_max, number) || digits.size != 0)
+    if (!take_digits(&digits, max, number) || digits.size != 0)
         return 0;
     header->bytes += 4 + size;
     header->size -= 4 + size;
@@ -92,13 +86,13 @@ take_number(Span *header, uint8_t slot, Numbers *numbers)
         if (header->size < 4 || load_u32(header->bytes) != header->size - 4)
             return 0;
         break;
-    case 'q': return take_sized(header, QUEUE_ID_DIGITS, &numbers->queue_id);
-    case 'f': return take_sized(header, OFFSET_DIGITS, &numbers->queue_offset);
-    case 'c': return take_sized(header, OFFSET_DIGITS, &numbers->commit_offset);
-    case 'O': return take_digits(header, OPAQUE_DIGITS, &numbers->opaque);
-    case 'Q': return take_digits(header, QUEUE_ID_DIGITS, &numbers->queue_id);
-    case 'F': return take_digits(header, OFFSET_DIGITS, &numbers->queue_offset);
-    case 'C': return take_digits(header, OFFSET_DIGITS, &numbers->commit_offset);
+    case 'q': return take_sized(header, NUMBER_MAX, &numbers->queue_id);
+    case 'f': return take_sized(header, OFFSET_MAX, &numbers->queue_offset);
+    case 'c': return take_sized(header, OFFSET_MAX, &numbers->commit_offset);
+    case 'O': return take_digits(header, NUMBER_MAX, &numbers->opaque);
+    case 'Q': return take_digits(header, NUMBER_MAX, &numbers->queue_id);
+    case 'F': return take_digits(header, OFFSET_MAX, &numbers->queue_offset);
+    case 'C': return take_digits(header, OFFSET_MAX, &numbers->commit_offset);
     default: return 0;
     }
     header->bytes += 4;
@@ -159,15 +153,19 @@ static int
 append_command(const Pulls *pulls, const Numbers *numbers)
 {
     const Template *template = &pulls->template;
-    PyObject *fields[4] = {
+    PyObject *values[4] = {
         Py_NewRef(template->series),
         PyLong_FromLongLong(numbers->queue_id),
         PyLong_FromLongLong(numbers->queue_offset),
         PyLong_FromLongLong(numbers->commit_offset),
     };
+    /* The class is called first: nothing is called while an exception is set. */
+    PyObject *fields = call_and_release(pulls->fields_class, values, 4);
+    if (fields == NULL)
+        return -1;
     PyObject *parts[9] = {
         PyLong_FromLongLong(template->code),
-        call_and_release(pulls->fields_class, fields, 4),
+        fields,
         PyBytes_FromStringAndSize(NULL, 0),
         Py_NewRef(Py_None), /* remark */
         PyLong_FromLongLong(numbers->opaque),
@@ -185,51 +183,51 @@ append_command(const Pulls *pulls, const Numbers *numbers)
 /* ---- holding --------------------------------------------------------------------------- */
 
 /* Whether a queue of the store ends at this offset, which is not its first. */
-static int
+static Outcome
 ends_at(const Pulls *pulls, PyObject *key, int64_t queue_offset)
 {
-    int64_t end;
-    PyObject *queue = PyDict_GetItemWithError(pulls->holding.queues, key);
-    if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    Py_INCREF(queue);
-    int found = number_attribute(queue, pulls->state->max_offset, 1, INT64_MAX, &end);
+    Queue *queue;
+    Outcome found = find_state(pulls->state, pulls->holding.queues, key, &queue);
+    if (found != USUAL)
+        return found;
+    int64_t end = queue->max_offset;
     Py_DECREF(queue);
-    return found == 1 ? end == queue_offset : found;
+    return end > 0 && end == queue_offset ? USUAL : NOT_FOR_ME;
 }
 
-/* 1: the offset may be committed: it does not go back, and is not past the end; 0 or -1. */
-static int
+/* Whether the offset may be committed: it does not go back, and is not past the end. */
+static Outcome
 may_commit(const Holding *holding, PyObject *queue_id, const Numbers *numbers)
 {
     int64_t before;
     if (holding->commit_offsets == Py_None)
-        return 1;
+        return USUAL;
     PyObject *committed = PyDict_GetItemWithError(holding->commit_offsets, queue_id);
-    if (committed == NULL)
-        return PyErr_Occurred() ? -1 : numbers->commit_offset <= numbers->queue_offset;
-    return number_of(committed, INT64_MIN, numbers->commit_offset, &before) &&
-           numbers->commit_offset <= numbers->queue_offset;
+    if (committed == NULL && PyErr_Occurred())
+        return FAILED;
+    int goes_back =
+        committed != NULL && !number_of(committed, INT64_MIN, numbers->commit_offset, &before);
+    return goes_back || numbers->commit_offset > numbers->queue_offset ? NOT_FOR_ME : USUAL;
 }
 
-/* The queue's dict of held pulls, with room for one more, and the queue; 0, 1 or -1. The caller
-   releases both. */
-static int
+/* The queue's dict of held pulls, with room for one more, and the queue. The caller releases
+   both. */
+static Outcome
 find_place(const Pulls *pulls, PyObject *key, PyObject **queue, PyObject **others)
 {
     const State *state = pulls->state;
     *queue = PyDict_GetItemWithError(pulls->holding.held_queues, key);
     if (*queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
     Py_INCREF(*queue);
     PyObject *of_channels = PyObject_GetAttr(*queue, state->of_channels);
     Py_XDECREF(of_channels);
     if (of_channels != Py_None)
-        return of_channels == NULL ? -1 : 0;
-    int found = only_others(state, *queue, others);
-    if (found != 1)
+        return of_channels == NULL ? FAILED : NOT_FOR_ME;
+    Outcome found = only_others(state, *queue, others);
+    if (found != USUAL)
         return found;
-    return PyDict_GET_SIZE(*others) < pulls->holding.queue_pulls_max;
+    return PyDict_GET_SIZE(*others) < pulls->holding.queue_pulls_max ? USUAL : NOT_FOR_ME;
 }
 
 static PyObject *
@@ -268,8 +266,11 @@ hold(const Pulls *pulls, const Numbers *numbers, PyObject *queue_id, PyObject *q
                   PyDict_SetItem(holding->commit_offsets, queue_id, committed) < 0) ||
                  PyList_Append(pulls->held, held) < 0;
     if (!failed && PyDict_SetItem(others, held, Py_None) < 0) {
+        PyObject *raised = take_raised();
         Py_ssize_t count = PyList_GET_SIZE(pulls->held);
-        PyList_SetSlice(pulls->held, count - 1, count, NULL); /* shortening needs no memory */
+        if (PyList_SetSlice(pulls->held, count - 1, count, NULL) < 0)
+            PyErr_WriteUnraisable(pulls->held);
+        raise_again(raised);
         failed = 1;
     }
     Py_XDECREF(offset);
@@ -278,27 +279,26 @@ hold(const Pulls *pulls, const Numbers *numbers, PyObject *queue_id, PyObject *q
     return failed ? -1 : 0;
 }
 
-/* 1: the pull is held; 0: it is not one for me; -1: an exception is set. */
-static int
+static Outcome
 try_to_hold(const Pulls *pulls, const Numbers *numbers)
 {
     const Holding *holding = &pulls->holding;
     if (numbers->queue_id >= holding->queue_count ||
         PyList_GET_SIZE(pulls->held) >= holding->count_max)
-        return 0;
+        return NOT_FOR_ME;
     PyObject *queue = NULL, *others = NULL, *key = NULL;
     PyObject *queue_id = PyLong_FromLongLong(numbers->queue_id);
-    int found = -1;
+    Outcome found = FAILED;
     if (queue_id != NULL)
         key = PyTuple_Pack(2, holding->topic, queue_id);
     if (key != NULL)
         found = ends_at(pulls, key, numbers->queue_offset);
-    if (found == 1)
+    if (found == USUAL)
         found = may_commit(holding, queue_id, numbers);
-    if (found == 1)
+    if (found == USUAL)
         found = find_place(pulls, key, &queue, &others);
-    if (found == 1 && hold(pulls, numbers, queue_id, queue, others) < 0)
-        found = -1;
+    if (found == USUAL && hold(pulls, numbers, queue_id, queue, others) < 0)
+        found = FAILED;
     Py_XDECREF(queue);
     Py_XDECREF(others);
     Py_XDECREF(key);
@@ -317,10 +317,10 @@ take_all(Pulls *pulls, Span data, size_t frame_size_max)
     Numbers numbers = {0, 0, 0, 0};
     size_t size;
     while ((size = read_numbers(&pulls->template, data, frame_size_max, &numbers)) != 0) {
-        int held = pulls->may_hold ? try_to_hold(pulls, &numbers) : 0;
-        if (held < 0)
+        Outcome held = pulls->may_hold ? try_to_hold(pulls, &numbers) : NOT_FOR_ME;
+        if (held == FAILED)
             return -1;
-        if (!held) {
+        if (held == NOT_FOR_ME) {
             pulls->may_hold = 0; /* pulls are served in their order */
             if (append_command(pulls, &numbers) < 0)
                 return -1;

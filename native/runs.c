@@ -25,44 +25,37 @@ next_put(Run *run)
     return memset(&run->puts[run->count], 0, sizeof *run->puts);
 }
 
-/* Look up a queue, and copy what a record needs of it: 1; 0: it does not exist, or is not plain;
-   -1 with an exception set. */
-int
+/* Look up a queue, and copy what a record needs of it. It is not for me if it does not exist, or is
+   not plain. */
+Outcome
 find_queue(const Run *run, PyObject *topic, uint32_t queue_id, Put *put)
 {
-    const State *state = run->state;
     PyObject *number = PyLong_FromUnsignedLong(queue_id);
     if (number == NULL)
-        return -1;
+        return FAILED;
     PyObject *key = PyTuple_Pack(2, topic, number);
     Py_DECREF(number);
     if (key == NULL)
-        return -1;
-    PyObject *queue = PyDict_GetItemWithError(run->queues, key);
-    Py_XINCREF(queue);
+        return FAILED;
+    /* The queue is released with the run. */
+    Outcome found = find_state(run->state, run->queues, key, &put->queue);
     Py_DECREF(key);
-    if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    put->queue = queue; /* released with the run */
-    int64_t magic, topic_hash;
-    int found = number_attribute(queue, state->magic, INT32_MIN, INT32_MAX, &magic);
-    if (found == 1)
-        found = number_attribute(queue, state->topic_hash, 0, UINT32_MAX, &topic_hash);
-    if (found != 1)
+    if (found != USUAL)
         return found;
+    int64_t magic, topic_hash;
+    if (put->queue->topic_field == NULL ||
+        !number_of(put->queue->magic, INT32_MIN, INT32_MAX, &magic) ||
+        (uint32_t)magic != MAGIC_V1 ||
+        !number_of(put->queue->topic_hash, 0, UINT32_MAX, &topic_hash))
+        return NOT_FOR_ME;
     put->topic_hash = (uint32_t)topic_hash;
-    put->topic_field = PyObject_GetAttr(queue, state->topic_field);
-    if (put->topic_field == NULL)
-        return -1;
-    if ((uint32_t)magic != MAGIC_V1 || !PyBytes_CheckExact(put->topic_field))
-        return 0;
-    put->record.topic_field = span_of(put->topic_field);
+    put->record.topic_field = span_of(put->queue->topic_field);
     put->record.queue_id = queue_id;
-    return 1;
+    return USUAL;
 }
 
-/* Give a complete message its place in the log, and count it; 0: there is no room. */
-int
+/* Give a complete message its place in the log, and count it, if there is room. */
+Outcome
 place_put(Run *run, Put *put)
 {
     Record *record = &put->record;
@@ -71,21 +64,19 @@ place_put(Run *run, Put *put)
     size_t size = record_size(record);
     int64_t room = run->file_end - run->physical_offset - 8; /* for a blank after it */
     if (properties_size > PROPERTIES_SIZE_MAX || size > INT32_MAX || (int64_t)size > room)
-        return 0;
+        return NOT_FOR_ME;
     record->physical_offset = (uint64_t)run->physical_offset;
     record->store_ms = (uint64_t)run->store_ms;
     run->physical_offset += (int64_t)size;
     run->records_size += size;
     run->count++;
-    return 1;
+    return USUAL;
 }
 
 void
 release_put(Put *put)
 {
     Py_CLEAR(put->queue);
-    Py_CLEAR(put->topic_field);
-    Py_CLEAR(put->next_offset);
     PyMem_Free(put->changed);
     put->changed = NULL;
 }
@@ -102,88 +93,38 @@ release_run(Run *run)
 
 /* ---- step 2: append the units ---------------------------------------------------------- */
 
-/* The queue's tail; NULL with an exception set. */
-static PyObject *
-tail_of(const Run *run, PyObject *queue)
-{
-    PyObject *tail = PyObject_GetAttr(queue, run->state->tail);
-    if (tail != NULL && !PyByteArray_CheckExact(tail)) {
-        Py_DECREF(tail);
-        PyErr_SetString(PyExc_TypeError, "the tail of a queue is a bytearray");
-        return NULL;
-    }
-    return tail;
-}
-
 /* Append a unit to the queue of a message; -1: an exception is set and nothing has changed. */
 static int
-append_unit(Run *run, Put *put, PyObject *touched)
+append_put(Put *put, PyObject *touched)
 {
-    const State *state = run->state;
-    int64_t next, committed;
-    int found = number_attribute(put->queue, state->next_offset, 0, INT64_MAX - 1, &next);
-    if (found == 1)
-        found = number_attribute(put->queue, state->committed_offset, 0, INT64_MAX, &committed);
-    if (found != 1) {
-        if (found == 0)
-            PyErr_SetString(PyExc_ValueError, "a queue's offset is out of range");
+    Queue *queue = put->queue;
+    int64_t next = queue->next_offset;
+    /* `undo_units` shortens the list. */
+    if (next == queue->committed_offset && PyList_Append(touched, (PyObject *)queue) < 0)
         return -1;
-    }
-    PyObject *before = PyLong_FromLongLong(next), *after = PyLong_FromLongLong(next + 1);
-    PyObject *tail = tail_of(run, put->queue);
-    int failed = before == NULL || after == NULL || tail == NULL;
-    if (!failed && next == committed)
-        failed = PyList_Append(touched, put->queue) < 0; /* `undo_units` shortens the list */
-    if (!failed) {
-        Py_ssize_t size = PyByteArray_GET_SIZE(tail);
-        failed = PyByteArray_Resize(tail, size + UNIT_SIZE) < 0;
-        if (!failed) {
-            write_unit((uint8_t *)PyByteArray_AS_STRING(tail) + size,
-                       put->record.physical_offset, record_size(&put->record), put->tags_code);
-            failed = PyObject_SetAttr(put->queue, state->next_offset, after) < 0;
-            if (failed)
-                PyByteArray_Resize(tail, size);
-        }
-    }
-    if (!failed) {
-        put->record.queue_offset = (uint64_t)next;
-        put->next_offset = before;
-        before = NULL;
-    }
-    Py_XDECREF(before);
-    Py_XDECREF(after);
-    Py_XDECREF(tail);
-    return failed ? -1 : 0;
+    uint8_t *at = grow_tail(queue, UNIT_SIZE, 1);
+    if (at == NULL)
+        return -1;
+    write_unit(at, put->record.physical_offset, record_size(&put->record), put->tags_code);
+    put->record.queue_offset = (uint64_t)next;
+    put->has_unit = 1;
+    return 0;
 }
 
-/* Undo `append_unit` of all messages that have a unit, last first; the exception that is set
+/* Undo `append_put` of all messages that have a unit, last first; the exception that is set
    stays. */
 void
 undo_units(Run *run, PyObject *touched, Py_ssize_t touched_count)
 {
-#if PY_VERSION_HEX >= 0x030C0000
-    PyObject *raised = PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-#endif
+    PyObject *raised = take_raised();
     for (Py_ssize_t at = run->count - 1; at >= 0; at--) {
-        Put *put = &run->puts[at];
-        if (put->next_offset == NULL)
-            continue;
-        PyObject *tail = tail_of(run, put->queue);
-        if (tail == NULL || PyByteArray_Resize(tail, PyByteArray_GET_SIZE(tail) - UNIT_SIZE) < 0 ||
-            PyObject_SetAttr(put->queue, run->state->next_offset, put->next_offset) < 0)
-            PyErr_WriteUnraisable(put->queue);
-        Py_XDECREF(tail);
+        Queue *queue = run->puts[at].queue;
+        if (run->puts[at].has_unit && remove_unit(queue) < 0)
+            PyErr_WriteUnraisable((PyObject *)queue);
     }
     if (PyList_SetSlice(touched, touched_count, PyList_GET_SIZE(touched), NULL) < 0)
         PyErr_WriteUnraisable(touched);
-#if PY_VERSION_HEX >= 0x030C0000
-    PyErr_SetRaisedException(raised);
-#else
-    PyErr_Restore(type, value, traceback);
-#endif
+    raise_again(raised);
 }
 
 /* Append the units of all messages; -1: an exception is set and nothing has changed. */
@@ -192,7 +133,7 @@ append_units(Run *run, PyObject *touched)
 {
     Py_ssize_t touched_count = PyList_GET_SIZE(touched);
     for (Py_ssize_t at = 0; at < run->count; at++)
-        if (append_unit(run, &run->puts[at], touched) < 0) {
+        if (append_put(&run->puts[at], touched) < 0) {
             undo_units(run, touched, touched_count);
             return -1;
         }
@@ -220,7 +161,7 @@ add_entries_of(Buffer *entries, const Put *put)
 {
     const Record *record = &put->record;
     return add_entries(entries, put->topic_hash, &put->keys, (int64_t)record->physical_offset,
-                       (int64_t)record->store_ms) < 0
+                       (int64_t)record->store_ms) == FAILED
                ? -1
                : 0;
 }

@@ -8,7 +8,6 @@
 #define BORN 'g'           /* letters of SendMessageRequestHeaderV2 */
 #define PROPERTIES 'i'
 #define BORN_MAX INT64_C(999999999999999999) /* 18 digits */
-#define FRAME_SIZE_MAX (16 * 1024 * 1024)
 
 static uint8_t *
 store_field(uint8_t *at, char letter, const void *value, size_t size)
@@ -16,18 +15,6 @@ store_field(uint8_t *at, char letter, const void *value, size_t size)
     at = store_u16(at, 1);
     *at++ = (uint8_t)letter;
     return store_bytes(store_u32(at, (uint32_t)size), value, size);
-}
-
-/* The digits of a number that is not negative, at the end of `digits`. */
-static Span
-decimal(int64_t number, uint8_t digits[20])
-{
-    uint8_t *at = digits + 20;
-    do {
-        *--at = (uint8_t)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    return (Span){at, (size_t)(digits + 20 - at)};
 }
 
 PyObject *
@@ -43,12 +30,12 @@ send_frame(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t c
     int64_t born_ms, opaque;
     if (!number_of(arguments[2], 0, BORN_MAX, &born_ms) ||
         !number_of(arguments[3], INT32_MIN, INT32_MAX, &opaque))
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+        Py_RETURN_NONE;
     if (start.size != START_SIZE || properties.size > PROPERTIES_SIZE_MAX ||
         prefix.size > FRAME_SIZE_MAX || body.size > FRAME_SIZE_MAX)
         Py_RETURN_NONE;
-    uint8_t digits[20];
-    Span born = decimal(born_ms, digits);
+    uint8_t digits[DECIMAL_SIZE];
+    Span born = {digits, write_decimal(digits, (uint64_t)born_ms)};
     size_t fields_size = prefix.size + FIELD_START_SIZE + born.size;
     if (properties.size)
         fields_size += FIELD_START_SIZE + properties.size;

@@ -7,23 +7,13 @@
    Pure Python: codec.py and `SendMessageProcessor._send`. */
 #include "native.h"
 
-#define SEND_MESSAGE 10
-#define SEND_MESSAGE_V2 310
-#define ONEWAY 2
-#define QUEUE_ID_MAX 1023
-#define BORN_DIGITS 13
-#define COMPRESSION 0x701 /* the bits of sysFlag that say how the body is compressed */
+#define BORN_MAX 9999999999999                           /* BORN_DIGITS of them */
+#define COMPRESSION (COMPRESSED | COMPRESSION_TYPE_MASK) /* of sysFlag: the body's compression */
 
 /* The fields of a send's header; `bytes` is NULL where there is none. */
 typedef struct {
     Span topic, queue_id, sys_flag, born, flag, properties, reconsume, batch;
 } Fields;
-
-static int
-equals(Span span, const char *text, size_t size)
-{
-    return span.size == size && memcmp(span.bytes, text, size) == 0;
-}
 
 /* Where a field with this name belongs; NULL: it does not matter. */
 static Span *
@@ -115,24 +105,10 @@ read_json(const Frame *frame, Unescaped *unescaped, Fields *fields, int32_t *fla
 }
 
 static int
-read_digits(Span text, uint64_t *number)
-{
-    *number = 0;
-    for (size_t at = 0; at < text.size; at++) {
-        if (text.bytes[at] < '0' || text.bytes[at] > '9')
-            return 0;
-        *number = *number * 10 + (uint64_t)(text.bytes[at] - '0');
-    }
-    return 1;
-}
-
-/* A number as Java writes it, up to four digits. */
-static int
 read_small(Span text, uint64_t max, uint32_t *number)
 {
     uint64_t value;
-    if (text.size == 0 || text.size > 4 || (text.size > 1 && text.bytes[0] == '0') ||
-        !read_digits(text, &value) || value > max)
+    if (!read_decimal(text, max, &value))
         return 0;
     *number = (uint32_t)value;
     return 1;
@@ -143,9 +119,10 @@ static int
 read_usual_numbers(const Fields *fields, SendHeader *send)
 {
     return read_small(fields->sys_flag, COMPRESSION, &send->sys_flag) &&
-           (send->sys_flag & ~(uint32_t)COMPRESSION) == 0 && equals(fields->flag, TEXT("0")) &&
+           (send->sys_flag & ~COMPRESSION) == 0 && equals(fields->flag, TEXT("0")) &&
            (fields->reconsume.size == 0 || equals(fields->reconsume, TEXT("0"))) &&
-           fields->born.size == BORN_DIGITS && read_digits(fields->born, &send->born_ms) &&
+           fields->born.size == BORN_DIGITS &&
+           read_decimal(fields->born, BORN_MAX, &send->born_ms) &&
            read_small(fields->queue_id, QUEUE_ID_MAX, &send->queue_id);
 }
 
@@ -186,25 +163,17 @@ needs_no_rule(Span properties, SendHeader *send)
              find_bytes(properties, TEXT("P_")));
 }
 
-static int
-is_ascii_span(Span span)
-{
-    return is_ascii(span.bytes, span.size);
-}
-
 /* Whether the properties need no other rule, and TAGS and the keys are ASCII. */
 static int
 has_usual_properties(Span properties, SendHeader *send)
 {
-    Keys *keys = &send->keys;
     if (properties.size == 0 || !find_bytes(properties, TEXT("UNIQ_KEY\1")) ||
         !needs_no_rule(properties, send) || needs_pure_record(properties) ||
         find_bytes(properties, TEXT("MSG_REGION\1")) ||
         find_bytes(properties, TEXT("WAIT\1false")) || !is_utf8(properties))
         return 0;
-    *keys = find_keys(properties);
-    return is_ascii_span(keys->tags) && is_ascii_span(keys->unique_key) &&
-           is_ascii_span(keys->keys);
+    send->keys = find_keys(properties);
+    return are_ascii(&send->keys);
 }
 
 /* Read the header of a plain send; 0: the frame is another one.
@@ -219,11 +188,11 @@ read_send(const Frame *frame, Unescaped *unescaped, SendHeader *send)
     send->is_json = frame->serialization == JSON;
     if (!(send->is_json ? read_json(frame, unescaped, &fields, &flag, send)
                         : read_binary(frame, &fields, &flag, send)) ||
-        (flag & ~ONEWAY) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
+        (flag & ~ONEWAY_FLAG) != 0 || (fields.batch.size && !equals(fields.batch, TEXT("false"))) ||
         !read_usual_numbers(&fields, send) ||
         !has_usual_properties(fields.properties, send))
         return 0;
-    send->is_oneway = flag == ONEWAY;
+    send->is_oneway = flag == ONEWAY_FLAG;
     send->topic = fields.topic;
     send->properties = fields.properties;
     send->body = frame->body;

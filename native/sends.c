@@ -7,7 +7,6 @@
    Pure Python: `SendMessageProcessor._send`, `inner_message.delayed`, `SendTurn.accept`. */
 #include "native.h"
 
-#define RUN_MAX 4096 /* sends: what a run takes to remember is bounded, and so is the turn */
 #define ID_PREFIX_MAX 40
 
 /* The broker's rules; see `SendRules` in store/writing/run_appender.py. Borrowed. */
@@ -29,22 +28,22 @@ typedef struct {
 
 /* ---- the topic and the queue ----------------------------------------------------------- */
 
-/* Whether sends to a queue of this topic need no check: 1, 0, or -1 with an exception set. */
-static int
+/* Whether sends to a queue of this topic need no check. */
+static Outcome
 is_open_topic(const Sends *sends, PyObject *topic, uint32_t queue_id)
 {
     int checked = PySet_Contains(sends->rules.checked, topic);
     if (checked)
-        return checked < 0 ? -1 : 0;
+        return checked < 0 ? FAILED : NOT_FOR_ME;
     PyObject *config = PyDict_GetItemWithError(sends->rules.topics, topic);
     if (config == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
     int64_t queue_count;
     Py_INCREF(config);
-    int found =
+    Outcome found =
         number_attribute(config, sends->run.state->write_queue_nums, 0, INT32_MAX, &queue_count);
     Py_DECREF(config);
-    return found == 1 ? queue_id < queue_count : found;
+    return found == USUAL && queue_id >= queue_count ? NOT_FOR_ME : found;
 }
 
 /* Append a property to text for which there is room. */
@@ -63,7 +62,7 @@ static int
 change_properties(const SendHeader *header, uint32_t level, Put *put)
 {
     Record *record = &put->record;
-    uint8_t level_text[20], queue_text[20];
+    uint8_t level_text[DECIMAL_SIZE], queue_text[DECIMAL_SIZE];
     Span level_value = {level_text, write_decimal(level_text, level)};
     Span queue_value = {queue_text, write_decimal(queue_text, header->queue_id)};
     size_t size = record->properties.size + separator_size(record) + record->added.size +
@@ -91,8 +90,8 @@ change_properties(const SendHeader *header, uint32_t level, Put *put)
     return 0;
 }
 
-/* Find the queue of a delay level, where the message waits: 1, 0, or -1 with an exception set. */
-static int
+/* Find the queue of a delay level, where the message waits. */
+static Outcome
 find_waiting_place(const Sends *sends, const SendHeader *header, Put *put)
 {
     const Run *run = &sends->run;
@@ -104,40 +103,40 @@ find_waiting_place(const Sends *sends, const SendHeader *header, Put *put)
     /* While the clock is behind the log, the due time is a property; `inner_message.delayed`. */
     if (level == 0 || sends->rules.added.size == 0 || sends->wall_ms < run->store_ms ||
         !number_of(PyTuple_GET_ITEM(delays_ms, level - 1), 0, INT64_MAX / 4, &delay_ms))
-        return 0;
-    int found = find_queue(run, run->state->schedule_topic, (uint32_t)level - 1, put);
-    if (found != 1)
+        return NOT_FOR_ME;
+    Outcome found = find_queue(run, run->state->schedule_topic, (uint32_t)level - 1, put);
+    if (found != USUAL)
         return found;
     if (change_properties(header, (uint32_t)level, put) < 0)
-        return -1;
+        return FAILED;
     put->tags_code = sends->wall_ms + delay_ms;
     /* The record of its delivery may be longer, and must fit into a file, too. */
     int64_t room = run->file_end - run->physical_offset - 8;
-    return (int64_t)(record_size(&put->record) + header->topic.size) <= room;
+    return (int64_t)(record_size(&put->record) + header->topic.size) <= room ? USUAL : NOT_FOR_ME;
 }
 
 /* Whether a topic's messages are stored in its own queues, and by its plain name. */
 static int
 is_plain_topic(Span topic)
 {
-    return topic.size != 0 && topic.size <= 127 && topic.bytes[0] != '%' &&
+    return topic.size != 0 && topic.size <= TOPIC_SIZE_MAX_V1 && topic.bytes[0] != '%' &&
            !(topic.size >= 8 && memcmp(topic.bytes, "rmq_sys_", 8) == 0) &&
-           is_ascii(topic.bytes, topic.size);
+           is_ascii(topic);
 }
 
-static int
+static Outcome
 find_place(const Sends *sends, const SendHeader *header, Put *put)
 {
     Span topic = header->topic;
     if (!is_plain_topic(topic))
-        return 0;
+        return NOT_FOR_ME;
     PyObject *name = PyUnicode_FromStringAndSize((const char *)topic.bytes, (Py_ssize_t)topic.size);
     if (name == NULL)
-        return -1;
-    int found = is_open_topic(sends, name, header->queue_id);
-    if (found == 1 && header->delay.bytes != NULL)
+        return FAILED;
+    Outcome found = is_open_topic(sends, name, header->queue_id);
+    if (found == USUAL && header->delay.bytes != NULL)
         found = find_waiting_place(sends, header, put);
-    else if (found == 1) {
+    else if (found == USUAL) {
         put->tags_code = (int32_t)java_hash(0, header->keys.tags);
         found = find_queue(&sends->run, name, header->queue_id, put);
     }
@@ -147,15 +146,15 @@ find_place(const Sends *sends, const SendHeader *header, Put *put)
 
 /* ---- step 1: read the frames ----------------------------------------------------------- */
 
-/* Read a frame into `put`: 1: it belongs to the run; 0: it ends the run; -1: an exception is set.
-   The caller releases `put` unless it belongs to the run. */
-static int
+/* Read a frame into `put`. USUAL: it belongs to the run; NOT_FOR_ME: it ends the run. The caller
+   releases `put` unless it belongs to the run. */
+static Outcome
 add_send(Sends *sends, const Frame *frame, Put *put)
 {
     SendHeader header;
     if ((int64_t)frame->body.size > sends->rules.body_size_max ||
         !read_send(frame, &sends->unescaped, &header))
-        return 0;
+        return NOT_FOR_ME;
     put->record = (Record){
         .sys_flag = header.sys_flag,
         .born_ms = header.born_ms,
@@ -170,8 +169,8 @@ add_send(Sends *sends, const Frame *frame, Put *put)
     put->queue_id = header.queue_id;
     put->is_json = header.is_json;
     put->is_oneway = header.is_oneway;
-    int found = find_place(sends, &header, put);
-    return found == 1 ? place_put(&sends->run, put) : found;
+    Outcome found = find_place(sends, &header, put);
+    return found == USUAL ? place_put(&sends->run, put) : found;
 }
 
 /* Read frames until one ends the run. Returns the bytes read, or -1 with an exception set. */
@@ -184,10 +183,10 @@ read_run(Sends *sends, Span data, FrameLimits limits)
         Put *put = next_put(&sends->run);
         if (put == NULL)
             return -1;
-        int usual = add_send(sends, &frame, put);
-        if (usual != 1) {
+        Outcome added = add_send(sends, &frame, put);
+        if (added != USUAL) {
             release_put(put);
-            if (usual < 0)
+            if (added == FAILED)
                 return -1;
             break;
         }
@@ -202,7 +201,7 @@ read_run(Sends *sends, Span data, FrameLimits limits)
 
 /* The three values of an answer, as text. */
 typedef struct {
-    uint8_t id[ID_PREFIX_MAX + 16], queue_id[20], queue_offset[20];
+    uint8_t id[ID_PREFIX_MAX + 16], queue_id[DECIMAL_SIZE], queue_offset[DECIMAL_SIZE];
     Span values[3];
 } AnswerValues;
 
@@ -318,7 +317,8 @@ pack_run(Sends *sends, Span data, FrameLimits limits, PyObject *touched)
 }
 
 /* pack_sends(rules, header_size_max, data, position, frame_size_max, born_host, store_ms,
-              wall_ms, physical_offset, file_end, touched) -> None: not for me, or what `write_run` returns */
+              wall_ms, physical_offset, file_end, touched)
+   -> None: not for me, or what `write_run` returns */
 PyObject *
 pack_sends(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {

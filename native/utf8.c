@@ -39,7 +39,7 @@ character_size(Span text)
 int
 is_utf8(Span text)
 {
-    if (is_ascii(text.bytes, text.size))
+    if (is_ascii(text))
         return 1;
     while (text.size) {
         size_t size = character_size(text);

@@ -10,7 +10,6 @@
 
 #define CHANNELS_MAX 64 /* connections that one call answers */
 #define ANSWER_SIZE_MAX (64 * 1024) /* larger ones are sent from the log without a copy */
-#define DECIMAL_SIZE 20
 
 /* The broker's tables and limits; see `WakeRules` in broker/pulling/pull_wakes.py. Borrowed. */
 typedef struct {
@@ -33,6 +32,7 @@ typedef struct {
     int64_t log_end, served;
     PyObject *gets; /* list of (topic@group, messages, bytes); strong */
     PyObject *error; /* the first exception, NULL: there was none; strong */
+    int64_t error_count;
     Answered channels[CHANNELS_MAX];
     int channel_count;
 } Waking;
@@ -43,36 +43,23 @@ typedef struct {
     int64_t opaque, serialize_type, queue_offset, count_max, size_max;
 } HeldPull;
 
-/* What is read of its queue in the store. */
-typedef struct {
-    PyObject *tail; /* strong */
-    Py_buffer units; /* its bytes, exported */
-    int64_t min_offset, max_offset, tail_offset, cold_end;
-} Queue;
-
 /* Records in one file of the log. */
 typedef struct {
     const uint8_t *units;
     int64_t count, base, size;
 } Found;
 
-static int64_t
-load_i64(const uint8_t *at)
-{
-    return (int64_t)((uint64_t)load_u32(at) << 32 | load_u32(at + 4));
-}
-
 /* ---- what a pull wants ----------------------------------------------------------------- */
 
-/* 1: the attribute is this object; 0: it is another; -1: an exception is set. */
-static int
+/* Whether the attribute is this object. */
+static Outcome
 attribute_is(PyObject *object, PyObject *name, PyObject *wanted)
 {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL)
-        return -1;
+        return FAILED;
     Py_DECREF(value);
-    return value == wanted;
+    return value == wanted ? USUAL : NOT_FOR_ME;
 }
 
 static void
@@ -85,25 +72,25 @@ release_pull(HeldPull *pull)
     Py_CLEAR(pull->group);
 }
 
-/* 1, 0: not for me, or -1 with an exception set. The caller releases the pull. */
-static int
+/* The caller releases the pull. */
+static Outcome
 read_pull(const State *state, PyObject *held, HeldPull *pull)
 {
     memset(pull, 0, sizeof *pull);
     if ((pull->pull = PyObject_GetAttr(held, state->pull)) == NULL)
-        return -1;
-    int found = attribute_is(pull->pull, state->selector, Py_None);
-    if (found != 1)
+        return FAILED;
+    Outcome found = attribute_is(pull->pull, state->selector, Py_None);
+    if (found != USUAL)
         return found;
     if ((pull->channel = PyObject_GetAttr(pull->pull, state->channel)) == NULL)
-        return -1;
+        return FAILED;
     found = attribute_is(pull->channel, state->closed, Py_False);
-    if (found != 1)
+    if (found != USUAL)
         return found;
     if ((pull->terms = PyObject_GetAttr(pull->pull, state->terms)) == NULL ||
         (pull->topic = PyObject_GetAttr(pull->terms, state->topic)) == NULL ||
         (pull->group = PyObject_GetAttr(pull->terms, state->group)) == NULL)
-        return -1;
+        return FAILED;
     struct {
         PyObject *object, *name;
         int64_t low, high, *number;
@@ -117,70 +104,39 @@ read_pull(const State *state, PyObject *held, HeldPull *pull)
     for (size_t at = 0; at < sizeof numbers / sizeof numbers[0]; at++) {
         found = number_attribute(numbers[at].object, numbers[at].name, numbers[at].low,
                                  numbers[at].high, numbers[at].number);
-        if (found != 1)
+        if (found != USUAL)
             return found;
     }
-    return 1;
+    return USUAL;
 }
 
 /* Whether a topic's or group's configuration in a table has the flag 0, or there is none. */
-static int
+static Outcome
 has_no_flag(PyObject *table, PyObject *key, PyObject *flag)
 {
     int64_t zero;
     PyObject *entry = PyDict_GetItemWithError(table, key);
     if (entry == NULL)
-        return PyErr_Occurred() ? -1 : 1;
+        return PyErr_Occurred() ? FAILED : USUAL;
     Py_INCREF(entry);
-    int found = number_attribute(entry, flag, 0, 0, &zero);
+    Outcome found = number_attribute(entry, flag, 0, 0, &zero);
     Py_DECREF(entry);
     return found;
 }
 
 /* ---- what its queue has ---------------------------------------------------------------- */
 
-/* 1, 0: not for me, or -1 with an exception set. The caller releases the tail. */
-static int
-read_queue(const Waking *waking, PyObject *key, Queue *queue)
-{
-    const State *state = waking->state;
-    memset(queue, 0, sizeof *queue);
-    PyObject *object = PyDict_GetItemWithError(waking->rules.queues, key);
-    if (object == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    Py_INCREF(object);
-    struct {
-        PyObject *name;
-        int64_t *number;
-    } numbers[] = {
-        {state->min_offset, &queue->min_offset},
-        {state->max_offset, &queue->max_offset},
-        {state->tail_offset, &queue->tail_offset},
-        {state->cold_end, &queue->cold_end},
-    };
-    int found = attribute_is(object, state->is_batch, Py_False);
-    for (size_t at = 0; found == 1 && at < sizeof numbers / sizeof numbers[0]; at++)
-        found = number_attribute(object, numbers[at].name, 0, INT64_MAX - 1, numbers[at].number);
-    if (found == 1) {
-        queue->tail = PyObject_GetAttr(object, state->tail);
-        found = queue->tail == NULL ? -1 : PyByteArray_CheckExact(queue->tail);
-        /* The export keeps the bytes where they are while the units are read. */
-        if (found == 1 && PyObject_GetBuffer(queue->tail, &queue->units, PyBUF_SIMPLE) < 0)
-            found = -1;
-    }
-    Py_DECREF(object);
-    return found;
-}
-
-/* The records that a pull finds; 0: Python must read them. */
-static int
-find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Found *found)
+/* The records that a pull finds. */
+static Outcome
+find_records(const Waking *waking, const HeldPull *pull, const Queue *queue,
+             const Py_buffer *units, Found *found)
 {
     const Rules *rules = &waking->rules;
-    int64_t from = pull->queue_offset, size = queue->units.len / UNIT_SIZE;
-    if (from < queue->min_offset || from < queue->cold_end || from < queue->tail_offset ||
-        from >= queue->max_offset || queue->max_offset - queue->tail_offset > size)
-        return 0;
+    int64_t from = pull->queue_offset, size = units->len / UNIT_SIZE;
+    if (queue->min_offset < 0 || from < queue->min_offset || from < queue->cold_end ||
+        queue->tail_offset < 0 || from < queue->tail_offset || from >= queue->max_offset ||
+        queue->max_offset - queue->tail_offset > size)
+        return NOT_FOR_ME;
     int64_t left = queue->max_offset - from;
     found->count = pull->count_max > 1 ? pull->count_max : 1;
     if (found->count > left)
@@ -189,17 +145,16 @@ find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Fou
         found->count = rules->count_max > 1 ? rules->count_max : 1;
     /* A get does not go past the end of a queue's file. */
     if (from / rules->queue_file_count != (from + found->count - 1) / rules->queue_file_count)
-        return 0;
-    found->units = (const uint8_t *)queue->units.buf +
-                   (from - queue->tail_offset) * UNIT_SIZE;
+        return NOT_FOR_ME;
+    found->units = (const uint8_t *)units->buf + (from - queue->tail_offset) * UNIT_SIZE;
     found->base = -1;
     found->size = 0;
     for (int64_t at = 0; at < found->count; at++) {
         const uint8_t *unit = found->units + at * UNIT_SIZE;
-        int64_t offset = load_i64(unit), record_size = (int32_t)load_u32(unit + 8);
+        int64_t offset = (int64_t)load_u64(unit), record_size = (int32_t)load_u32(unit + 8);
         if (offset < 0 || offset < waking->log_end - rules->near || record_size <= 0 ||
             offset > waking->log_end - record_size)
-            return 0;
+            return NOT_FOR_ME;
         if (at == 0)
             found->base = offset - offset % rules->file_size;
         int64_t position = offset - found->base;
@@ -207,9 +162,9 @@ find_records(const Waking *waking, const HeldPull *pull, const Queue *queue, Fou
         if (position < 0 || position > rules->file_size - record_size ||
             found->size > ANSWER_SIZE_MAX || found->size > pull->size_max ||
             found->size > rules->size_max)
-            return 0;
+            return NOT_FOR_ME;
     }
-    return 1;
+    return USUAL;
 }
 
 /* ---- the answer ------------------------------------------------------------------------ */
@@ -254,30 +209,30 @@ answered_channel(Waking *waking, PyObject *channel)
     return answered;
 }
 
-/* Append header and records; 1, 0: the file has no map, or -1 with an exception set. */
-static int
+/* Append header and records. It is not for me if the file has no map. */
+static Outcome
 append_answer(Waking *waking, const HeldPull *pull, const Queue *queue, const Found *found,
               Buffer *answers)
 {
     PyObject *base = PyLong_FromLongLong(found->base);
     if (base == NULL)
-        return -1;
+        return FAILED;
     PyObject *view = PyDict_GetItemWithError(waking->rules.views, base);
     Py_DECREF(base);
     if (view == NULL)
-        return PyErr_Occurred() ? -1 : 0;
+        return PyErr_Occurred() ? FAILED : NOT_FOR_ME;
     Py_buffer map;
     if (PyObject_GetBuffer(view, &map, PyBUF_SIMPLE) < 0)
-        return -1;
-    int done = map.len >= waking->rules.file_size;
-    if (done && append_head(&waking->rules, pull, queue, found, answers) < 0)
-        done = -1;
-    if (done == 1)
+        return FAILED;
+    Outcome done = map.len >= waking->rules.file_size ? USUAL : NOT_FOR_ME;
+    if (done == USUAL && append_head(&waking->rules, pull, queue, found, answers) < 0)
+        done = FAILED;
+    if (done == USUAL)
         for (int64_t at = 0; at < found->count; at++) {
             const uint8_t *unit = found->units + at * UNIT_SIZE;
             size_t size = load_u32(unit + 8);
             store_bytes(answers->bytes + answers->size,
-                        (const uint8_t *)map.buf + (load_i64(unit) - found->base), size);
+                        (const uint8_t *)map.buf + ((int64_t)load_u64(unit) - found->base), size);
             answers->size += size;
         }
     PyBuffer_Release(&map);
@@ -286,39 +241,36 @@ append_answer(Waking *waking, const HeldPull *pull, const Queue *queue, const Fo
 
 /* ---- waking ---------------------------------------------------------------------------- */
 
+/* Count the exception that is set, and keep the first for Python to log; none is set any more. */
+static void
+keep_error(Waking *waking)
+{
+    PyObject *raised = take_raised();
+    waking->error_count++;
+    if (waking->error == NULL)
+        waking->error = raised;
+    else
+        Py_XDECREF(raised);
+}
+
 /* Take a pull out of its queue; -1 with an exception set, and it is still there. */
 static int
-forget_pull(const State *state, PyObject *others, PyObject *held)
+forget_pull(Waking *waking, PyObject *others, PyObject *held)
 {
-    PyObject *queue = PyObject_GetAttr(held, state->queue);
-    if (queue == NULL || PyObject_SetAttr(held, state->queue, Py_None) < 0) {
+    PyObject *name = waking->state->queue, *queue = PyObject_GetAttr(held, name);
+    if (queue == NULL || PyObject_SetAttr(held, name, Py_None) < 0) {
         Py_XDECREF(queue);
         return -1;
     }
     int failed = PyDict_DelItem(others, held);
-    if (failed) { /* no attribute is set while an exception is */
-        PyObject *kind, *error, *traceback;
-        PyErr_Fetch(&kind, &error, &traceback);
-        if (PyObject_SetAttr(held, state->queue, queue) < 0)
-            PyErr_Clear();
-        PyErr_Restore(kind, error, traceback);
+    if (failed) {
+        PyObject *raised = take_raised();
+        if (PyObject_SetAttr(held, name, queue) < 0)
+            keep_error(waking);
+        raise_again(raised);
     }
     Py_DECREF(queue);
     return failed;
-}
-
-/* Keep the exception that is set, if it is the first, for Python to log; none is set any more. */
-static void
-keep_error(Waking *waking)
-{
-    PyObject *kind, *error, *traceback;
-    PyErr_Fetch(&kind, &error, &traceback);
-    PyErr_NormalizeException(&kind, &error, &traceback);
-    if (waking->error == NULL && error != NULL)
-        waking->error = Py_NewRef(error);
-    Py_XDECREF(kind);
-    Py_XDECREF(error);
-    Py_XDECREF(traceback);
 }
 
 /* Note what a pull gets, for the statistics; -1 with an exception set. */
@@ -337,92 +289,102 @@ note_get(const Waking *waking, PyObject *terms, const Found *found)
     return failed;
 }
 
-/* Answer the only pull of a queue: 1, 0: not for me, or -1 with an exception set. */
-static int
+/* Answer the only pull of a queue. */
+static Outcome
 wake_pull(Waking *waking, PyObject *key, PyObject *others, PyObject *held)
 {
     HeldPull pull;
-    Queue queue = {.tail = NULL};
+    Queue *queue = NULL;
+    Py_buffer units = {.obj = NULL};
     Found records;
     Answered *answered = NULL;
-    int found = read_pull(waking->state, held, &pull);
-    if (found == 1)
+    Outcome found = read_pull(waking->state, held, &pull);
+    if (found == USUAL)
         found = has_no_flag(waking->rules.topics, pull.topic, waking->state->topic_sys_flag);
-    if (found == 1)
+    if (found == USUAL)
         found = has_no_flag(waking->rules.groups, pull.group, waking->state->group_sys_flag);
-    if (found == 1)
-        found = read_queue(waking, key, &queue);
-    if (found == 1)
-        found = find_records(waking, &pull, &queue, &records);
-    if (found == 1)
-        found = (answered = answered_channel(waking, pull.channel)) != NULL;
-    if (found == 1) {
+    if (found == USUAL)
+        found = find_state(waking->state, waking->rules.queues, key, &queue);
+    /* The export keeps the units where they are while they are read. */
+    if (found == USUAL && export_units(queue, &units) < 0)
+        found = FAILED;
+    if (found == USUAL)
+        found = find_records(waking, &pull, queue, &units, &records);
+    if (found == USUAL)
+        found = (answered = answered_channel(waking, pull.channel)) != NULL ? USUAL : NOT_FOR_ME;
+    if (found == USUAL) {
         size_t before = answered->answers.size;
-        found = append_answer(waking, &pull, &queue, &records, &answered->answers);
-        if (found == 1 && forget_pull(waking->state, others, held) < 0)
-            found = -1;
+        found = append_answer(waking, &pull, queue, &records, &answered->answers);
+        if (found == USUAL && forget_pull(waking, others, held) < 0)
+            found = FAILED;
         /* The answer leaves even if it cannot be counted. */
-        if (found == 1 && note_get(waking, pull.terms, &records) < 0)
+        if (found == USUAL && note_get(waking, pull.terms, &records) < 0)
             keep_error(waking);
-        if (found == 1) {
+        if (found == USUAL) {
             answered->count++;
             waking->served += records.size;
         } else
             answered->answers.size = before;
     }
-    if (queue.units.obj != NULL)
-        PyBuffer_Release(&queue.units);
-    Py_XDECREF(queue.tail);
+    if (units.obj != NULL)
+        PyBuffer_Release(&units);
+    Py_XDECREF(queue);
     release_pull(&pull);
     return found;
 }
 
-/* The pulls of a queue that may match any message, if it has no others: 1 with a strong reference,
-   0, or -1 with an exception set. */
-int
+/* The pulls of a queue that may match any message, if it has no others; a strong reference. */
+Outcome
 only_others(const State *state, PyObject *queue, PyObject **others)
 {
     PyObject *tagged = PyObject_GetAttr(queue, state->tagged);
     if (tagged == NULL)
-        return -1;
-    int found = PyDict_CheckExact(tagged) && PyDict_GET_SIZE(tagged) == 0;
+        return FAILED;
+    int has_none = PyDict_CheckExact(tagged) && PyDict_GET_SIZE(tagged) == 0;
     Py_DECREF(tagged);
-    if (!found)
-        return 0;
+    if (!has_none)
+        return NOT_FOR_ME;
     *others = PyObject_GetAttr(queue, state->others);
     if (*others == NULL)
-        return -1;
-    return PyDict_CheckExact(*others);
+        return FAILED;
+    return PyDict_CheckExact(*others) ? USUAL : NOT_FOR_ME;
 }
 
-/* 1: the queue is done; 0: Python does it after the direct ones; 2: Python does it and all queues
-   after it; -1: an exception is set, and the queue is unchanged. */
-static int
+/* What becomes of a queue that has new messages. */
+typedef enum {
+    WAKE_FAILED, /* an exception is set, and the queue is unchanged */
+    WAKE_DONE,
+    WAKE_LATER, /* Python does it after the direct ones */
+    WAKE_REST,  /* Python does it, and all queues after it */
+} Wake;
+
+static Wake
 wake_queue(Waking *waking, PyObject *key)
 {
     const State *state = waking->state;
     PyObject *others = NULL, *queue = PyDict_GetItemWithError(waking->rules.held, key);
     if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 1;
+        return PyErr_Occurred() ? WAKE_FAILED : WAKE_DONE;
     Py_INCREF(queue);
-    int found = only_others(state, queue, &others);
-    if (found == 1)
-        found = PyDict_GET_SIZE(others) == 1 ? 1 : PyDict_GET_SIZE(others) == 0 ? 3 : 0;
-    if (found == 1) {
+    Outcome found = only_others(state, queue, &others);
+    Wake wake = found == FAILED ? WAKE_FAILED : WAKE_LATER;
+    Py_ssize_t count = found == USUAL ? PyDict_GET_SIZE(others) : -1;
+    if (count == 0)
+        wake = WAKE_DONE;
+    else if (count == 1) {
         PyObject *held = NULL;
         Py_ssize_t position = 0;
         PyDict_Next(others, &position, &held, NULL);
         Py_INCREF(held);
         found = attribute_is(queue, state->of_channels, Py_None);
-        if (found == 1)
+        if (found == USUAL)
             found = wake_pull(waking, key, others, held);
-        if (found == 0)
-            found = 2;
+        wake = found == USUAL ? WAKE_DONE : found == FAILED ? WAKE_FAILED : WAKE_REST;
         Py_DECREF(held);
     }
     Py_XDECREF(others);
     Py_DECREF(queue);
-    return found == 3 ? 1 : found;
+    return wake;
 }
 
 /* Wake the queues; returns those that Python must do, NULL with an exception set. */
@@ -430,16 +392,16 @@ static PyObject *
 wake_queues(Waking *waking, PyObject *keys)
 {
     PyObject *rest = PyList_New(0);
-    int found = 1;
+    Wake wake = WAKE_DONE;
     for (Py_ssize_t at = 0; rest != NULL && at < PyList_GET_SIZE(keys); at++) {
         PyObject *key = Py_NewRef(PyList_GET_ITEM(keys, at));
-        if (found != 2)
-            found = wake_queue(waking, key);
-        if (found < 0) { /* Python finds out what is wrong; the answers so far must leave */
+        if (wake != WAKE_REST)
+            wake = wake_queue(waking, key);
+        if (wake == WAKE_FAILED) { /* the answers so far must leave */
             keep_error(waking);
-            found = 2;
+            wake = WAKE_REST;
         }
-        if (found != 1 && PyList_Append(rest, key) < 0)
+        if (wake != WAKE_DONE && PyList_Append(rest, key) < 0)
             Py_CLEAR(rest);
         Py_DECREF(key);
     }
@@ -496,7 +458,7 @@ read_rules(PyObject *tuple, Rules *rules)
 }
 
 /* wake_pulls(rules, keys, log_end) -> (answers, keys of queues that Python must do, bytes served,
-   what the pulls got, the first exception or None) */
+   what the pulls got, the first exception or None, the number of exceptions) */
 PyObject *
 wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -517,8 +479,9 @@ wake_pulls(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     PyObject *woken = NULL, *rest = wake_queues(&waking, arguments[1]);
     PyObject *answers = rest == NULL ? NULL : answers_of(&waking);
     if (answers != NULL)
-        woken = Py_BuildValue("(OOLOO)", answers, rest, (long long)waking.served, waking.gets,
-                              waking.error ? waking.error : Py_None);
+        woken = Py_BuildValue("(OOLOOL)", answers, rest, (long long)waking.served, waking.gets,
+                              waking.error ? waking.error : Py_None,
+                              (long long)waking.error_count);
     Py_XDECREF(answers);
     Py_XDECREF(rest);
     Py_DECREF(waking.gets);

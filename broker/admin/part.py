@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import trio
 
@@ -16,6 +17,7 @@ from ..filters.filter_bit_maps import FilterBitMaps
 from ..filters.part import Filters
 from ..part import Foundation, Part, Processors, Serving
 from ..pop.part import Pop
+from ..pulling.fast_paths import fast_paths
 from ..pulling.part import Pulling
 from ..stats.part import Stats
 from ..tables.part import Tables
@@ -71,6 +73,7 @@ class Admin(Part):
             delay_offsets=tables.delay_offsets,
             timers=delivering.used_timers,
             is_active=lambda: not store.is_slave,
+            paths=partial(fast_paths, store, pulling.processor),
         )
 
     def processors(self, serving: Serving) -> Processors:

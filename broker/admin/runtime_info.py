@@ -12,7 +12,7 @@ Not done: the longest time of a get, and the rate of timer deliveries; they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +20,7 @@ from ...common.java_integers import INT32_MAX
 from ...common.steps import Steps
 from ...common.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...disk.errors import StoreError, StoreIOError
+from ...native.path_counts import TROUBLE_KEY, PathCounts
 from ...remoting.bodies import KVTable
 from ...remoting.channel import Answer, Channel, Processor, answer_of
 from ...remoting.codec import RemotingCommand
@@ -56,6 +57,7 @@ class RuntimeInfo:
       delay_offsets: the progress of delayed messages.
       timers: None: there are none (timerWheelEnable=false).
       is_active: whether the broker delivers delayed messages and checks transactions.
+      paths: the counts of the fast paths, which are shown where something is wrong.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class RuntimeInfo:
         delay_offsets: DelayOffsetManager,
         timers: TimerMessageService | None,
         is_active: Callable[[], bool],
+        paths: Callable[[], Mapping[str, PathCounts]],
     ) -> None:
         self._config = config
         self._store = store
@@ -74,6 +77,7 @@ class RuntimeInfo:
         self._delay_offsets = delay_offsets
         self._timers = timers
         self._is_active = is_active
+        self._paths = paths
 
     def table(self) -> Steps[dict[str, str]]:
         """Steps that return the texts by their keys.
@@ -91,6 +95,7 @@ class RuntimeInfo:
             **self._delayed(),
             **self._timed(),
             **self._pools(),
+            **self._troubled_paths(),
         }
 
     def _counters(self) -> dict[str, str]:
@@ -188,6 +193,10 @@ class RuntimeInfo:
             "timerEnqueueTps": str(self._stats.tps_topic_put_nums(TIMER_TOPIC)),
             "timerDequeueTps": "0.0",
         }
+
+    def _troubled_paths(self) -> dict[str, str]:
+        paths = self._paths().items()
+        return {f"{TROUBLE_KEY}{name}": each.text() for name, each in paths if each.is_troubled}
 
     def _pools(self) -> dict[str, str]:
         table = {

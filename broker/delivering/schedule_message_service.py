@@ -349,6 +349,8 @@ class ScheduleMessageService:
         again.topic, again.queue_id = real_topic, real_queue_id
         refusal, _, _ = self._puts.put(again)
         if refusal is None:
+            if self._runs is not None:
+                self._runs.deliveries.left += 1
             if len(self._deliverable) >= TOPICS_CACHED_MAX:
                 self._deliverable.clear()
             self._deliverable.add(real_topic)

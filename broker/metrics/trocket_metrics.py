@@ -10,6 +10,7 @@ from ...remoting.metrics.families import Kind, Samples
 from ...remoting.metrics.server_metrics import trocket_metric
 from ...remoting.server import RemotingServer
 from ..assembly import BrokerParts
+from ..pulling.fast_paths import fast_paths
 
 READY: Final = trocket_metric("ready", Kind.GAUGE, "Whether /health/ready says so: 1 or 0.")
 SENDS_REFUSED: Final = trocket_metric(
@@ -29,6 +30,15 @@ QUEUES: Final = trocket_metric("consume_queues", Kind.GAUGE, "Consume queues of 
 PARKED: Final = trocket_metric(
     "parked_transactions_total", Kind.COUNTER,
     "Transactions that were checked too often without a result.",
+)  # fmt: skip
+FAST_PATH: Final = trocket_metric(
+    "fast_path_total", Kind.COUNTER,
+    "Usual sends, deliveries of delayed messages, pulls that wait and pulls that are woken, by who "
+    "served them: the C extension (native) or Python.", "path", "by",
+)  # fmt: skip
+FAST_PATH_FAILURES: Final = trocket_metric(
+    "fast_path_failures_total", Kind.COUNTER,
+    "Unexpected errors of the C extension; the log has them.", "path",
 )  # fmt: skip
 SCRAPE: Final = trocket_metric(
     "collection_seconds", Kind.GAUGE, "Time that the previous collection of metrics took."
@@ -65,6 +75,10 @@ def collect(
     samples.add(LOG_FILES, len(store.log.views), "mapped")
     samples.add(QUEUES, len(store.queue_store.queues))
     samples.add(PARKED, parts.transactions.service.parked)
+    for path, counts in fast_paths(store, parts.pulling.processor).items():
+        samples.add(FAST_PATH, counts.taken, path, "native")
+        samples.add(FAST_PATH, counts.left, path, "python")
+        samples.add(FAST_PATH_FAILURES, counts.failed, path)
     left_out = dict(samples.left_out)
     samples.add(LEFT_OUT, sum(left_out.values()), ALL)
     for name, count in left_out.items():

@@ -59,7 +59,7 @@ from ..tables.consumer_offset_manager import ConsumerOffsetManager
 from ..tables.subscription_group_manager import SubscriptionGroupManager
 from ..tables.topic_config_manager import TopicConfigManager
 from ..waiting.pull import FILTER_TIME_MAX_S, HOLD_MS_MAX, Pull
-from ..waiting.pull_request_hold import HeldPull, PullRequestHoldService, WakeDirectly
+from ..waiting.pull_request_hold import HeldPull, PullRequestHoldService
 from .pull_checks import CheckedPulls, PullChecks
 from .pull_runs import PullRunProcessor, Replication
 from .pull_wakes import DirectWakes
@@ -160,7 +160,7 @@ class PullMessageProcessor:
         )
         self.runs: PullRunProcessor | None = None
         recent = store.reader.recent
-        self._wake_directly: WakeDirectly | None = None
+        self.wakes: DirectWakes | None = None
         self._rights: Rights | None = None
         if recent is not None:
             self.runs = PullRunProcessor(
@@ -174,8 +174,7 @@ class PullMessageProcessor:
                 count_misses=stats.count_misses,
                 now_s=now_s,
             )
-        if recent is not None:
-            self._wake_directly = DirectWakes(
+            self.wakes = DirectWakes(
                 recent,
                 store,
                 self.hold_service.queues,
@@ -183,7 +182,7 @@ class PullMessageProcessor:
                 groups=self._group_table,
                 found=self._found,
                 count_get=stats.count_get,
-            ).wake
+            )
         self.processors: dict[RequestCode, Processor] = {
             RequestCode.PULL_MESSAGE: self.pull_message,
             RequestCode.LITE_PULL_MESSAGE: self.lite_pull_message,
@@ -198,7 +197,8 @@ class PullMessageProcessor:
             self.runs.settings_changed()
         # Pulls that are answered directly are never sent to a slave, nor asked for again.
         is_checked = self._config.slave_read_enable or self._rights is not None
-        self.hold_service.wake_directly = None if is_checked else self._wake_directly
+        wakes = None if is_checked or self.wakes is None else self.wakes.wake
+        self.hold_service.wake_directly = wakes
 
     def follow(self, rights: Rights) -> None:
         """Answer held pulls only while their users may pull."""

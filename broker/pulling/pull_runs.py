@@ -7,9 +7,11 @@ It holds the pulls of consumers that have kept up, and makes commands of the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...native import Extension
+from ...native.objects import HeldPullLike, HeldQueueLike, PullLike
+from ...native.queue_state import QueueState
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -19,13 +21,8 @@ from ...remoting.pull_templates import PullTemplate, template_of
 from ...remoting.request_codes import RequestCode
 from ..settings.config import BrokerConfig
 from ..tables.consumer_offset_manager import ConsumerOffsetManager
-from ..waiting.pull import Pull, PullTerms
-from ..waiting.pull_request_hold import (
-    CHANNEL_QUEUE_PULLS_MAX,
-    HeldPull,
-    HeldQueues,
-    PullRequestHoldService,
-)
+from ..waiting.pull import Key, Pull, PullTerms
+from ..waiting.pull_request_hold import CHANNEL_QUEUE_PULLS_MAX, HeldPull, PullRequestHoldService
 from .pull_checks import CheckedPulls, PullChecks
 
 PULL_CODES: Final = (int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE))
@@ -51,7 +48,12 @@ FAILURES_MAX: Final = 8
 """Pulls of a connection from which no template could be made, after which it is not tried again:
 trying costs more than serving a pull."""
 
-_CLASSES: Final = (RemotingCommand, PullFields, Pull, HeldPull)
+_CLASSES: Final[tuple[type, type, type[PullLike], type[HeldPullLike]]] = (
+    RemotingCommand,
+    PullFields,
+    Pull,
+    HeldPull,
+)
 
 
 class Replication(Protocol):
@@ -66,7 +68,7 @@ class Holding(NamedTuple):
     """What pulls of one series need to be held, in the order that the extension expects.
 
     Attributes:
-      queues: the store's, by topic and queue id; they have `max_offset`.
+      queues: the store's, by topic and queue id.
       held_queues: those of held pulls.
       channel, terms, topic, deadline_s: of the pulls.
       pull_offsets, commit_offsets: the tables to record offsets in; None: the pulls commit none.
@@ -74,8 +76,8 @@ class Holding(NamedTuple):
       queue_pulls_max, count_max: how many may be held of one queue, and in this call.
     """
 
-    queues: Mapping[Any, Any]
-    held_queues: HeldQueues
+    queues: Mapping[Key, QueueState]
+    held_queues: Mapping[Key, HeldQueueLike]
     channel: Channel
     terms: PullTerms
     topic: str
@@ -114,7 +116,7 @@ class PullRunProcessor:
         self,
         native: Extension,
         config: BrokerConfig,
-        queues: Mapping[Any, Any],
+        queues: Mapping[Key, QueueState],
         *,
         checks: PullChecks,
         offsets: ConsumerOffsetManager,
@@ -192,6 +194,9 @@ class PullRunProcessor:
                 end = self._take_pulls(
                     _CLASSES, template, holding, data, position, frame_size_max, commands, held
                 )
+            except Exception:
+                self._hold_service.counts.failed += 1
+                raise
             finally:
                 if held:
                     self._hold_service.count_held(channel, len(held), held[0].deadline_s)

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...common.supervision import FailureLog
+from ...native.objects import GroupLike, HeldQueueLike, TopicLike
+from ...native.path_counts import PathCounts
+from ...native.queue_state import QueueState
 from ...remoting.answer_template import AnswerTemplate
 from ...store.message_store import MessageStore
 from ...store.reading.recent_records import RecentRecords
@@ -25,7 +28,7 @@ class WakeRules(NamedTuple):
     Attributes:
       held: the queues of held pulls by key. All tables are read at each wake.
       queues: the store's, by key.
-      topics, groups: the configurations by name; they have `topic_sys_flag`, `group_sys_flag`.
+      topics, groups: the configurations by name.
       views: maps of the log's files by their bases.
       binary_parts, json_parts: see `AnswerTemplate`.
       file_size: bytes of a file of the log.
@@ -34,10 +37,10 @@ class WakeRules(NamedTuple):
       queue_file_count: units of a queue's file.
     """
 
-    held: HeldQueues
-    queues: Mapping[Any, Any]
-    topics: Mapping[str, Any]
-    groups: Mapping[str, Any]
+    held: Mapping[Key, HeldQueueLike]
+    queues: Mapping[Key, QueueState]
+    topics: Mapping[str, TopicLike]
+    groups: Mapping[str, GroupLike]
     views: Mapping[int, memoryview]
     binary_parts: tuple[bytes, ...]
     json_parts: tuple[bytes, ...]
@@ -58,6 +61,9 @@ class DirectWakes:
       topics, groups: the configurations by name.
       found: the answer to a pull that finds messages.
       count_get: counts what a pull gets; see `BrokerStatsManager`.
+
+    Attributes:
+      counts: of the answered pulls.
     """
 
     def __init__(
@@ -66,8 +72,8 @@ class DirectWakes:
         store: MessageStore,
         held: HeldQueues,
         *,
-        topics: Mapping[str, Any],
-        groups: Mapping[str, Any],
+        topics: Mapping[str, TopicLike],
+        groups: Mapping[str, GroupLike],
         found: AnswerTemplate,
         count_get: Callable[[str, int, int], None],
     ) -> None:
@@ -90,6 +96,8 @@ class DirectWakes:
         self._served = store.log.served
         self._count_get = count_get
         self._failures = FailureLog(logger)
+        self._held = held
+        self.counts = PathCounts()
 
     def wake(self, keys: list[Key]) -> tuple[list[tuple[Any, bytes, int]], list[Key]]:
         """Answer pulls, and take them out of their queues.
@@ -100,10 +108,15 @@ class DirectWakes:
         Returns: the connections with their answers, not written yet, and the number of them; and
           the keys of queues that are not done.
         """
-        answers, rest, size, gets, error = self._wake_pulls(
+        answers, rest, size, gets, error, errors = self._wake_pulls(
             self._rules, keys, self._end.committed_offset
         )
+        counts = self.counts
+        counts.taken += len(gets)
+        if rest:
+            counts.left += sum(map(self._is_usual, rest))
         if error is not None:
+            counts.failed += errors
             meaning = "Nothing is lost: held pulls are answered in pure Python, which is slower"
             self._failures.note("answering held pulls in the C extension", meaning, error)
         if size:
@@ -111,3 +124,11 @@ class DirectWakes:
         for key, count, got in gets:
             self._count_get(key, count, got)
         return answers, rest
+
+    def _is_usual(self, key: Key) -> bool:
+        """Whether a queue has one pull that wants all messages, as those that are answered."""
+        queue = self._held.get(key)
+        if queue is None or queue.tagged or len(queue.others) != 1:
+            return False
+        (held,) = queue.others
+        return held.pull.selector is None

@@ -25,6 +25,7 @@ from ...common.topic_names import (
     SYSTEM_TOPIC_PREFIX,
     TIMER_TOPIC,
 )
+from ...native.path_counts import PathCounts
 from ...remoting.channel import Channel, Processor
 from ...remoting.codec import RemotingCommand
 from ...remoting.errors import RequestRefused
@@ -102,6 +103,7 @@ class SendMessageProcessor:
         self._static = static
         self._send_batch = send_batch
         self._send_usual_half = UsualHalves(config, store, halves, added).send
+        self._counts = PathCounts() if store.runs is None else store.runs.sends
         # Copies for `_send`, which reads them for every message.
         self._topic_table = topics.table
         self._checked_topics = topics.checked
@@ -195,6 +197,7 @@ class SendMessageProcessor:
         if refusal is not None:
             raise self._turn.refusal(refusal)
         turn.accept(request, queue_id, physical_offset, queue_offset, waits)
+        self._counts.left += 1
 
     def _send_static(self, request: RemotingCommand, channel: Channel, names: SendNames) -> bool:
         """Serve a send to a logic queue; False: it is to a physical one, as most sends."""

@@ -18,7 +18,9 @@ from ...remoting.number_fields import (
 from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 
-QUEUE_IDS: Final = {str(queue_id): queue_id for queue_id in range(-1, 1024)}
+QUEUE_ID_MAX: Final = 1023
+"""The largest of `QUEUE_IDS`, and of the sends that the C extension serves."""
+QUEUE_IDS: Final = {str(queue_id): queue_id for queue_id in range(-1, QUEUE_ID_MAX + 1)}
 """The queue ids of nearly all sends by their texts: faster than `int`, and as strict as Java."""
 BORN_DIGITS: Final = 13
 """Digits of a time in ms since 1970 between the years 2001 and 2286."""

@@ -33,6 +33,7 @@ class SendRunProcessor:
         self, runs: RunAppender, turn: SendTurn, topics: SendTopics, added: AddedProperties
     ) -> None:
         self._append = runs.append
+        runs.sends.is_judged = True
         self._turn = turn
         self._runs, self._topics, self._added = runs, topics, added
         self.settings_changed()

@@ -26,6 +26,7 @@ import msgspec
 import trio
 
 from ...common.supervision import FailureLog
+from ...native.path_counts import PathCounts
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.turn import Turn
@@ -212,6 +213,7 @@ class PullRequestHoldService:
 
     Attributes:
       wake_directly: answers usual pulls; None: all pulls are tried by `resume`.
+      counts: of the pulls that are held and want all messages.
       askers: who asked for a held pull, where there are accounts; an entry goes with its pull.
     """
 
@@ -231,6 +233,8 @@ class PullRequestHoldService:
         self._queues: HeldQueues = {}
         self.wake_directly: WakeDirectly | None = None
         self.askers: dict[HeldPull, RemotingCommand] = {}
+        # Pulls of idle consumers come one by one, and the first of these are left to Python.
+        self.counts = PathCounts(is_judged=False)
         self._shares: HeldShares | None = None
         self._count = 0
         self._memory = HeldMemory()
@@ -319,6 +323,8 @@ class PullRequestHoldService:
             queue.remove(held)
             return False
         self._count += 1
+        if pull.selector is None:
+            self.counts.left += 1
         self._note_deadline(held.deadline_s)
         if self._shares is not None:
             self._shares.add(pull.channel, pull.terms.group)
@@ -334,6 +340,7 @@ class PullRequestHoldService:
     def count_held(self, channel: Channel, count: int, deadline_s: float) -> None:
         """Count pulls that were put into `queues`, within `room`, all with one deadline."""
         self._count += count
+        self.counts.taken += count
         self._note_deadline(deadline_s)
         self._memory.take_unfiltered(channel, count)
 

@@ -129,6 +129,10 @@ CHECKS: Final = (
         "not checked: no broker serves /health (metricsExporterType=PROM) where it is reached",
     ),
     Check(
+        "C extension", of_servers.fast_paths, "no broker tells that it fails or is not used",
+        _any(lambda each: each.runtime),
+    ),
+    Check(
         "topics", of_topics.topics, "queues and permissions are as they should be",
         _any(lambda each: each.topics is not None),
     ),

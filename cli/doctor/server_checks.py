@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ...native.path_counts import TROUBLE_KEY
 from ...remoting.bodies import PERM_READ, PERM_WRITE
 from ...remoting.hosts import host_of, join_address
 from .facts import MASTER_ID, BrokerFacts, BrokerKey, ClockReading, Facts, GroupFacts
@@ -342,6 +343,39 @@ def health(facts: Facts) -> Iterator[Finding]:
                 f"requests wait {each.loop_lag_s:.2g} s for the event loop of {each.label}",
                 "It has too much to do; its log names slow requests",
             )
+
+
+_PATHS: Final[Mapping[str, str]] = {
+    "sends": "sends",
+    "deliveries": "deliveries of delayed messages",
+    "holds": "pulls that wait for a message",
+    "wakes": "answers to waiting pulls",
+}
+_COUNTS: Final = re.compile(r"taken (\d+), left (\d+), failed (\d+)")
+
+
+def fast_paths(facts: Facts) -> Iterator[Finding]:
+    for each in facts.answering:
+        for path, what in _PATHS.items():
+            match = _COUNTS.fullmatch(each.runtime.get(TROUBLE_KEY + path, ""))
+            if match is None:
+                continue
+            taken, left, failed = map(int, match.groups())
+            if failed:
+                yield warning(
+                    f"the C extension of {each.label} failed {failed} times since its start, at "
+                    f"{what}",
+                    "No stored message is lost: pure Python did it, at more CPU, or the client "
+                    "repeated it. Its log has the errors: please report them. TROCKET_PURE=1 "
+                    "starts it without the extension",
+                )
+            else:
+                yield warning(
+                    f"the C extension of {each.label} did {taken} of {taken + left:,} {what}; pure "
+                    "Python did the others, at several times the CPU",
+                    "This may be due to the messages: bodies above 64 KiB, properties that are not "
+                    "ASCII, or static topics. If they have none of these, please report it",
+                )
 
 
 def health_address(config: Mapping[str, str], address: str) -> str:

@@ -177,6 +177,7 @@ class BatchConsumeQueue(ConsumeQueue):
             topic_field=topic_field,
             magic=0,
             topic_hash=topic_hash,
+            unit_size=BATCH_UNIT_SIZE,
         )
         self.tail_unit = 0
 

@@ -26,6 +26,7 @@ from ...disk.errors import CorruptRecordError, StoreIOError
 from ...disk.os_disk import Disk, DiskFile
 from ...disk.position import START, Position
 from ...disk.start_warnings import file_names
+from ...native.queue_state import QueueState
 from ..format import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 
 logger = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class QueueFiles:
         self._open.clear()
 
 
-class ConsumeQueue:
+class ConsumeQueue(QueueState):
     """One queue. Owned by the store's task; not for other threads.
 
     Args:
@@ -186,13 +187,12 @@ class ConsumeQueue:
       topic_field: the record's length-prefixed topic bytes.
       magic: MAGIC_V1 or MAGIC_V2, depending on the topic's length; 0 in a queue whose `append_put`
         must be called for every put, which the fast path of `put_message` does not do.
+      unit_size: bytes.
 
-    Attributes:
+    Attributes, besides those of `QueueState`:
       is_plain: a put may append its unit to `tail` itself, and a get may compare the tags codes in
         the units.
       is_batch: a unit may stand for several messages.
-      cold_end: units before this queue offset are from before the start; their records are verified
-        before they are served.
     """
 
     is_plain = True
@@ -201,21 +201,11 @@ class ConsumeQueue:
     _size_error: type[CorruptRecordError] = QueueSizeError
 
     __slots__ = (
-        "cold_end",
-        "committed_offset",
         "file_offsets",
         "files",
         "folder",
         "key",
-        "magic",
-        "max_offset",
-        "min_offset",
-        "next_offset",
         "record_overhead",
-        "tail",
-        "tail_offset",
-        "topic_field",
-        "topic_hash",
     )
 
     def __init__(
@@ -228,22 +218,14 @@ class ConsumeQueue:
         topic_field: bytes,
         magic: int,
         topic_hash: int,
+        unit_size: int = UNIT_SIZE,
     ) -> None:
+        super().__init__(topic_field, topic_hash, magic, unit_size)
         self.key = (topic, queue_id)
         self.folder = folder
         self.files = files
-        self.topic_field = topic_field
-        self.magic = magic
-        self.topic_hash = topic_hash
         self.record_overhead = 88 + len(topic_field) + 2
         self.file_offsets: list[int] = []
-        self.cold_end = 0
-        self.min_offset = 0
-        self.tail_offset = 0
-        self.max_offset = 0
-        self.committed_offset = 0
-        self.next_offset = 0
-        self.tail = bytearray()
 
     def load(self) -> None:
         """Find the files, and the last unit written into the newest.
@@ -377,8 +359,7 @@ class ConsumeQueue:
           now_ms: the record's store timestamp.
           properties: the record's.
         """
-        self.tail += UNIT.pack(physical_offset, size, tags_code)
-        self.next_offset += 1
+        self.append_units(UNIT.pack(physical_offset, size, tags_code), 1)
 
     def roll_back(self) -> None:
         """Remove the units since the last commit."""

@@ -91,10 +91,8 @@ class CopyAppender:
         properties: bytes,
     ) -> None:
         """Append unit and index item of a copied record: the usual case, next of a plain queue."""
-        if queue.next_offset == queue.committed_offset:
+        if queue.append_units(_pack_unit(physical_offset, size, tags_code), 1):
             self._burst.touched.append(queue)
-        queue.tail += _pack_unit(physical_offset, size, tags_code)
-        queue.next_offset += 1
         self._burst.index_items.append(
             (queue.topic_hash, properties, physical_offset, store_timestamp_ms)
         )
@@ -128,10 +126,8 @@ class CopyAppender:
 
     def append_blanks(self, queue: ConsumeQueue, count: int) -> None:
         """As `append_unit`, for `count` messages that are not in the log."""
-        if queue.next_offset == queue.committed_offset:
+        if queue.append_units(PRE_BLANK * count, count):
             self._burst.touched.append(queue)
-        queue.tail += PRE_BLANK * count
-        queue.next_offset += count
 
     def append_index_item(
         self, topic_hash: int, properties: bytes, physical_offset: int, store_timestamp_ms: int

@@ -156,12 +156,10 @@ class MessageAppender:
             physical_offset, sys_flag & _NOT_V6, born_timestamp_ms, born_host, now_ms, store_host,
             reconsume_times, prepared_transaction_offset, body_size,
         )  # fmt: skip
-        queue.tail += _pack_unit(physical_offset, size, tags_code)
-        burst.pending += (head, body, queue.topic_field, _pack_length(properties_size), properties)
-        queue.next_offset = queue_offset + 1
-        burst.append_offset = physical_offset + size
-        if queue_offset == queue.committed_offset:
+        if queue.append_units(_pack_unit(physical_offset, size, tags_code), 1):
             burst.touched.append(queue)
+        burst.pending += (head, body, queue.topic_field, _pack_length(properties_size), properties)
+        burst.append_offset = physical_offset + size
         burst.index_items.append((queue.topic_hash, properties, physical_offset, now_ms))
         # Calling the NewTypes of both offsets would cost a tenth of a put.
         return (None, physical_offset, queue_offset)  # type: ignore[return-value]
@@ -331,10 +329,8 @@ class MessageAppender:
         burst.pending += pending
         burst.index_items += items
         burst.append_offset = physical_offset
-        queue.tail += b"".join(units)
-        if queue.next_offset == queue.committed_offset:
+        if queue.append_units(b"".join(units), len(units)):
             burst.touched.append(queue)
-        queue.next_offset = queue_offset
         return offsets
 
     def _put_packed_batch(self, queue: ConsumeQueue, batch: InnerMessage) -> list[PhysicalOffset]:
@@ -353,10 +349,8 @@ class MessageAppender:
         burst.pending.append(records)
         burst.index_items.append(IndexRun(len(offsets), entries, burst.append_offset))
         burst.append_offset += len(records)
-        queue.tail += units
-        if queue.next_offset == queue.committed_offset:
+        if queue.append_units(units, len(offsets)):
             burst.touched.append(queue)
-        queue.next_offset += len(offsets)
         return offsets
 
     def _put_inner_batch(self, queue: ConsumeQueue, batch: InnerMessage, count: int) -> BatchResult:
@@ -443,8 +437,7 @@ class MessageAppender:
             if queue.next_offset == queue.committed_offset:
                 burst.touched.append(queue)
             if queue.is_plain:
-                queue.tail += _pack_unit(physical_offset, len(record), tags_code)
-                queue.next_offset += 1
+                queue.append_units(_pack_unit(physical_offset, len(record), tags_code), 1)
             else:
                 queue.append_put(physical_offset, len(record), tags_code, now_ms, properties)
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:

@@ -8,11 +8,15 @@ place where the store sees frames. Without the extension there are no runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...native import Extension
+from ...native.objects import TopicLike
+from ...native.path_counts import PathCounts
+from ...native.queue_state import QueueState
 from ...remoting.codec import HEADER_SIZE_MAX
 from ..config import MessageStoreConfig
+from ..format import Key
 from ..index.index_backlog import IndexRun
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.projection import delay_levels_ms
@@ -23,7 +27,7 @@ class SendRules(NamedTuple):
     """The broker's rules for plain sends, in the order that the extension expects.
 
     Attributes:
-      topics: the configurations by name; they have `write_queue_nums`. Read at each send.
+      topics: the configurations by name. Read at each send.
       checked: names of topics whose sends must be checked. Read at each send.
       queues: the store's, by topic and queue id. Read at each send.
       added: the properties that the broker appends to each message's.
@@ -34,9 +38,9 @@ class SendRules(NamedTuple):
       delays_ms: of each delay level, from the first on.
     """
 
-    topics: dict[str, Any]
+    topics: Mapping[str, TopicLike]
     checked: set[str]
-    queues: Mapping[Any, Any]
+    queues: Mapping[Key, QueueState]
     added: bytes
     store_host: bytes
     id_prefix: bytes
@@ -80,6 +84,9 @@ class RunAppender:
       config: limits.
       queue_store: the store's.
       writer: commits what is appended.
+
+    Attributes:
+      sends, deliveries: counts of messages; their owners count those that are left.
     """
 
     def __init__(
@@ -95,11 +102,13 @@ class RunAppender:
         self._queues = queue_store.queues
         self._burst = writer.burst
         self._config = config
+        # Slaves and brokers with accounts never append runs of sends.
+        self.sends, self.deliveries = PathCounts(is_judged=False), PathCounts()
         self._delays_ms = tuple(delay_levels_ms(config.message_delay_level))
 
     def rules(
         self,
-        topics: dict[str, Any],
+        topics: Mapping[str, TopicLike],
         checked: set[str],
         *,
         added: bytes,
@@ -132,14 +141,19 @@ class RunAppender:
         self._read_clock()
         burst = self._burst
         first = burst.append_offset
-        packed = self._pack_sends(
-            rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host,
-            burst.store_time_ms, burst.wall_time_ms, first, burst.file_end, burst.touched,
-        )  # fmt: skip
+        try:
+            packed = self._pack_sends(
+                rules, HEADER_SIZE_MAX, data, position, frame_size_max, born_host,
+                burst.store_time_ms, burst.wall_time_ms, first, burst.file_end, burst.touched,
+            )  # fmt: skip
+        except Exception:
+            self.sends.failed += 1
+            raise
         if packed is None:
             return None
         size, count, records, answers, entries = packed
         self._add(count, records, entries)
+        self.sends.taken += count
         return AppendedRun(size, count, answers)
 
     def deliver(self, data: bytes, position: int, topics: set[str]) -> DeliveredRun | None:
@@ -154,14 +168,19 @@ class RunAppender:
           exist yet, or it has no room; nothing was changed.
         """
         burst = self._burst
-        packed = self._pack_deliveries(
-            self._queues, topics, burst.body_size_max, data, position, burst.store_time_ms,
-            burst.append_offset, burst.file_end, burst.touched,
-        )  # fmt: skip
+        try:
+            packed = self._pack_deliveries(
+                self._queues, topics, burst.body_size_max, data, position, burst.store_time_ms,
+                burst.append_offset, burst.file_end, burst.touched,
+            )  # fmt: skip
+        except Exception:
+            self.deliveries.failed += 1
+            raise
         if packed is None:
             return None
         size, count, records, entries = packed
         self._add(count, records, entries)
+        self.deliveries.taken += count
         return DeliveredRun(size, count)
 
     def _add(self, count: int, records: bytes, entries: bytes) -> None:

@@ -21,6 +21,7 @@ from trocket.cli.doctor.facts import (
 )
 from trocket.cli.doctor.findings import Finding, Severity
 from trocket.cli.doctor.server_checks import address_kind, clock_reading, health_address
+from trocket.native.path_counts import TROUBLE_KEY, PathCounts
 from trocket.remoting.bodies import TopicConfig
 
 A, A_SLAVE, B = BrokerKey("broker-a", 0), BrokerKey("broker-a", 1), BrokerKey("broker-b", 0)
@@ -83,6 +84,36 @@ def only(given: Facts, check: str) -> Finding:
     (finding,) = found[check].findings
     assert finding.advice
     return finding
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("taken 5, left 20000, failed 0", "did 5 of 20,005 sends; pure Python did the others"),
+        ("taken 500, left 2, failed 3", "failed 3 times since its start, at sends"),
+    ],
+)
+def test_the_extension_fails_or_is_not_used(text: str, said: str) -> None:
+    counts = PathCounts()
+    counts.taken, counts.left, counts.failed = (int(each.split()[1]) for each in text.split(","))
+    assert counts.is_troubled
+    assert counts.text() == text
+    troubled = broker(A, runtime={f"{TROUBLE_KEY}sends": text})
+    finding = only(facts(troubled), "C extension")
+    assert finding.severity is Severity.WARNING
+    assert said in finding.text
+
+
+def test_a_path_is_judged_after_some_work() -> None:
+    counts = PathCounts()
+    counts.left = 9_999
+    assert not counts.is_troubled
+    counts.left, counts.taken = 20_000, 300
+    assert not counts.is_troubled
+    counts.taken = 0
+    assert counts.is_troubled
+    counts.is_judged = False
+    assert not counts.is_troubled
 
 
 def test_a_good_cluster_has_nothing() -> None:

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trocket import native
+from trocket.native.queue_state import QueueState
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import HEADER_SIZE_MAX, FrameDecoder
+from trocket.remoting.record_schema import MAGIC_V1
+from trocket.store.format import UNIT_SIZE
 
 from .frames import JSON, frame, odd_json_frame, whole
 
@@ -49,13 +52,10 @@ def pack(data: bytes) -> tuple[int, int, bytes, bytes, bytes] | None:
     assert native.extension is not None
     topics = {name: SimpleNamespace(write_queue_nums=4) for name in TOPICS}
     queues = {
-        (name, queue_id): SimpleNamespace(
-            magic=-626843481, topic_hash=1, topic_field=b"\x01T", tail=bytearray(), next_offset=7,
-            committed_offset=7,
-        )
+        (name, queue_id): QueueState(b"\x01T", 1, MAGIC_V1, UNIT_SIZE)
         for name in TOPICS
         for queue_id in range(4)
-    }  # fmt: skip
+    }
     rules: tuple[Any, ...] = (
         topics, set(), queues, b"A\x01b\x02", HOST, b"0" * 16, TEMPLATE.binary_parts,
         TEMPLATE.json_parts, 1 << 20, (),

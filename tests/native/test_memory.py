@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from array import array
 from collections.abc import Callable
+from inspect import isbuiltin
 from typing import Final
 
 import pytest
@@ -14,13 +15,15 @@ import pytest
 from trocket import native
 from trocket.broker.waiting.pull import Pull
 from trocket.broker.waiting.pull_request_hold import HeldPull
+from trocket.native.queue_state import QueueState
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import EXT_FIELDS_MAX, HEADER_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import encode_record
 from trocket.remoting.pull_fields import PullFields
 from trocket.remoting.pull_templates import template_of
-from trocket.store.format import UNIT
+from trocket.remoting.record_schema import MAGIC_V1
+from trocket.store.format import UNIT, UNIT_SIZE
 
 from .frames import batch_entry, binary_fields, binary_header, frame, whole
 
@@ -36,6 +39,8 @@ BLOCKS_MAX: Final = 200
 """Blocks that the interpreter may come to hold meanwhile, such as free lists."""
 BYTES_MAX: Final = 10_000
 HOST: Final = bytes(8)
+LAST: Final = (1 << 63) - 2
+"""The queue offset after which a queue takes one more unit: a run of several is undone."""
 PROPERTIES: Final = b"UNIQ_KEY\x010123456789ABCDEF\x02KEYS\x01a b\x02"
 SEND: Final = {
     "a": "PG", "b": "T", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
@@ -73,31 +78,19 @@ class Topic:
     write_queue_nums = 4
 
 
-class Queue:
-    """The part of a queue that a run fills."""
-
-    magic = -626843481
-    topic_hash = 1
-    topic_field = b"\x01T"
-
-    def __init__(self) -> None:
-        self.tail = bytearray()
-        self.next_offset = self.committed_offset = 1 << 20
+TOPIC_FIELD: Final = b"\x01T"
 
 
-class BadQueue(Queue):
-    """A queue whose offset cannot be set a second time."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "next_offset" and value == (1 << 20) + 2:
-            raise ValueError(name)
-        super().__setattr__(name, value)
+def new_queue(next_offset: int = 0) -> QueueState:
+    queue = QueueState(TOPIC_FIELD, 1, MAGIC_V1, UNIT_SIZE)
+    queue.next_offset = queue.committed_offset = next_offset
+    return queue
 
 
 TEMPLATE: Final = AnswerTemplate(("msgId", "queueId", "queueOffset"))
 PARTS: Final = TEMPLATE.binary_parts
 JSON_PARTS: Final = TEMPLATE.json_parts
-GIVEN: Final = (HOST, PROPERTIES, RemotingCommand, NO_EXT_FIELDS, Topic, Queue.topic_field, None, 1)
+GIVEN: Final = (HOST, PROPERTIES, RemotingCommand, NO_EXT_FIELDS, Topic, TOPIC_FIELD, None, 1)
 _bodies = [
     batch_entry(b"body", PROPERTIES),
     batch_entry(b"body", PROPERTIES) + batch_entry(b"body", b"KEYS\x01\xff"),
@@ -130,11 +123,11 @@ def decode_records(message_class: type) -> None:
     native.extension.decode_records(message_class, _record * 3 + _record[:-1], 0, [])
 
 
-def pack_sends(queue: Queue) -> None:
+def pack_sends(queue: QueueState, next_offset: int = 1 << 20) -> None:
     """A run of three sends, and one of other bytes."""
     assert native.extension is not None
     queue.tail.clear()
-    queue.next_offset = 1 << 20
+    queue.next_offset = queue.committed_offset = next_offset
     rules = (
         {"T": Topic}, {"O"}, {("T", 0): queue, ("SCHEDULE_TOPIC_XXXX", 0): queue}, b"A\x01b\x02",
         HOST, b"0" * 16, PARTS, JSON_PARTS, 1 << 20, (1000,),
@@ -152,11 +145,11 @@ _due = encode_record(
 )  # fmt: skip
 
 
-def pack_deliveries(queue: Queue) -> None:
+def pack_deliveries(queue: QueueState, next_offset: int = 1 << 20) -> None:
     """A run of three messages before one without a place, and one for a topic that is unknown."""
     assert native.extension is not None
     queue.tail.clear()
-    queue.next_offset = 1 << 20
+    queue.next_offset = queue.committed_offset = next_offset
     for topics, is_run in (({"T"}, True), ({"U"}, False)):
         packed = native.extension.pack_deliveries(
             {("T", 0): queue}, topics, 1 << 20, _due * 3 + _record, 0, 1, 0, 1 << 20, []
@@ -173,10 +166,9 @@ class Object:
 
 TERMS: Final = Object(topic="T", group="G", offset_key="T@G", count_max=32, size_max=1 << 20)
 CHANNEL: Final = Object(closed=False)
-STORED: Final = Object(
-    is_batch=False, min_offset=0, max_offset=2, tail_offset=0, cold_end=0,
-    tail=bytearray(UNIT.pack(0, 100, 0) + UNIT.pack(100, 50, 0)),
-)  # fmt: skip
+STORED: Final = new_queue()
+STORED.tail += UNIT.pack(0, 100, 0) + UNIT.pack(100, 50, 0)
+STORED.max_offset = 2
 APART: Final = UNIT.pack(100, 50, 0) + UNIT.pack(0, 100, 0)
 VIEW: Final = memoryview(bytes(1000))
 PULL: Final = {
@@ -202,8 +194,8 @@ def wake(size_max: int) -> None:
             {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, size_max, 32, 500,
         )  # fmt: skip
         keys = [("T", 0), ("U", 1)]
-        answers, rest, size, gets, error = native.extension.wake_pulls(rules, keys, 150)
-        assert error is None
+        answers, rest, size, gets, error, errors = native.extension.wake_pulls(rules, keys, 150)
+        assert (error, errors) == (None, 0)
         assert gets == ([("T@G", 2, 150)] if size_max > 150 else [])
         assert (len(answers), len(rest), size) == ((1, 0, 150) if size_max > 150 else (0, 2, 0))
 
@@ -231,12 +223,19 @@ def wake_frozen() -> None:
         {0: VIEW}, PARTS, JSON_PARTS, 1000, 1 << 20, 1 << 20, 32, 500,
     )  # fmt: skip
     woken = native.extension.wake_pulls(rules, [("T", 0), ("U", 1)], 150)
-    answers, rest, size, gets, error = woken
+    answers, rest, size, gets, error, errors = woken
     assert (answers, rest, size, gets) == ([], [("T", 0), ("U", 1)], 0, [])
     assert isinstance(error, RuntimeError)
+    assert errors == 1
     assert held.queue is held_queue  # type: ignore[attr-defined]
-    STORED.tail.append(0)  # type: ignore[attr-defined]
-    STORED.tail.pop()  # type: ignore[attr-defined]
+    STORED.tail.append(0)
+    STORED.tail.pop()
+
+
+def ends_at(offset: int) -> QueueState:
+    queue = new_queue()
+    queue.max_offset = offset
+    return queue
 
 
 def take(offset: int) -> None:
@@ -246,8 +245,7 @@ def take(offset: int) -> None:
         assert template is not None
         held_queues = {("T", 0): Object(tagged={}, of_channels=None, others={})}
         holding = (
-            {("T", 0): Object(max_offset=offset)}, held_queues, CHANNEL, TERMS, "T", 1.5, {}, {},
-            4, 100, 2,
+            {("T", 0): ends_at(offset)}, held_queues, CHANNEL, TERMS, "T", 1.5, {}, {}, 4, 100, 2,
         )  # fmt: skip
         commands: list[object] = []
         held: list[object] = []
@@ -259,13 +257,37 @@ def take(offset: int) -> None:
         assert (len(held), len(commands)) == ((2, 1) if offset == 2 else (0, 3))
 
 
+class Refused(Frozen):
+    """A held pull that no dict takes."""
+
+    def __init__(self, pull: object, deadline_s: float, queue: object) -> None:
+        super().__init__(pull=pull, deadline_s=deadline_s, queue=None)
+
+
+def take_refused() -> None:
+    """A pull that cannot be put into its queue: the list of held pulls is as before."""
+    assert native.extension is not None
+    held_queue = Object(tagged={}, of_channels=None, others={})
+    holding = (
+        {("T", 0): STORED}, {("T", 0): held_queue}, CHANNEL, TERMS, "T", 1.5, {}, {},
+        4, 100, 2,
+    )  # fmt: skip
+    held: list[object] = []
+    with pytest.raises(RuntimeError, match="frozen"):
+        native.extension.take_pulls(
+            (RemotingCommand, PullFields, Pull, Refused), _templates[0] or (), holding, _pulls[0],
+            0, 1 << 20, [], held,
+        )  # fmt: skip
+    assert not held
+
+
 def functions() -> dict[str, Callable[[], object]]:
     extension = native.extension
     if extension is None:
         return {}
     items = [(1, PROPERTIES, 5, 6), (2, b"KEYS\x01\xff", 5, 6)]
     slots, packed = memoryview(array("i", [0] * 8)), extension.index_entries(items)[0]
-    queue, bad_queue = Queue(), BadQueue()
+    queue = new_queue()
     return {
         "decode_frames": lambda: [decode(data) for data in _frames],
         "decode_records": lambda: decode_records(MessageExt),
@@ -285,13 +307,15 @@ def functions() -> dict[str, Callable[[], object]]:
         "batch_ids": lambda: extension.batch_ids(b"0" * 16, [1, 2**62]),
         "pack_sends": lambda: pack_sends(queue),
         "pack_deliveries": lambda: pack_deliveries(queue),
-        "pack_deliveries, undone": lambda: _raises(lambda: pack_deliveries(bad_queue)),
-        "pack_sends, undone": lambda: _raises(lambda: pack_sends(bad_queue)),
+        "pack_deliveries, undone": lambda: _raises(lambda: pack_deliveries(queue, LAST)),
+        "pack_sends, undone": lambda: _raises(lambda: pack_sends(queue, LAST)),
         "take_pulls, held": lambda: take(2),
         "take_pulls, decoded": lambda: take(3),
+        "take_pulls, refused": take_refused,
         "join_records": lambda: [
             extension.join_records(APART, VIEW, 0, 0, 1000, size) for size in (149, 150)
         ],
+        "queues": lambda: [ends_at(3), _raises(lambda: STORED.__init__(TOPIC_FIELD, 1, 1, 1))],  # type: ignore[misc]
         "wake_pulls": lambda: wake(1 << 20),
         "wake_pulls, left": lambda: wake(100),
         "wake_pulls, failed": wake_frozen,
@@ -331,8 +355,8 @@ def _raises(call: Callable[[], object]) -> None:
 
 def test_every_function_is_here() -> None:
     assert native.extension is not None
-    found = {name for name in dir(native.extension) if callable(getattr(native.extension, name))}
-    assert {name for name in found if not name.startswith("_")} == set(NAMES)
+    found = {name for name, each in vars(native.extension).items() if isbuiltin(each)}
+    assert found == set(NAMES)
 
 
 def references() -> list[int]:

@@ -330,7 +330,7 @@ class FailingWakes:
         return getattr(native.extension, name)
 
     def wake_pulls(self, rules: Any, keys: list[Any], log_end: int) -> Any:
-        return [], keys, 0, [], RuntimeError("out of order")
+        return [], keys, 0, [], RuntimeError("out of order"), 1
 
 
 async def test_a_failure_of_the_extension_is_logged_and_held_pulls_are_answered(
