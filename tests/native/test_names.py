@@ -80,7 +80,10 @@ async def test_the_objects_of_a_broker_have_these_names(autojump_clock: object) 
         client = await broker.connect()
         assert (await client.ask(310, send_fields(), b"x")).code == 0
         await pull_at_end(broker, nursery, 1)
-        tables, held_pulls = broker.controller.parts.tables, broker.controller.parts.pulls
+        tables, held_pulls = (
+            broker.controller.parts.tables,
+            broker.controller.parts.pulling.processor,
+        )
         queue = held_pulls.hold_service.queues["T", 0]
         (held,) = queue.others
         found: list[object] = [
