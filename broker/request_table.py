@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import trio
 
 from ..disk.config_changes import ConfigChanges
-from ..remoting.channel import Processor, RunProcessor
+from ..remoting.burst_reader import RunProcessor
+from ..remoting.channel import Processor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.request_codes import RequestCode
 from ..store.message_store import MessageStore
