@@ -1,4 +1,6 @@
-"""Pulls: PULL_MESSAGE 11, with long polling, the tag filter and the SQL92 filter.
+"""PullMessageProcessor: PULL_MESSAGE 11, with long polling, the tag and the SQL92 filter.
+
+The package's docstring shows the steps of a pull, with the type of each.
 
 LITE_PULL_MESSAGE 361 is the same request from lite pull consumers of 5.x.
 
@@ -174,7 +176,6 @@ class PullMessageProcessor:
                 count_misses=stats.count_misses,
                 now_s=now_s,
             )
-        if recent is not None:
             self._wake_directly = DirectWakes(
                 recent,
                 store,
@@ -224,25 +225,21 @@ class PullMessageProcessor:
         Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the first message is
           damaged or cannot be read.
         """
-        fields = request.ext_fields
-        if isinstance(fields, PullFields):
-            pulls = fields.series.derived
-            if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
-                header = decode(PullMessageRequestHeader, fields.as_dict())
-                pulls = self._checks.check(header, channel.remote_address)
-                if header.topic in self._static.topics and header.logical is not False:
-                    request.ext_fields = fields.as_dict()
-                    return self._static.pull(request, header, channel, self.pull_message)
-                fields.series.derived = pulls
-            queue_id, queue_offset = fields.queue_id, fields.queue_offset
-            committed = fields.commit_offset
-        else:
+        given = request.ext_fields
+        # Nearly always an earlier pull of the series was decoded and checked.
+        pulls = given.series.derived if isinstance(given, PullFields) else None
+        if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
+            fields = given.as_dict() if isinstance(given, PullFields) else given
             header = decode(PullMessageRequestHeader, fields)
             pulls = self._checks.check(header, channel.remote_address)
             if header.topic in self._static.topics and header.logical is not False:
+                request.ext_fields = fields
                 return self._static.pull(request, header, channel, self.pull_message)
-            queue_id, queue_offset = header.queue_id, header.queue_offset
-            committed = header.commit_offset
+            if isinstance(given, PullFields):
+                given.series.derived = pulls
+        numbers = given if isinstance(given, PullFields) else pulls.header
+        queue_id, queue_offset = numbers.queue_id, numbers.queue_offset
+        committed = numbers.commit_offset
         selector = self._checks.selector(pulls, queue_id, channel)
         terms = pulls.terms
         commits = pulls.commits and committed >= 0
