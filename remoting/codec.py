@@ -192,7 +192,7 @@ class FrameDecoder:
       frame_size_max: bytes of the largest accepted frame, without its length word.
 
     Attributes:
-      error: the first fault; None: there was none.
+      error: the first fault; None if there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
     """
 

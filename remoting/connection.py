@@ -314,6 +314,7 @@ class Connection:
                 raise  # `_receive` closes the connection
             except Exception as error:  # noqa: BLE001 - our bug: other requests are served
                 answer = _system_error(request, channel, error)
+            # A oneway request gets no answer, but what it deferred is done.
             if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
                 continue
             if type(answer) is bytes:
@@ -429,6 +430,7 @@ class Connection:
         if self._exceeds_policy(now_s, is_crowded=is_crowded):
             self._scope.cancel()
             return
+        # The hot path only sets flags, so these times are as coarse as the calls of this method.
         if self._has_received:
             self._has_received = False
             self._received_at_s = now_s
@@ -437,6 +439,7 @@ class Connection:
         if not partial_size:
             self._frame_began_at_s = None
         elif self._has_frames or self._frame_began_at_s is None:
+            # A frame was completed since the last call, so the incomplete one is another.
             self._frame_began_at_s = now_s
         else:
             allowed_s = limits.frame_s if self._frames_seen else limits.first_frame_s

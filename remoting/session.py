@@ -128,7 +128,7 @@ class Session(Generic[W]):
       decoder: of the received bytes; a `BurstReader` reads by it.
       state: see the table above.
       close_reason: the reason why it is CLOSED; "" before.
-      next_due_s: a lower bound of the times at which requests time out; inf: none does.
+      next_due_s: a lower bound of the times at which requests time out; inf if none does.
       partial_size: received bytes of an incomplete frame.
     """
 
@@ -161,7 +161,7 @@ class Session(Generic[W]):
 
     @property
     def error(self) -> RemoteProtocolError | None:
-        """The fault in the peer's bytes; None: there was none."""
+        """The fault in the peer's bytes; None if there was none."""
         return self.decoder.error
 
     # ---- our requests --------------------------------------------------------------------

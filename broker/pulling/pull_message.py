@@ -252,11 +252,13 @@ class PullMessageProcessor:
             return None
         result, began_s = None, 0.0
         if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
-            next_offset = end = queue_offset  # nearly always: the consumer has kept up
+            # Nearly always: the consumer has kept up. The end is known without a read.
+            next_offset = end = queue_offset
         else:
             began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
             next_offset, end = result.next_begin_offset, result.max_offset
+        # Where the group pulls from, for the lag that is shown; not what it has consumed.
         self._offsets.commit_pull_by_key(
             terms.offset_key, queue_id, next_offset if next_offset <= end else end
         )
@@ -279,7 +281,7 @@ class PullMessageProcessor:
                     self.hold_service.askers[held] = asker_of(request, terms.topic, terms.group)
                 self._stats.count_misses(1)
                 return None
-        if result is None:
+        if result is None:  # it was not held: it gets the answer of a pull that timed out
             began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
         self._answer(pull, result, began_s)
@@ -471,6 +473,7 @@ class PullMessageProcessor:
         broker_id = 0
         if self._config.slave_read_enable and group_config is not None:
             broker_id = self._suggested(group_config, result)
+        # The templates have zeros in these three fields.
         if topic_flag or group_flag or broker_id:
             fields = {
                 "nextBeginOffset": str(result.next_begin_offset),
