@@ -24,7 +24,8 @@ from ..common.log_levels import apply_levels, parse_levels
 from ..common.notifier import Notifier
 from ..common.supervision import FailureLog
 from ..disk.state_files import StateFiles
-from ..remoting.channel import Channel, Processor, RunProcessor
+from ..remoting.burst_reader import RunProcessor
+from ..remoting.channel import Channel, Processor
 from ..remoting.message_id import UniqueIdGenerator
 from ..remoting.refusals import Refusals
 from ..store.config import MessageStoreConfig

@@ -9,9 +9,9 @@ Java counterpart: io.netty.channel.Channel with NettyRemotingAbstract.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import trio
 
@@ -96,28 +96,6 @@ class Processor(Protocol):
     """
 
     def __call__(self, request: RemotingCommand, channel: Channel, /) -> Answer: ...
-
-
-TakePulls = Callable[[bytes, int, int, "Channel", list[RemotingCommand]], int]
-"""See `RunProcessor`."""
-
-
-class RunProcessor(NamedTuple):
-    """Serves runs of usual requests among the received bytes, before they are decoded.
-
-    Attributes:
-      serve: (data, position of the first one, frame_size_max, channel) -> the size of the run's
-        frames, and how many they are; (0, 0): none, and nothing was changed.
-      replaced: the processors of these requests, by code. While a server's table has others, such
-        as those that the embedded broker's faults wrap, no run is served.
-      take_pulls: (data, position, frame_size_max, channel, commands) -> the position after the
-        pulls that begin there; those that are not held are appended to the commands. None: all
-        pulls are decoded.
-    """
-
-    serve: Callable[[bytes, int, int, Channel], tuple[int, int]]
-    replaced: Mapping[int, Processor]
-    take_pulls: TakePulls | None = None
 
 
 class Transport(Protocol):

@@ -163,15 +163,8 @@ _encode_json = msgspec.json.Encoder().encode
 
 DecodeUsual = Callable[[bytes, int, int, bool, list[RemotingCommand]], int]
 """Decodes usual frames of received bytes: (data, position of the first frame, frame_size_max,
-has_runs, the list to append the commands to). Returns the position of the first frame that it
-leaves to `FrameDecoder`; with has_runs, `~position` of one that may begin a run."""
-
-TakeRun = Callable[[bytes, int], int]
-"""Serves the requests at a position of received bytes before they are decoded; returns the size of
-their frames, 0 if it serves none."""
-
-TakePulls = Callable[[bytes, int, list[RemotingCommand]], int]
-"""Serves the pulls at a position, or appends them to the list; returns the position after them."""
+leaves_sends, the list to append the commands to). Returns the position of the first frame that it
+leaves to `FrameDecoder`; with leaves_sends, `~position` of a plain send."""
 
 
 def usual_frames(native: Extension | None) -> DecodeUsual | None:
@@ -192,109 +185,134 @@ class FrameDecoder:
     It never raises because of received bytes: `error` is set, the commands before the fault are
     still returned, and nothing after it is read. The owner then closes the connection.
 
+    `receive_data` decodes everything. An owner that serves plain sends itself, before they are
+    decoded, takes the steps of it one by one: `joined`, `decode`, `decode_one`; see `BurstReader`.
+
     Args:
       frame_size_max: bytes of the largest accepted frame, without its length word.
 
     Attributes:
-      error: the first fault; None: there was none.
+      error: the first fault; None if there was none.
       partial_size: received bytes of an incomplete frame; at most frame_size_max + 4.
-      take_run: serves the runs of requests among the received bytes; None: all are decoded.
-      take_pulls: takes the pulls at the beginning of received bytes; None: all are decoded.
-      is_paused: the last command is followed by a run, and `resume` returns the commands after it.
-        The run must be served after all commands before it.
     """
 
-    __slots__ = (
-        "_needed",
-        "_pieces",
-        "_rest",
-        "error",
-        "frame_size_max",
-        "is_paused",
-        "partial_size",
-        "take_pulls",
-        "take_run",
-    )
+    __slots__ = ("_needed", "_pieces", "error", "frame_size_max", "partial_size")
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self.frame_size_max = frame_size_max
         self.error: RemoteProtocolError | None = None
         self.partial_size = 0
-        self.take_run: TakeRun | None = None
-        self.is_paused = False
-        self._rest = (b"", 0)  # where to resume
         self._pieces: list[bytes | bytearray] = []
         self._needed = 0
-        self.take_pulls: TakePulls | None = None
 
     def receive_data(self, data: bytes) -> list[RemotingCommand]:
         """Process received bytes; return the completed commands, in order."""
+        commands: list[RemotingCommand] = []
+        self.decode(self.joined(data), 0, commands)
+        return commands
+
+    def joined(self, data: bytes) -> bytes:
+        """Received bytes after those of the incomplete frame before them.
+
+        Returns: empty: that frame is still incomplete, or there was a fault; all are kept, or
+          ignored.
+        """
         if self.error is not None:
-            return []
+            return b""
         if self._pieces:
             self._append(data)
             if self.partial_size < self._needed:
-                return []
+                return b""
             data = b"".join(self._pieces)
             self.clear()
-        return self._decode(data, 0)
+        return data
 
-    def resume(self) -> list[RemotingCommand]:
-        """After a pause: have the run served; return the commands after it, up to the next one."""
-        data, position = self._rest
-        self.is_paused, self._rest = False, (b"", 0)
-        return self._decode(data, position)
+    def decode(
+        self,
+        data: bytes,
+        position: int,
+        commands: list[RemotingCommand],
+        *,
+        leaves_sends: bool = False,
+    ) -> int:
+        """Decode frames, and keep an incomplete one at the end.
 
-    def _decode(self, data: bytes, position: int) -> list[RemotingCommand]:
-        """The commands from a position on, up to a run, or the end."""
-        commands: list[RemotingCommand] = []
-        if self.take_pulls is not None:
-            position = self.take_pulls(data, position, commands)
-        frame_size_max, take_run = self.frame_size_max, self.take_run
-        decode_usual, has_runs = _decode_usual, take_run is not None
+        Args:
+          data: as `joined` returned it.
+          position: of the first frame.
+          commands: the commands are appended.
+          leaves_sends: stop at a whole plain send, which the C extension recognises.
+
+        Returns: the position of that send; the size of `data`: there is none, or there is a fault.
+        """
+        decode_usual, frame_size_max = _decode_usual, self.frame_size_max
         size = len(data)
-        left_size, is_run = -1, False
+        left_size = -1
         try:
             while size - position >= 8:
-                # What the extension leaves comes in bursts with headers of one size: ask it once.
+                # The extension is not asked again for each frame of a burst that it leaves: those
+                # have headers of one size, of which the low byte is compared here.
                 if decode_usual is not None and data[position + 7] != left_size:
-                    position = decode_usual(data, position, frame_size_max, has_runs, commands)
-                    is_run = position < 0
-                    if is_run and take_run is not None:
-                        position = ~position
-                        if commands:
-                            self.is_paused, self._rest = True, (data, position)
-                            return commands
-                        run_size = take_run(data, position)
-                        if run_size:
-                            position += run_size
-                            continue
-                        # It is no run after all, or its store has no room in this file.
+                    position = decode_usual(data, position, frame_size_max, leaves_sends, commands)
+                    if position < 0:
+                        return ~position
                     if size - position < 8:
                         break
-                length, mark = _unpack_start(data, position)
-                header_size = mark & 0xFFFFFF
-                if header_size > length - 4 or length > frame_size_max:
-                    self._refuse_start(length, header_size, position)
-                if header_size > HEADER_SIZE_MAX:
-                    reason = f"header of {header_size} bytes, the limit is {HEADER_SIZE_MAX}"
-                    raise RemoteProtocolError(reason, position)
-                end = position + 4 + length
-                if end > size:
+                    left_size = data[position + 7]
+                end = self._decode_next(data, position, commands)
+                if end == position:
                     break
-                start = position + 8
-                commands.append(
-                    _decode_rocketmq(data, start, start + header_size, end)
-                    if mark >> 24 == 1
-                    else _decode_text(data, start, start + header_size, end, mark >> 24)
-                )
                 position = end
-                left_size = -1 if is_run else mark & 0xFF
             self._keep(data, position)
         except RemoteProtocolError as error:
-            # Without the traceback, whose frames would keep `data` alive until a full collection.
-            self.error = RemoteProtocolError(error.reason, error.position)
-        return commands
+            self._fail(error)
+        return size
+
+    def decode_one(self, data: bytes, position: int, commands: list[RemotingCommand]) -> int:
+        """Decode the send at which `decode` stopped, as any other frame.
+
+        Returns: the position after it; the size of `data`: after a fault, too.
+        """
+        try:
+            return self._decode_next(data, position, commands)
+        except RemoteProtocolError as error:
+            self._fail(error)
+            return len(data)
+
+    def _decode_next(self, data: bytes, position: int, commands: list[RemotingCommand]) -> int:
+        """Decode one frame, of which at least 8 bytes are there.
+
+        Returns: the position after it; its own: it is incomplete.
+        Raises: RemoteProtocolError: the peer's fault, even before the frame is complete.
+        """
+        length, mark = _unpack_start(data, position)
+        header_size = mark & 0xFFFFFF
+        # Checked before the frame is complete, so that a peer cannot make us keep bytes of a frame
+        # that is refused anyway. A negative length fails the first condition.
+        if header_size > length - 4 or length > self.frame_size_max:
+            self._refuse_start(length, header_size, position)
+        if header_size > HEADER_SIZE_MAX:
+            reason = f"header of {header_size} bytes, the limit is {HEADER_SIZE_MAX}"
+            raise RemoteProtocolError(reason, position)
+        end: int = position + 4 + length
+        if end > len(data):
+            return position
+        start = position + 8
+        serialize_type = mark >> 24
+        if serialize_type == 1:
+            command = _decode_rocketmq(data, start, start + header_size, end)
+        elif serialize_type == 0:
+            body = data[start + header_size : end]
+            command = _decode_json(data[start : start + header_size], start, body)
+        else:
+            reason = f"header serialization {serialize_type} is neither JSON (0) nor ROCKETMQ (1)"
+            raise RemoteProtocolError(reason, position + 4)
+        commands.append(command)
+        return end
+
+    def _fail(self, error: RemoteProtocolError) -> None:
+        # Without the traceback, whose frames would keep `data` alive until a full collection.
+        self.error = RemoteProtocolError(error.reason, error.position)
 
     def clear(self) -> None:
         """Free the bytes of an incomplete frame."""
@@ -360,15 +378,6 @@ def decode_frame(frame: bytes) -> RemotingCommand:
     if len(commands) != 1 or decoder.partial_size:
         raise RemoteProtocolError(f"{len(frame)} bytes are not exactly one frame", 0)
     return commands[0]
-
-
-def _decode_text(
-    data: bytes, start: int, header_end: int, end: int, serialize_type: int
-) -> RemotingCommand:
-    if serialize_type == 0:
-        return _decode_json(data[start:header_end], start, data[header_end:end])
-    reason = f"header serialization {serialize_type} is neither JSON (0) nor ROCKETMQ (1)"
-    raise RemoteProtocolError(reason, start - 4)
 
 
 def _decode_json(text: bytes, start: int, body: bytes) -> RemotingCommand:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -21,16 +20,8 @@ import trio
 from ..common.connection_policy import ConnectionPolicy
 from ..common.supervision import FailureLog, contained
 from .address_limits import PeerAddress
-from .channel import (
-    Answer,
-    CallWaiter,
-    Channel,
-    Deferred,
-    Postponed,
-    Processor,
-    RunProcessor,
-    TakePulls,
-)
+from .burst_reader import BurstReader, RunProcessor
+from .channel import Answer, CallWaiter, Channel, Deferred, Postponed, Processor
 from .codec import FRAME_SIZE_MAX, NO_EXT_FIELDS, RemotingCommand, encode
 from .errors import FrameTooLargeError, RequestRefused
 from .loop_monitor import SLOW_BURST_S
@@ -129,11 +120,7 @@ class Connection:
         self._limits = limits
         self._on_closed = on_closed
         self._session = self.channel.session
-        self._run_count = 0  # requests of the current burst that were served as a run
-        if runs is not None:
-            self._session.take_runs(partial(self._take_run, runs))
-            if runs.take_pulls is not None:
-                self._session.take_pulls(partial(self._take_pulls, runs, runs.take_pulls))
+        self._reader = BurstReader(self.channel, processors, runs)
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._attention = trio.Event()
@@ -246,18 +233,18 @@ class Connection:
             return
         self._has_received = True
         self.channel.heard += 1
-        session = self._session
-        self._run_count = 0
+        session, reader = self._session, self._reader
+        events: list[Event[CallWaiter]] = []
+        answers: list[bytes] = []
         began_s = perf_counter()
         try:
-            events = session.receive_data(data)
-            if events:
+            for some in reader.read(data):
+                answers += self._process(some)
+                events += some
+            if events or reader.has_taken:
                 self._has_frames = True
-                answers = self._process(events)
-                if session.is_paused:
-                    events = self._resume(events, answers)
-                if answers:
-                    self.channel.write_all(answers)
+            if answers:
+                self.channel.write_all(answers)
             if session.partial_size != self._partial_size:
                 self._count_partial_frame()
         except MemoryError:
@@ -265,7 +252,7 @@ class Connection:
             return
         took_s = perf_counter() - began_s
         if self._turn.request_times is not None:
-            self._turn.request_times.note(events, self._run_count, took_s)
+            self._turn.request_times.note(events, reader.run_count, took_s)
         if took_s > SLOW_BURST_S or self._read_size:
             self._note_slowness(events, len(data), took_s)
         if session.state is _FAILED:
@@ -282,7 +269,7 @@ class Connection:
         """
         if took_s > SLOW_BURST_S:
             requests = [each for each in events if isinstance(each, RemotingCommand)]
-            self._turn.monitor.served(requests, self.channel, took_s, self._run_count)
+            self._turn.monitor.served(requests, self.channel, took_s, self._reader.run_count)
             self._read_size = max(int(size * SLOW_BURST_S / took_s), READ_SIZE_MIN)
         else:
             self._read_size *= 2
@@ -290,58 +277,6 @@ class Connection:
                 self._read_size = 0
         if isinstance(self._transport, SocketTransport):
             self._transport.receive_size = self._read_size
-
-    def _resume(
-        self, first: Sequence[Event[CallWaiter]], answers: list[bytes]
-    ) -> Sequence[Event[CallWaiter]]:
-        """Serve the runs of a burst that come after other requests, and the requests after them.
-
-        Args:
-          first: the requests before the first such run.
-          answers: takes the answers.
-        Returns: all events of the burst.
-        """
-        session = self._session
-        events = [*first]
-        while session.is_paused:
-            more = session.resume()
-            answers += self._process(more)
-            events += more
-        return events
-
-    def _has_processors_of(self, runs: RunProcessor) -> bool:
-        """Whether the processors that runs replace are those of this connection.
-
-        An embedded broker's faults take their places.
-        """
-        process_of = self._processors.get
-        return all(process_of(code) is process for code, process in runs.replaced.items())
-
-    def _take_run(self, runs: RunProcessor, data: bytes, position: int) -> int:
-        """Serve the run at a position of `data`; returns the size of its frames."""
-        if not self._has_processors_of(runs):
-            return 0
-        size, count = runs.serve(data, position, self._limits.frame_size_max, self.channel)
-        if count:
-            self._has_frames = True
-            self._run_count += count
-        return size
-
-    def _take_pulls(
-        self,
-        runs: RunProcessor,
-        take: TakePulls,
-        data: bytes,
-        position: int,
-        commands: list[RemotingCommand],
-    ) -> int:
-        """Serve or decode the pulls at a position of `data`; returns the position after them."""
-        if not self._has_processors_of(runs):
-            return position
-        end = take(data, position, self._limits.frame_size_max, self.channel, commands)
-        if end != position:
-            self._has_frames = True
-        return end
 
     def _count_partial_frame(self) -> None:
         """Update the memory budget by the size of an incomplete frame."""
@@ -379,6 +314,7 @@ class Connection:
                 raise  # `_receive` closes the connection
             except Exception as error:  # noqa: BLE001 - our bug: other requests are served
                 answer = _system_error(request, channel, error)
+            # A oneway request gets no answer, but what it deferred is done.
             if answer is None or (flag & 2 and not isinstance(answer, Deferred)):
                 continue
             if type(answer) is bytes:
@@ -494,6 +430,7 @@ class Connection:
         if self._exceeds_policy(now_s, is_crowded=is_crowded):
             self._scope.cancel()
             return
+        # The hot path only sets flags, so these times are as coarse as the calls of this method.
         if self._has_received:
             self._has_received = False
             self._received_at_s = now_s
@@ -502,6 +439,7 @@ class Connection:
         if not partial_size:
             self._frame_began_at_s = None
         elif self._has_frames or self._frame_began_at_s is None:
+            # A frame was completed since the last call, so the incomplete one is another.
             self._frame_began_at_s = now_s
         else:
             allowed_s = limits.frame_s if self._frames_seen else limits.first_frame_s

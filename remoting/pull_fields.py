@@ -111,7 +111,7 @@ class BinarySeries(PullSeries):
 
 
 class PullFields(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """The fields of one pull of a series: a Mapping of texts by wire name.
+    """The fields of one pull of a series: a Mapping of strings by wire name.
 
     A msgspec.Struct because its construction takes a third of another class's time.
 
@@ -268,7 +268,7 @@ class PullSeriesCache:
 
 
 def number_of_digits(digits: bytes) -> int | None:
-    """A number >= 0 from its usual text, which `str` gives back; None: the text is another."""
+    """A number >= 0 from its digits, if `str` would write the same; None if not."""
     if not digits.isdigit() or len(digits) > _OFFSET_DIGITS or (digits < b"1" and digits != b"0"):
         return None
     return int(digits)

@@ -157,7 +157,7 @@ def template_of(frame: bytes) -> PullTemplate | None:
 
 
 def _binary_places(header: bytes) -> list[_Place] | None:
-    """The places of the numbers; None: a field is missing, or there twice."""
+    """The places of the numbers; None if a field is missing or occurs twice."""
     places = [(_OPAQUE_AT, _OPAQUE_AT + 4, Slot.OPAQUE), (_SIZE_AT, HEADER_SIZE, Slot.FIELDS_SIZE)]
     if int.from_bytes(header[_SIZE_AT:HEADER_SIZE], "big") != len(header) - HEADER_SIZE:
         return None
@@ -173,7 +173,7 @@ def _binary_places(header: bytes) -> list[_Place] | None:
 
 
 def _json_places(header: bytes) -> list[_Place] | None:
-    """The places of the numbers; None: one is not there once, and written as usual."""
+    """The places of the numbers; None unless each occurs once, and is written as usual."""
     places: list[_Place] = []
     for slot, pattern in _JSON_SLOTS.items():
         found = list(pattern.finditer(header))
@@ -215,7 +215,7 @@ def with_numbers(series: PullSeries, numbers: Numbers) -> Mapping[str, str]:
 
 
 def _numbers_of(command: RemotingCommand) -> Numbers | None:
-    """The numbers of a pull; None: one is missing, or not written as usual."""
+    """The numbers of a pull; None if one is missing, or not written as usual."""
     fields = command.ext_fields
     texts = (fields.get("queueId"), fields.get("queueOffset"), fields.get("commitOffset"))
     if None in texts:

@@ -18,7 +18,8 @@ from ..common.machine import FILES_RESERVE, connection_places
 from ..common.supervision import FailureLog, Supervisor, contained
 from .acceptor import Acceptor, open_listener
 from .address_limits import AddressLimits, PeerAddress
-from .channel import Channel, Processor, RunProcessor
+from .burst_reader import RunProcessor
+from .channel import Channel, Processor
 from .connection import (
     CROWDED_FIRST_FRAME_S,
     SWEEP_INTERVAL_S,

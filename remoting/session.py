@@ -41,8 +41,6 @@ from .codec import (
     RESPONSE_FLAG,
     FrameDecoder,
     RemotingCommand,
-    TakePulls,
-    TakeRun,
     encode,
 )
 from .errors import (
@@ -127,17 +125,18 @@ class Session(Generic[W]):
       numbers: opaques for requests, if sessions share them; see `opaques`.
 
     Attributes:
+      decoder: of the received bytes; a `BurstReader` reads by it.
       state: see the table above.
       close_reason: the reason why it is CLOSED; "" before.
-      next_due_s: a lower bound of the times at which requests time out; inf: none does.
+      next_due_s: a lower bound of the times at which requests time out; inf if none does.
       partial_size: received bytes of an incomplete frame.
     """
 
     __slots__ = (
-        "_decoder",
         "_numbers",
         "_pending",
         "close_reason",
+        "decoder",
         "next_due_s",
         "partial_size",
         "peer",
@@ -156,14 +155,14 @@ class Session(Generic[W]):
         self.close_reason = ""
         self.next_due_s = inf
         self.partial_size = 0
-        self._decoder = FrameDecoder(frame_size_max=frame_size_max)
+        self.decoder = FrameDecoder(frame_size_max=frame_size_max)
         self._numbers = opaques() if numbers is None else numbers
         self._pending: dict[int, _Pending[W]] = {}
 
     @property
     def error(self) -> RemoteProtocolError | None:
-        """The fault in the peer's bytes; None: there was none."""
-        return self._decoder.error
+        """The fault in the peer's bytes; None if there was none."""
+        return self.decoder.error
 
     # ---- our requests --------------------------------------------------------------------
 
@@ -243,14 +242,6 @@ class Session(Generic[W]):
         self.next_due_s = min([each.due_s for each in pending.values()], default=inf)
         return unanswered
 
-    def take_runs(self, take: TakeRun) -> None:
-        """Let a function serve runs of requests among the received bytes, without events."""
-        self._decoder.take_run = take
-
-    def take_pulls(self, take: TakePulls) -> None:
-        """Let a function serve or decode pulls among the received bytes."""
-        self._decoder.take_pulls = take
-
     # ---- received bytes ------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> Sequence[Event[W]]:
@@ -260,25 +251,14 @@ class Session(Generic[W]):
         """
         if self.state is not _OPEN:
             return []
-        return self._events(self._decoder.receive_data(data))
+        return self.events(self.decoder.receive_data(data))
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether a run follows the last events, and `resume` returns the events after it."""
-        return self._decoder.is_paused
-
-    def resume(self) -> Sequence[Event[W]]:
-        """After a pause, and once the events before it are processed: have the run served.
-
-        Returns: the events after it, of bytes that came before a `close`, too.
-        """
-        commands = self._decoder.resume()
+    def events(self, commands: list[RemotingCommand]) -> Sequence[Event[W]]:
+        """The events of commands that `decoder` has decoded, of bytes that came before a `close`,
+        too; then `state` and `partial_size` are as after `receive_data`."""
+        decoder = self.decoder
         if self.state is State.CLOSED:
-            self._decoder.clear()
-        return self._events(commands)
-
-    def _events(self, commands: list[RemotingCommand]) -> Sequence[Event[W]]:
-        decoder = self._decoder
+            decoder.clear()
         self.partial_size = decoder.partial_size
         if decoder.error is not None and self.state is _OPEN:
             self.state = State.FAILED
@@ -318,7 +298,7 @@ class Session(Generic[W]):
         self.close_reason = reason
         self.next_due_s = inf
         self.partial_size = 0
-        self._decoder.clear()
+        self.decoder.clear()
         pending, self._pending = self._pending, {}
         return [
             Unanswered(each.waiter, RemotingConnectError(f"{self.peer}: {reason}"))

@@ -8,77 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 import trio
 
 from ...auth.standing import Rights
 from ...common.clock import Clock, WallTimeMs
-from ...remoting.channel import Channel, Processor
+from ...remoting.channel import Answer, Channel, Processor
 from ...remoting.codec import NO_EXT_FIELDS, RemotingCommand, encode
 from ...remoting.errors import RequestRefused
 from ...remoting.response_codes import ResponseCode
 from ...remoting.turn import Turn
 from ..settings.config import BrokerConfig
-from ..waiting.pull import Key, Selector, TagsCodesSince, unknown_codes
-from .waiting_requests import ANY_QUEUE, Polling, PollingKey, WaitingRequests, wait_ms_of
+from ..waiting.pull import Key, TagsCodesSince, unknown_codes
+from .waiting_requests import WaitingRequests, polling_key, wait_ms_of
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingPop:
-    """A pop, or a notification, that waits.
-
-    Attributes:
-      request: served again from the beginning when a message may be there or the time is over; its
-        bornTime is set.
-      channel: its connection.
-      topic: the topic that was asked for, no retry topic.
-      group: the consumer group.
-      queue_id: one queue; -1: all queues.
-      born_time: ms since 1970.
-      poll_time: how long to wait, ms after `born_time`; 0 or less: not at all.
-      selector: the filter of the topic's messages; None: all are wanted.
-    """
-
-    request: RemotingCommand
-    channel: Channel
-    topic: str
-    group: str
-    queue_id: int
-    born_time: int
-    poll_time: int
-    selector: Selector | None
-
-
 def _not_served(request: RemotingCommand, channel: Channel) -> None:
     raise RuntimeError("no processor serves the requests that wait here")
-
-
-def _serve_again(serve: Processor, request: RemotingCommand, channel: Channel) -> None:
-    """Serve a waiting request again, as its connection does when it comes."""
-    try:
-        answer = serve(request, channel)
-    except RequestRefused as refusal:
-        answer = request.answer(refusal.code, refusal.remark, refusal.fields or NO_EXT_FIELDS)
-    except Exception as error:
-        logger.exception(
-            "%(peer)s: a waiting request %(code)d failed",
-            {"peer": channel.remote_address, "code": request.code},
-        )
-        answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-    if isinstance(answer, RemotingCommand):
-        channel.write(encode(answer))
-    elif isinstance(answer, bytes):
-        channel.write(answer)
-    elif answer is not None:
-        raise TypeError(f"request {request.code} waits for messages and cannot await more")
-
-
-def _key(topic: str, group: str, queue_id: int) -> PollingKey:
-    """What a request waits for: any negative queue id stands for all queues."""
-    return PollingKey(topic, group, max(queue_id, ANY_QUEUE))
 
 
 class PopHold:
@@ -129,32 +77,32 @@ class PopHold:
         )
 
     def _serve_again(self, serve: Processor, request: RemotingCommand, channel: Channel) -> None:
-        refusal = None if self.rights is None else self.rights.revoked(request, channel)
-        if refusal is None:
-            _serve_again(serve, request, channel)
-        else:
-            channel.write(encode(request.answer(refusal.code, refusal.remark)))
+        """Serve a waiting request again, as its connection does when it comes."""
+        answer: Answer
+        try:
+            if self.rights is not None:
+                refusal = self.rights.revoked(request, channel)
+                if refusal is not None:
+                    raise refusal
+            answer = serve(request, channel)
+        except RequestRefused as refused:
+            answer = request.answer(refused.code, refused.remark, refused.fields or NO_EXT_FIELDS)
+        except Exception as error:
+            logger.exception(
+                "%(peer)s: a waiting request %(code)d failed",
+                {"peer": channel.remote_address, "code": request.code},
+            )
+            answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if isinstance(answer, RemotingCommand):
+            channel.write(encode(answer))
+        elif isinstance(answer, bytes):
+            channel.write(answer)
+        elif answer is not None:
+            raise TypeError(f"request {request.code} waits for messages and cannot await more")
 
-    def hold(self, waiting: WaitingPop) -> Polling:
-        """Let a pop wait; unless it WAITS, the caller answers at once."""
-        return self._hold(self.pops, waiting)
-
-    def hold_notification(self, waiting: WaitingPop) -> Polling:
-        """Let a notification wait; unless it WAITS, the caller answers at once."""
-        return self._hold(self.notifications, waiting)
-
-    def _hold(self, requests: WaitingRequests, waiting: WaitingPop) -> Polling:
-        return requests.hold(
-            waiting.request,
-            waiting.channel,
-            _key(waiting.topic, waiting.group, waiting.queue_id),
-            wait_ms=wait_ms_of(waiting.born_time, waiting.poll_time, self.clients_ms()),
-            selector=waiting.selector,
-        )
-
-    def polling_num(self, topic: str, group: str, queue_id: int) -> int:
-        """Pops that wait for one queue; or, if its id is negative, for all queues."""
-        return self.pops.polling_num(_key(topic, group, queue_id))
+    def wait_ms(self, born_ms: int, poll_ms: int) -> int:
+        """How long a request may wait that a client sent at `born_ms`; see `wait_ms_of`."""
+        return wait_ms_of(born_ms, poll_ms, self.clients_ms())
 
     def notify(self, topic: str, group: str, queue_id: int) -> None:
         """Wake one pop and one notification of a topic, group and queue, whatever their filters.
@@ -167,7 +115,7 @@ class PopHold:
           topic: the topic that was asked for, no retry topic.
           queue_id: as the request asked; -1 wakes those of all queues only.
         """
-        key = _key(topic, group, queue_id)
+        key = polling_key(topic, group, queue_id)
         self.pops.wake(key)
         self.notifications.wake(key)
 

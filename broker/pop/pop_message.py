@@ -46,11 +46,10 @@ from ..tables.topic_config_manager import TopicConfigManager
 from ..waiting.pull import FILTER_TIME_MAX_S, Selector
 from .buffer import Buffered, PopOrder
 from .check_point import CheckPoint
-from .hold import WaitingPop
 from .pop_checks import PopChecks, possible_time
 from .popped import Popped, as_of_topic, diffs_of
 from .services import PopServices
-from .waiting_requests import Polling
+from .waiting_requests import Polling, polling_key
 
 logger = logging.getLogger(__name__)
 
@@ -488,17 +487,14 @@ class PopMessageProcessor:
     def _wait(self, request: RemotingCommand, asked: Asked, born_time: int, popped: Popped) -> None:
         """Let a pop wait that found nothing, or answer it."""
         header = asked.header
-        waiting = WaitingPop(
-            request=request,
-            channel=asked.channel,
-            topic=header.topic,
-            group=header.consumer_group,
-            queue_id=header.queue_id,
-            born_time=born_time,
-            poll_time=header.poll_time,
+        hold = self._pop.hold
+        polling = hold.pops.hold(
+            request,
+            asked.channel,
+            polling_key(header.topic, header.consumer_group, header.queue_id),
+            wait_ms=hold.wait_ms(born_time, header.poll_time),
             selector=asked.selector,
         )
-        polling = self._pop.hold.hold(waiting)
         # Without progress the next pop would find nothing either, and wake another for ever.
         if popped.rest > 0 and popped.has_skipped:
             self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)

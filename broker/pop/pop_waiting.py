@@ -29,11 +29,10 @@ from ...store.queues.new_tags import tags_codes_since
 from ..settings.config import BrokerConfig
 from ..tables.topic_config_manager import TopicConfigManager
 from ..waiting.pull import Selector
-from .hold import WaitingPop
 from .pop_checks import PopChecks
 from .pop_message import QUEUES_MAX
 from .services import PopServices
-from .waiting_requests import Polling
+from .waiting_requests import Polling, polling_key
 
 _HAS_MESSAGE: Final = encode_header(NotificationResponseHeader(has_msg=True))
 _HAS_NONE: Final = encode_header(NotificationResponseHeader(has_msg=False))
@@ -91,17 +90,14 @@ class PopWaitingProcessor:
             found = self._has_message_in(header.topic, queue_id, header, selector)
         if found or self._has_retried(header):
             return request.answer(ext_fields=_HAS_MESSAGE)
-        waiting = WaitingPop(
-            request=request,
-            channel=channel,
-            topic=header.topic,
-            group=group,
-            queue_id=queue_id,
-            born_time=header.born_time,
-            poll_time=header.poll_time,
+        hold = self._hold
+        polling = hold.notifications.hold(
+            request,
+            channel,
+            polling_key(header.topic, group, queue_id),
+            wait_ms=hold.wait_ms(header.born_time, header.poll_time),
             selector=selector,
         )
-        polling = self._hold.hold_notification(waiting)
         if polling is Polling.WAITS:
             return None
         return request.answer(ext_fields=_IS_FULL if polling is Polling.FULL else _HAS_NONE)
@@ -109,7 +105,8 @@ class PopWaitingProcessor:
     def _polling_info(self, request: RemotingCommand, channel: Channel) -> Answer:
         header = decode(PollingInfoRequestHeader, request.ext_fields)
         self._checks.check_peek(header, channel)
-        number = self._hold.polling_num(header.topic, header.consumer_group, header.queue_id)
+        key = polling_key(header.topic, header.consumer_group, header.queue_id)
+        number = self._hold.pops.polling_num(key)
         return request.answer(
             ext_fields=encode_header(PollingInfoResponseHeader(polling_num=number))
         )

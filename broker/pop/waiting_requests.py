@@ -5,8 +5,8 @@ A message wakes one request of each group, and one more that waits for its queue
 again as if it had just come. A message in a group's retry topic wakes one of the group.
 
 Nothing here takes time in proportion to all that wait: deadlines are in a wheel, topics without
-waiting requests cost one look-up, and whatever may be much (the groups of a topic, requests that
-are due together or whose connection was closed) is done in slices, fair between connections.
+waiting requests cost one look-up, and anything unbounded (the groups of a topic, requests that are
+due together or whose connection was closed) is done in slices, fair between connections.
 
 Pure, but for the task.
 
@@ -16,7 +16,6 @@ every 20 ms.
 
 from __future__ import annotations
 
-import logging
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator
@@ -26,21 +25,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ...common.supervision import FailureLog
 from ...common.topic_names import pop_retry_topics
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.memory_budget import request_size
-from ...remoting.turn import Turn
 from ..settings.config import BrokerConfig
-from ..waiting.due_task import DueTask
-from ..waiting.fair_backlog import FairBacklog
-from ..waiting.held_memory import HeldMemory
-from ..waiting.held_shares import HeldShares
+from ..waiting.engine import WaitingEngine
+from ..waiting.places import Places
 from ..waiting.pull import HOLD_MS_MAX, Key, Selector, TagsCodesSince, unknown_codes
 from .deadlines import Deadlines
-
-logger = logging.getLogger(__name__)
 
 ANY_QUEUE: Final = -1
 """The queue id of requests that wait for all queues of their topic."""
@@ -76,6 +69,11 @@ class PollingKey(NamedTuple):
     topic: str
     group: str
     queue_id: int
+
+
+def polling_key(topic: str, group: str, queue_id: int) -> PollingKey:
+    """What a request waits for: any negative queue id stands for all queues."""
+    return PollingKey(topic, group, max(queue_id, ANY_QUEUE))
 
 
 class Polling(Enum):
@@ -159,7 +157,7 @@ class _Topic:
 
 
 class WaitingRequests:
-    """The waiting requests of one kind.
+    """The waiting requests of one kind: the policy of pops for the engine of waiting requests.
 
     Args:
       serve: serves a request again. Either it answers, or it calls `hold` with the request, which
@@ -187,44 +185,39 @@ class WaitingRequests:
         self._next_index = -1 if youngest_first else 0
         self._now_s = now_s
         self._tags_codes_since = tags_codes_since
-        self._elapsed_s = elapsed_s
-        self._count = self._serial = 0
+        self._serial = 0
         self._lists: dict[PollingKey, _List] = {}
         self._topics: dict[str, _Topic] = {}
         self._of_channels: dict[Channel, dict[Waiter, None]] = {}
-        self._shares = HeldShares((), config)
-        self._memory = HeldMemory()
+        self._places = Places(config)
         self._deadlines = Deadlines[Waiter]()
-        self._backlog = FairBacklog[Waiter](attrgetter("channel"))
+        self._engine = WaitingEngine[Waiter](
+            self,
+            attrgetter("channel"),
+            now_s=now_s,
+            elapsed_s=elapsed_s,
+            tries_max=TRIES_PER_SLICE,
+            try_time_max_s=TRY_TIME_MAX_S,
+            what="pop",
+        )
+        self.run, self.run_slice = self._engine.run, self._engine.run_slice
         self._arrived: dict[Key, None] = {}
         self._waking: Iterator[None] | None = None
         self._closed: list[dict[Waiter, None]] = []
         self._tried: Waiter | None = None
         self._is_over = self._is_held_again = self._is_woken_again = False
-        self._next_s = math.inf
-        self._turn = Turn()
-        self._task = DueTask(self._slice_in_turn, failing="waiting pops are answered later")
-        self._failures = FailureLog(logger)
+        self._wakes_below_s = math.inf  # a deadline before it moves `next_s`
+        self._slice_s = 0.0  # when the last slice began
 
     @property
     def count(self) -> int:
         """Requests that wait, with those that were woken and have not been tried yet."""
-        return self._count
+        return self._places.count
 
     def polling_num(self, key: PollingKey) -> int:
         """Requests that wait for a message of this key."""
         known = self._lists.get(key)
         return 0 if known is None else len(known.waiters)
-
-    async def run(self, turn: Turn) -> None:
-        """Try the requests that were woken or whose time is over, until cancelled.
-
-        Args:
-          turn: of the connections: the answers to one connection are one send, and what the
-            requests store is committed together.
-        """
-        self._turn = turn
-        await self._task.run()
 
     # Waiting
 
@@ -267,10 +260,8 @@ class WaitingRequests:
         self._serial += 1
         rank, size = (deadline_s, self._serial), WAITING_SIZE + request_size(request)
         waiter = Waiter(request, channel, key, selector, deadline_s, rank, size)
-        if not self._memory.take(waiter, size):
+        if not self._places.take(waiter, key.group, size):
             return Polling.FULL
-        self._count += 1
-        self._shares.add(channel, key.group)
         of_channel = self._of_channels.get(channel)
         if of_channel is None:
             of_channel = self._of_channels[channel] = {}
@@ -290,13 +281,11 @@ class WaitingRequests:
 
     def _full(self, channel: Channel, key: PollingKey) -> tuple[str, str] | None:
         """The key of the limit that one more request would exceed, and why; None: it may wait."""
-        config, count = self._config, self._count
-        if count >= config.max_pop_polling_size:
-            return "maxPopPollingSize", f"{count} wait"
-        if count >= config.max_pop_polling_size // 2:
-            limit = self._shares.exceeded_by(channel, key.group)
-            if limit:
-                return limit, f"{count} wait, and it has its share of them"
+        config = self._config
+        count_max = config.max_pop_polling_size
+        found = self._places.refusal(channel, key.group, "maxPopPollingSize", count_max)
+        if found is not None:
+            return found
         known = self._lists.get(key)
         if known is None:
             if len(self._lists) >= config.pop_polling_map_size:
@@ -315,9 +304,9 @@ class WaitingRequests:
         else:
             insort(waiters, waiter, key=_rank)
         self._deadlines.add(waiter, deadline_s)
-        if deadline_s < self._next_s:
-            self._next_s = deadline_s
-            self._task.wake()
+        if deadline_s < self._wakes_below_s:
+            self._wakes_below_s = deadline_s
+            self._engine.wake()
 
     def _delist(self, waiter: Waiter) -> None:
         """Take a request from the list of its key."""
@@ -372,7 +361,7 @@ class WaitingRequests:
             if key[0] in topics:
                 arrived[key] = None
         if arrived:
-            self._task.wake()
+            self._engine.wake()
 
     def wake(self, key: PollingKey) -> bool:
         """Wake one request of a key, whatever its filter; return whether there is one.
@@ -413,8 +402,8 @@ class WaitingRequests:
     def _wake(self, waiter: Waiter) -> None:
         self._delist(waiter)
         waiter.state = _State.WOKEN
-        self._backlog.add((waiter,))
-        self._task.wake()
+        self._engine.add((waiter,))
+        self._engine.wake()
 
     def _wake_arrived(self) -> Iterator[None]:
         """Wake requests for the queues in `_arrived`; yields after every STEPS_PER_SLICE groups."""
@@ -472,21 +461,12 @@ class WaitingRequests:
             others = list(entry.groups[group])
             any(self.wake(PollingKey(topic, group, other)) for other in others)
 
-    # Trying
+    # Slices and tries, called by the engine
 
-    def _slice_in_turn(self) -> float:
-        with self._turn:
-            return self.run_slice()
-
-    def run_slice(self) -> float:
-        """Do one slice of what is to be done.
-
-        Returns: seconds until the next slice; 0 or less: now; infinity: when `polling` or a wake
-          calls for it.
-        """
-        end_s = self._elapsed_s() + TRY_TIME_MAX_S
-        now_s = self._now_s()
-        self._next_s = -math.inf  # the end of this slice says when the next one is
+    def look(self, now_s: float) -> None:
+        """Find some of the requests to be tried."""
+        self._slice_s = now_s
+        self._wakes_below_s = -math.inf  # the end of this slice says when the next one is
         self._drop_closed()
         if self._waking is None and self._arrived:
             self._waking = self._wake_arrived()
@@ -498,43 +478,37 @@ class WaitingRequests:
         for waiter in self._deadlines.take_due(now_s, STEPS_PER_SLICE):
             self._delist(waiter)
             waiter.state = _State.EXPIRED
-            self._backlog.add((waiter,))
-        for _ in range(TRIES_PER_SLICE):
-            if not self._backlog:
-                break
-            self._try(self._backlog.pop(), now_s)
-            if self._elapsed_s() > end_s:
-                break
-        self._next_s = self._deadlines.next_s
-        if self._backlog or self._waking is not None or self._arrived or self._closed:
-            return 0.0
-        return self._next_s - now_s
+            self._engine.add((waiter,))
 
-    def _try(self, waiter: Waiter, now_s: float) -> None:
+    @property
+    def next_s(self) -> float:
+        """When the next slice is due."""
+        if self._waking is not None or self._arrived or self._closed:
+            return -math.inf
+        self._wakes_below_s = self._deadlines.next_s
+        return self._wakes_below_s
+
+    def try_again(self, waiter: Waiter) -> None:
+        """Serve a request again, and forget it unless it is held again."""
         if waiter.state is _State.DONE:
             return  # its connection was closed
         if waiter.channel.closed:
             self._drop(waiter)
             return
-        self._tried, self._is_over = waiter, now_s >= waiter.deadline_s
+        self._tried, self._is_over = waiter, self._slice_s >= waiter.deadline_s
         self._is_held_again = self._is_woken_again = False
         try:
             self._serve(waiter.request, waiter.channel)
-        except Exception as error:  # noqa: BLE001 - our bug: other requests are answered
-            meaning = "Its connection is closed, and its client asks again"
-            self._failures.note("answering a waiting pop", meaning, error)
-            waiter.channel.close("its waiting pop could not be answered")
-            self._is_held_again = False
         finally:
             self._tried = None
         if not self._is_held_again:
-            self._finish(waiter)
+            self.leave(waiter)
             return
         self._enlist(waiter)
         if self._is_woken_again:
             self._wake(waiter)
 
-    def _finish(self, waiter: Waiter) -> None:
+    def leave(self, waiter: Waiter) -> None:
         """Forget a request that was taken from the list of its key."""
         waiter.state = _State.DONE
         channel, key = waiter.channel, waiter.key
@@ -543,9 +517,7 @@ class WaitingRequests:
         if not known.count:
             del self._lists[key]
             self._unwatch(key)
-        self._count -= 1
-        self._shares.remove(channel, key.group)
-        self._memory.give_back(waiter, waiter.size)
+        self._places.give_back(waiter, key.group, waiter.size)
         of_channel = self._of_channels.get(channel)
         if of_channel is not None:
             of_channel.pop(waiter, None)
@@ -559,7 +531,7 @@ class WaitingRequests:
         waiters = self._of_channels.pop(channel, None)
         if waiters:
             self._closed.append(waiters)
-            self._task.wake()
+            self._engine.wake()
 
     def _drop_closed(self) -> None:
         """Forget some of the requests whose connections were closed."""
@@ -579,7 +551,7 @@ class WaitingRequests:
             return
         if state is _State.WAITING:
             self._delist(waiter)
-        self._finish(waiter)
+        self.leave(waiter)
         if state is _State.WOKEN:
             self.wake(waiter.key)
 

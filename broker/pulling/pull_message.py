@@ -1,4 +1,6 @@
-"""Pulls: PULL_MESSAGE 11, with long polling, the tag filter and the SQL92 filter.
+"""PullMessageProcessor: PULL_MESSAGE 11, with long polling, the tag and the SQL92 filter.
+
+The package's docstring shows the steps of a pull, with the type of each.
 
 LITE_PULL_MESSAGE 361 is the same request from lite pull consumers of 5.x.
 
@@ -224,25 +226,21 @@ class PullMessageProcessor:
         Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the first message is
           damaged or cannot be read.
         """
-        fields = request.ext_fields
-        if isinstance(fields, PullFields):
-            pulls = fields.series.derived
-            if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
-                header = decode(PullMessageRequestHeader, fields.as_dict())
-                pulls = self._checks.check(header, channel.remote_address)
-                if header.topic in self._static.topics and header.logical is not False:
-                    request.ext_fields = fields.as_dict()
-                    return self._static.pull(request, header, channel, self.pull_message)
-                fields.series.derived = pulls
-            queue_id, queue_offset = fields.queue_id, fields.queue_offset
-            committed = fields.commit_offset
-        else:
+        given = request.ext_fields
+        # Nearly always an earlier pull of the series was decoded and checked.
+        pulls = given.series.derived if isinstance(given, PullFields) else None
+        if not isinstance(pulls, CheckedPulls) or not self._checks.is_current(pulls):
+            fields = given.as_dict() if isinstance(given, PullFields) else given
             header = decode(PullMessageRequestHeader, fields)
             pulls = self._checks.check(header, channel.remote_address)
             if header.topic in self._static.topics and header.logical is not False:
+                request.ext_fields = fields
                 return self._static.pull(request, header, channel, self.pull_message)
-            queue_id, queue_offset = header.queue_id, header.queue_offset
-            committed = header.commit_offset
+            if isinstance(given, PullFields):
+                given.series.derived = pulls
+        numbers = given if isinstance(given, PullFields) else pulls.header
+        queue_id, queue_offset = numbers.queue_id, numbers.queue_offset
+        committed = numbers.commit_offset
         selector = self._checks.selector(pulls, queue_id, channel)
         terms = pulls.terms
         commits = pulls.commits and committed >= 0
@@ -255,11 +253,13 @@ class PullMessageProcessor:
             return None
         result, began_s = None, 0.0
         if pulls.suspends and self._ends_at(terms.topic, queue_id, queue_offset):
-            next_offset = end = queue_offset  # nearly always: the consumer has kept up
+            # Nearly always: the consumer has kept up. The end is known without a read.
+            next_offset = end = queue_offset
         else:
             began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
             next_offset, end = result.next_begin_offset, result.max_offset
+        # Where the group pulls from, for the lag that is shown; not what it has consumed.
         self._offsets.commit_pull_by_key(
             terms.offset_key, queue_id, next_offset if next_offset <= end else end
         )
@@ -282,7 +282,7 @@ class PullMessageProcessor:
                     self.hold_service.askers[held] = asker_of(request, terms.topic, terms.group)
                 self._stats.count_misses(1)
                 return None
-        if result is None:
+        if result is None:  # it was not held: it gets the answer of a pull that timed out
             began_s = self._elapsed_s()
             result = self._get_or_refuse(pull)
         self._answer(pull, result, began_s)
@@ -474,6 +474,7 @@ class PullMessageProcessor:
         broker_id = 0
         if self._config.slave_read_enable and group_config is not None:
             broker_id = self._suggested(group_config, result)
+        # The templates have zeros in these three fields.
         if topic_flag or group_flag or broker_id:
             fields = {
                 "nextBeginOffset": str(result.next_begin_offset),

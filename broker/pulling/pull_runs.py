@@ -183,11 +183,14 @@ class PullRunProcessor:
     ) -> int:
         """Take the pulls of the first template that fits."""
         frame = b""
+        # The first template fits nearly always. The others are looked at only if their pieces are
+        # in the frame: that is less work than to ask the extension for each.
         for index, template in enumerate(known.templates):
             if index:
                 frame = frame or _frame_at(data, position)
                 if not template.may_fit(frame):
                     continue  # of another topic, as clients of many topics have
+            # A pull must not be held before those that are commands already: they are served later.
             holding = None if commands else self._holding(template, channel)
             held: list[HeldPull] = []
             try:
@@ -197,7 +200,7 @@ class PullRunProcessor:
             except Exception:
                 self._hold_service.counts.failed += 1
                 raise
-            finally:
+            finally:  # what was held before an error is in the queues, and must be counted
                 if held:
                     self._hold_service.count_held(channel, len(held), held[0].deadline_s)
                     self._count_misses(len(held))
@@ -213,6 +216,7 @@ class PullRunProcessor:
     def _holding(self, template: PullTemplate, channel: Channel) -> Holding | None:
         """What further pulls of a series need to be held; None: Python serves them all."""
         pulls = template.series.derived
+        # Python serves a series first: what it derived then is what the extension goes by.
         if (
             not isinstance(pulls, CheckedPulls)
             or not pulls.suspends
@@ -236,6 +240,7 @@ class PullRunProcessor:
         terms, offsets = pulls.terms, self._offsets
         pull_offsets = offsets.pull_offset_table.get(terms.offset_key)
         commit_offsets = offsets.offset_table.get(terms.offset_key) if pulls.commits else None
+        # The first pull of a group makes its tables, in Python.
         if pull_offsets is None or (pulls.commits and commit_offsets is None):
             return None
         return Holding(
@@ -276,6 +281,7 @@ class PullRunProcessor:
             known.failures += 1
             return False
         if len(known.templates) == TEMPLATES_MAX:
+            # Counted as a failure, or a connection with more series would learn for ever.
             known.templates.pop()
             known.failures += 1
         known.templates.insert(0, template)

@@ -1,7 +1,7 @@
 """Pull: the parameters of a pull request, kept until it is answered.
 
 It keeps only those parts of the request that the answer needs, so a pull that is held for minutes
-keeps neither body nor fields.
+keeps neither body nor fields. The steps before and after it are in `broker/pulling/__init__.py`.
 """
 
 from __future__ import annotations

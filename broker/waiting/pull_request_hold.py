@@ -1,11 +1,10 @@
-"""Pull long-polling: parked requests by queue.
+"""PullRequestHoldService: pulls that wait, by queue.
 
-A pull that found nothing is parked until a message arrives in its queue or it times out. A turn
-tries a bounded number of the pulls that it wakes; the service's task tries the rest, one pull of
-each connection at a time, so that a client with thousands of pulls delays only its own. A pull by
-tags is tried only when a message with one of its tags has arrived.
+A pull that found nothing is held until a message arrives in its queue or it times out. A turn tries
+a bounded number of the pulls that it wakes, and the task of the engine the rest. A pull by tags is
+tried only when a message with one of its tags has arrived.
 
-Pure, but for that task: the time is an argument.
+Pure, but for that task.
 
 Java counterpart: broker/longpolling/PullRequestHoldService.java of 5.3.3, which scans all held
 pulls every 5 s, and those of a queue when a message arrives; here all are scanned every second
@@ -14,7 +13,6 @@ while one of them is to be held for a short time.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
@@ -25,18 +23,14 @@ from typing import Final
 import msgspec
 import trio
 
-from ...common.supervision import FailureLog
 from ...native.path_counts import PathCounts
 from ...remoting.channel import Channel
 from ...remoting.codec import RemotingCommand
 from ...remoting.turn import Turn
 from ..settings.config import BrokerConfig
-from .fair_backlog import FairBacklog
-from .held_memory import HeldMemory
-from .held_shares import HeldShares, take_one
+from .engine import WaitingEngine
+from .places import Places, take_one
 from .pull import Key, Pull, TagsCodesSince, unknown_codes
-
-logger = logging.getLogger(__name__)
 
 QUEUE_PULLS_MAX: Final = 20_000
 """Pulls held at a time for one queue. Each costs 0.1 us in every turn that stores a message there.
@@ -65,6 +59,9 @@ TRIES_PER_TURN: Final = 100
 
 TRY_TIME_MAX_S: Final = 0.005
 """The same limit as a time, because an expression may take up to 10 ms for one pull."""
+
+HELD_PULL_SIZE: Final = 800
+"""Bytes of one held pull, with topic, group and numbers, without its selector."""
 
 
 Answers = tuple[Channel, bytes, int]
@@ -192,7 +189,7 @@ class _Queue:
 
 
 def _refuse(pull: Pull, limit: str, why: str) -> None:
-    """Note that a pull is answered at once, as if it had timed out."""
+    """Note that a pull is answered at once, as if it had timed out, because a limit is reached."""
     what = f"a pull of {pull.terms.topic} by {pull.terms.group} is not held, because {why}"
     pull.channel.memory.refusals.note(limit, pull.channel.remote_address, what)
 
@@ -202,13 +199,14 @@ HeldQueues = dict[Key, _Queue]
 
 
 class PullRequestHoldService:
-    """The held pulls by queue.
+    """The held pulls by queue: the policy of pulls for the engine of waiting requests.
 
     Args:
       resume: tries a held pull again. Its second argument is true when the pull has timed out and
         must be answered; it returns whether it answered.
       config: the broker's; None: its defaults.
       tags_codes_since: see TagsCodesSince.
+      now_s: the clock of the deadlines.
       elapsed_s: a clock that measures TRY_TIME_MAX_S.
 
     Attributes:
@@ -223,29 +221,33 @@ class PullRequestHoldService:
         *,
         config: BrokerConfig | None = None,
         tags_codes_since: TagsCodesSince = unknown_codes,
+        now_s: Callable[[], float] = trio.current_time,
         elapsed_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._resume = resume
         self._config = config or BrokerConfig()
         self.settings_changed()
         self._tags_codes_since = tags_codes_since
-        self._elapsed_s = elapsed_s
         self._queues: HeldQueues = {}
         self.wake_directly: WakeDirectly | None = None
         self.askers: dict[HeldPull, RemotingCommand] = {}
         # Pulls of idle consumers come one by one, and the first of these are left to Python.
         self.counts = PathCounts(is_judged=False)
-        self._shares: HeldShares | None = None
-        self._count = 0
-        self._memory = HeldMemory()
-        self._failures = FailureLog(logger)
-        self._now_s = 0.0
-        self._backlog = FairBacklog[HeldPull](attrgetter("pull.channel"))
-        self._expired: list[HeldPull] = []
+        self._places = Places(self._config, self._held)
+        self._engine = WaitingEngine[HeldPull](
+            self,
+            attrgetter("pull.channel"),
+            now_s=now_s,
+            elapsed_s=elapsed_s,
+            tries_max=TRIES_PER_TURN,
+            try_time_max_s=TRY_TIME_MAX_S,
+            what="pull",
+        )
+        self._scan: Iterator[None] | None = None
+        self._next_scan_s = math.inf
+        self._now_s = self._scanned_s = 0.0  # when the last scan began
         self._short_below_s = math.inf
         self._short_until_s = -math.inf
-        self._short_came = trio.Event()
-        self._wanted = trio.Event()
 
     def settings_changed(self) -> None:
         """Use heldPullsMax as it is now."""
@@ -254,7 +256,7 @@ class PullRequestHoldService:
     @property
     def count(self) -> int:
         """Pulls that are held."""
-        return self._count
+        return self._places.count
 
     @property
     def queues(self) -> HeldQueues:
@@ -268,40 +270,14 @@ class PullRequestHoldService:
           turn: of the connections; the answers to one connection are one send. None: each answer is
             sent at once.
         """
-        turn = turn or Turn()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._drain_backlog, turn)
-            while True:
-                await self._rest()
-                for _ in self._find_expired(trio.current_time()):
-                    await trio.lowlevel.checkpoint()
+        self._plan_scan(trio.current_time())
+        await self._engine.run(turn or Turn())
 
-    async def _rest(self) -> None:
-        """Wait until the next scan is due."""
-        began_s = trio.current_time()
-        # A pull that comes before the next scan, and may wait no longer than to the scan after it,
-        # has a deadline before this time.
-        self._short_below_s = began_s + 2 * CHECK_INTERVAL_S
-        if self._short_until_s <= began_s:
-            self._short_came = trio.Event()
-            with trio.move_on_at(began_s + CHECK_INTERVAL_S):
-                await self._short_came.wait()
-        await trio.sleep_until(began_s + SHORT_CHECK_INTERVAL_S)
-
-    def _note_deadline(self, deadline_s: float) -> None:
-        """Scan at short intervals until the deadline of a pull, if that is soon."""
-        if deadline_s < self._short_below_s:
-            self._short_until_s = max(self._short_until_s, deadline_s)
-            self._short_came.set()
-
-    async def _drain_backlog(self, turn: Turn) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            while self._backlog or self._expired:
-                await trio.lowlevel.checkpoint()
-                with turn:
-                    self._try_some()
+    def _held(self) -> Iterator[tuple[Channel, str]]:
+        """Connection and group of each pull."""
+        for queue in self._queues.values():
+            for held in queue:
+                yield held.pull.channel, held.pull.terms.group
 
     def hold(self, held: HeldPull) -> bool:
         """Hold a pull until a message arrives or it times out.
@@ -310,8 +286,12 @@ class PullRequestHoldService:
           reached.
         """
         pull = held.pull
-        if self._count >= self._half and not self._has_share(pull):
-            return False
+        places, channel, group = self._places, pull.channel, pull.terms.group
+        if places.count >= self._half:
+            full = places.refusal(channel, group, "heldPullsMax", self._config.held_pulls_max)
+            if full is not None:
+                _refuse(pull, *full)
+                return False
         key = pull.terms.topic, pull.queue_id
         queue = self._queues.get(key)
         if queue is None:
@@ -319,48 +299,33 @@ class PullRequestHoldService:
         if not queue.add(held):
             _refuse(pull, "CHANNEL_QUEUE_PULLS_MAX", "its connection or its queue has enough")
             return False
-        if not self._memory.take(pull):
+        if not places.take(pull, group, HELD_PULL_SIZE):
             queue.remove(held)
             return False
-        self._count += 1
         if pull.selector is None:
             self.counts.left += 1
         self._note_deadline(held.deadline_s)
-        if self._shares is not None:
-            self._shares.add(pull.channel, pull.terms.group)
         return True
 
     def room(self, channel: Channel) -> int:
         """Pulls without a filter that a connection may certainly have held now, by all limits but
         those of one queue; may be negative."""
-        if self._shares is not None:
+        if self._places.has_shares:
             return 0
-        return min(self._half - self._count, self._memory.room(channel))
+        memory = channel.memory.held_requests
+        return min(self._half - self._places.count, memory.room // HELD_PULL_SIZE)
 
     def count_held(self, channel: Channel, count: int, deadline_s: float) -> None:
         """Count pulls that were put into `queues`, within `room`, all with one deadline."""
-        self._count += count
         self.counts.taken += count
+        self._places.count += count  # no shares are counted within `room`
+        channel.memory.held_requests.take(channel, HELD_PULL_SIZE * count)
         self._note_deadline(deadline_s)
-        self._memory.take_unfiltered(channel, count)
-
-    def _has_share(self, pull: Pull) -> bool:
-        """Whether a pull may be held although half of heldPullsMax are held."""
-        if self._count >= self._config.held_pulls_max:
-            _refuse(pull, "heldPullsMax", f"{self._count} are held")
-            return False
-        if self._shares is None:
-            pulls = (each.pull for queue in self._queues.values() for each in queue)
-            held = ((each.channel, each.terms.group) for each in pulls)
-            self._shares = HeldShares(held, self._config)
-        key = self._shares.exceeded_by(pull.channel, pull.terms.group)
-        if key:
-            _refuse(pull, key, f"{self._count} are held, and it has its share of them")
-        return not key
 
     def notify_messages(self, queues: Collection[Key]) -> None:
         """Try the pulls of queues that have new messages."""
-        if self.wake_directly is not None and self._shares is None and not self._backlog:
+        engine, places = self._engine, self._places
+        if self.wake_directly is not None and not (places.has_shares or engine.has_backlog):
             queues = self._wake_directly(self.wake_directly, list(queues))
             if not queues:
                 return
@@ -368,7 +333,7 @@ class PullRequestHoldService:
         woken: list[HeldPull] = []
         # Pulls that are alone in their queues are tried without the backlog. Those without a filter
         # cost so little that their number alone bounds their time.
-        left, is_direct = TRIES_PER_TURN, not self._backlog
+        left, is_direct = TRIES_PER_TURN, not engine.has_backlog
         for key in queues:
             queue = queue_of(key)
             if queue is None:
@@ -381,30 +346,62 @@ class PullRequestHoldService:
                 (held,) = others
                 if held.pull.selector is None:
                     left -= 1
-                    self._try(held)
+                    engine.try_one(held)
                     continue
             woken += others
         if woken:
-            self._backlog.add(woken)
-            self._try_some(left)
+            engine.add(woken)
+            engine.try_some(left)
 
     def _wake_directly(self, wake: WakeDirectly, queues: list[Key]) -> list[Key]:
         """Answer the usual pulls; return the queues that are not done."""
         answers, rest = wake(queues)
         for channel, data, count in answers:
-            self._count -= count
-            self._memory.give_back_unfiltered(channel, count)
+            self._places.count -= count
+            channel.memory.held_requests.give_back(channel, HELD_PULL_SIZE * count)
             channel.write(data)
         return rest
+
+    # Scans for pulls that timed out
 
     def check(self, now_s: float) -> None:
         """Answer the pulls that timed out, and drop those whose connection is closed."""
         for _ in self._find_expired(now_s):
             pass
-        self._try_some()
+        self._engine.try_some(TRIES_PER_TURN)
+
+    def _plan_scan(self, now_s: float) -> None:
+        """Note that a scan begins now, and when the next one does."""
+        self._scanned_s = now_s
+        # A pull that comes before the next scan, and may wait no longer than to the scan after it,
+        # has a deadline before this time.
+        self._short_below_s = now_s + 2 * CHECK_INTERVAL_S
+        is_short = self._short_until_s > now_s
+        self._next_scan_s = now_s + (SHORT_CHECK_INTERVAL_S if is_short else CHECK_INTERVAL_S)
+
+    def _note_deadline(self, deadline_s: float) -> None:
+        """Scan at short intervals until the deadline of a pull, if that is soon."""
+        if deadline_s < self._short_below_s:
+            self._short_until_s = max(self._short_until_s, deadline_s)
+            if self._next_scan_s > self._scanned_s + SHORT_CHECK_INTERVAL_S:
+                self._next_scan_s = self._scanned_s + SHORT_CHECK_INTERVAL_S
+                self._engine.wake()
+
+    def look(self, now_s: float) -> None:
+        """Do a slice of a scan, if one has begun or is due."""
+        if self._scan is None and now_s >= self._next_scan_s:
+            self._plan_scan(now_s)
+            self._scan = self._find_expired(now_s)
+        if self._scan is not None and next(self._scan, "ended") == "ended":
+            self._scan = None
+
+    @property
+    def next_s(self) -> float:
+        """When the next slice of a scan is due."""
+        return self._next_scan_s if self._scan is None else -math.inf
 
     def _find_expired(self, now_s: float) -> Iterator[None]:
-        """Scan for pulls that `_try_some` answers or drops; yields after every SCAN_COUNT pulls."""
+        """Find the pulls to be answered or dropped; yields after every SCAN_COUNT pulls."""
         self._now_s = now_s
         # By connection: the answers to one are sent together.
         expired: dict[Channel, list[HeldPull]] = {}
@@ -419,10 +416,8 @@ class PullRequestHoldService:
             if count >= SCAN_COUNT:
                 count = 0
                 yield
-        self._expired = [held for pulls in expired.values() for held in pulls]
-        self._expired.reverse()  # they are popped
-        if self._expired or self._backlog:
-            self._wanted.set()
+        self._engine.over = [held for pulls in expired.values() for held in pulls]
+        self._engine.over.reverse()  # they are tried from the end
         self._release_counts()
 
     def _release_counts(self) -> None:
@@ -432,45 +427,25 @@ class PullRequestHoldService:
         for queue in self._queues.values():
             if queue.of_channels is not None and len(queue) < CHANNEL_QUEUE_PULLS_MAX // 2:
                 queue.of_channels = None
-        if self._count < self._half // 2:
-            self._shares = None
+        if self._places.count < self._half // 2:
+            self._places.drop_shares()
 
-    def _try_some(self, count_max: int = TRIES_PER_TURN) -> None:
-        """Try one slice of the backlog and of the expired pulls; `run` continues with the rest."""
-        backlog, expired = self._backlog, self._expired
-        end_s = self._elapsed_s() + TRY_TIME_MAX_S
-        for _ in range(count_max):
-            if backlog:
-                self._try(backlog.pop())
-            elif expired:
-                self._try(expired.pop())
-            else:
-                return
-            if self._elapsed_s() > end_s:
-                break
-        if backlog or expired:
-            self._wanted.set()
-
-    def _try(self, held: HeldPull) -> None:
-        queue, channel = held.queue, held.pull.channel
+    def try_again(self, held: HeldPull) -> None:
+        """Answer a pull, or hold it further."""
+        queue = held.queue
         if queue is None:
             return  # answered meanwhile
         if queue.tagged:
             queue.skip_seen(held)
-        try:
-            is_done = channel.closed or self._resume(held, held.deadline_s <= self._now_s)
-        except Exception as error:  # noqa: BLE001 - our bug: other pulls are answered
-            meaning = "Its connection is closed, and its client pulls again"
-            self._failures.note("answering a held pull", meaning, error)
-            channel.close("its held pull could not be answered")
-            is_done = True
-        if not is_done:
+        if held.pull.channel.closed or self._resume(held, held.deadline_s <= self._now_s):
+            self.leave(held)
+        else:
             queue.place(held)
-            return
-        self._count -= 1
-        queue.remove(held)
+
+    def leave(self, held: HeldPull) -> None:
+        """Forget a pull that is done."""
+        if held.queue is not None:
+            held.queue.remove(held)
         if self.askers:
             self.askers.pop(held, None)
-        self._memory.give_back(held.pull)
-        if self._shares is not None:
-            self._shares.remove(channel, held.pull.terms.group)
+        self._places.give_back(held.pull, held.pull.terms.group, HELD_PULL_SIZE)

@@ -104,6 +104,7 @@ async def test_a_turn_tries_a_part_and_the_service_the_rest(autojump_clock: obje
     broker.hold(count)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.service.run)
+        await trio.testing.wait_all_tasks_blocked()
         broker.send(TAG_A)
         assert len(broker.tried) == TRIES_PER_TURN
         rounds = 0
@@ -113,6 +114,7 @@ async def test_a_turn_tries_a_part_and_the_service_the_rest(autojump_clock: obje
             # The tasks of one round of trio run in any order, so two goes may lie in between.
             assert len(broker.tried) - before <= 2 * TRIES_PER_TURN
             rounds += 1
+            assert rounds <= count, "the service does not go on"
         assert rounds >= 5
         assert len(broker.tried) == count
         nursery.cancel_scope.cancel()

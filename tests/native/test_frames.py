@@ -14,11 +14,9 @@ from trocket.remoting.codec import (
     NO_EXT_FIELDS,
     FrameDecoder,
     RemotingCommand,
-    decode_frame,
     encode,
 )
 from trocket.remoting.pull_fields import PullFields
-from trocket.remoting.session import Session, State
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
@@ -120,53 +118,3 @@ def test_pulls_are_left_to_the_cache_of_their_series(monkeypatch: pytest.MonkeyP
     pull = encode(RemotingCommand(11, fields, serialize_type=1))
     commands = FrameDecoder().receive_data(pull * 3)
     assert [type(each.ext_fields) for each in commands][1:] == [PullFields] * 2
-
-
-SEND = {
-    "a": "PG", "b": "T", "e": "0", "f": "0", "g": "1700000000000", "h": "0", "j": "0",
-    "i": "UNIQ_KEY\1A\2",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("serialize_type", [0, 1])
-def test_a_run_is_served_after_the_requests_before_it(
-    monkeypatch: pytest.MonkeyPatch, serialize_type: int
-) -> None:
-    monkeypatch.setattr(codec, "_decode_usual", codec.usual_frames(native.extension))
-    send = encode(RemotingCommand(310, SEND, b"body", serialize_type=serialize_type))
-    ask = encode(RemotingCommand(30, {"topic": "T"}, opaque=7, serialize_type=serialize_type))
-    data = send * 2 + ask * 2 + send + ask + send
-    served: list[object] = []
-
-    def take(received: bytes, position: int) -> int:
-        end = position
-        while received.startswith(send, end):
-            end += len(send)
-        served.append((end - position) // len(send))
-        return end - position
-
-    session: Session[object] = Session("peer")
-    session.take_runs(take)
-    for piece in (data, data[:-1], data[-1:] + data[:1], data[1:]):
-        served.append(session.receive_data(piece))
-        while session.is_paused:
-            served.append(session.resume())
-    asked = decode_frame(ask)
-    whole = [2, [asked] * 2, 1, [asked], 1, []]
-    assert served == [*whole, *whole[:4], 1, [], *whole]
-    assert session.state is State.OPEN
-
-
-def test_a_session_that_is_closed_in_a_pause_keeps_no_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(codec, "_decode_usual", codec.usual_frames(native.extension))
-    send = encode(RemotingCommand(310, SEND, b"body", serialize_type=1))
-    ask = encode(RemotingCommand(30, {"topic": "T"}, serialize_type=1))
-    session: Session[object] = Session("peer")
-    session.take_runs(lambda data, position: len(send))
-    session.receive_data(ask + send + ask + send[:-1])
-    assert session.is_paused
-    session.close("test")
-    assert session.resume() == [decode_frame(ask)]
-    assert (session.state, session.partial_size, session.is_paused) == (State.CLOSED, 0, False)
