@@ -111,8 +111,8 @@ from .pulling.pull_consumer import PullConsumer, PullConsumerOptions, Pulled
 from .pulling.pushed_message import PushedMessage
 from .pushing.push_consumer import BatchHandler, Handler, PushConsumer
 from .replying import Replier, replying
-from .sending.delivery import Delivery
 from .sending.producer import Producer, Selector
+from .sending.send_buffer import Delivery
 from .sending.transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [

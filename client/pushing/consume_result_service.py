@@ -314,13 +314,13 @@ class ConsumeResultService:
         times = message.reconsume_times
         properties[names.PROPERTY_DELAY_TIME_LEVEL] = str(3 + times)
         try:
-            outgoing = self._sender.packer.again(
+            prepared = self._sender.packer.again(
                 Message(retry_topic(self._group), ext.body, flag=ext.flag),
                 properties,
                 reconsume_times=times + 1,
                 max_reconsume_times=self._max_reconsume_times,
             )
-            await self._sender.send(self._sender.sending(outgoing))
+            await self._sender.send(self._sender.new_send(prepared))
         except ClientError as error:
             logger.error(
                 "%s could not be sent to the retry topic; redelivered here: %s",

@@ -15,8 +15,8 @@ from ...remoting.message_batch import encode_entry
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..checks.message_check import check_delay_level
 from ..connection.client import Client
-from ..core.outgoing import BatchEntry, Outgoing
 from ..core.send_header import SendPayload, SendTemplate
+from ..core.sends import BatchEntry, PreparedSend
 from ..core.topics import check_body, check_properties_size, check_send_topic
 from ..errors import ConfigurationError, MessageRefusedError
 from ..messages.message import Message, is_bare, wire_properties
@@ -57,7 +57,7 @@ class Packer:
         more: Mapping[str, str] | None = None,
         *,
         is_system_topic: bool = False,
-    ) -> Outgoing:
+    ) -> PreparedSend:
         """Prepare a single message.
 
         Args:
@@ -89,9 +89,9 @@ class Packer:
                     sys_flag |= TRANSACTION_PREPARED_TYPE
             properties = _encoded(wire_properties(message, own))
         payload = SendPayload(properties, body, sys_flag, now_ms, message.flag)
-        return Outgoing(message, topic, message_id, template, payload)
+        return PreparedSend(message, topic, message_id, template, payload)
 
-    def batch(self, messages: Sequence[Message]) -> Outgoing:
+    def batch(self, messages: Sequence[Message]) -> PreparedSend:
         """Prepare messages of one topic for one request.
 
         Raises: MessageRefusedError: there are no messages, they have several topics, one is
@@ -128,7 +128,7 @@ class Packer:
             raise MessageRefusedError(str(error)) from error
         return BatchEntry(message, message_id, len(body), encoded)
 
-    def join(self, entries: Sequence[BatchEntry]) -> Outgoing:
+    def join(self, entries: Sequence[BatchEntry]) -> PreparedSend:
         """Prepare entries with one topic and one `wait_store_ok` for one request.
 
         Raises: MessageRefusedError: they are too large together.
@@ -147,7 +147,7 @@ class Packer:
             _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
         )
         ids = ",".join([entry.message_id for entry in entries])
-        return Outgoing(first, topic, ids, template, payload, entries)
+        return PreparedSend(first, topic, ids, template, payload, entries)
 
     def again(
         self,
@@ -156,7 +156,7 @@ class Packer:
         *,
         reconsume_times: int,
         max_reconsume_times: int,
-    ) -> Outgoing:
+    ) -> PreparedSend:
         """Prepare a consumed message for a retry topic.
 
         Args:
@@ -178,7 +178,7 @@ class Packer:
         )
         message_id = properties.get(names.PROPERTY_UNIQUE_KEY, "")
         template = self._new_template(message.topic)
-        return Outgoing(message, message.topic, message_id, template, payload)
+        return PreparedSend(message, message.topic, message_id, template, payload)
 
     def _template(self, name: str, is_system_topic: bool) -> tuple[str, SendTemplate]:
         known = self._templates.get(name)
