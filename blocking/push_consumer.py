@@ -15,10 +15,10 @@ from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.messages.body_types import ValueT
 from ..client.messages.message import MessageQueue
 from ..client.options.push_options import CONCURRENCY, PushConsumerOptions
-from ..client.pulling.pushed_message import PushedMessage as AsyncPushedMessage
+from ..client.pushing.batches import BatchCollector
 from ..client.pushing.handler_check import Handlers, check_stop_timeout
-from ..client.pushing.handler_service import BatchCollector
 from ..client.pushing.push_consumer import PushConsumer as AsyncPushConsumer
+from ..client.pushing.pushed_message import PushedMessage as AsyncPushedMessage
 from ..remoting.bodies import SubscriptionData
 from .client import Client, TracedMember
 from .forwarded import forwarded
@@ -341,7 +341,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
     def _pause(self, paused: Iterable[str | MessageQueue]) -> None:
         # Messages in the buffer were fetched for the program, which has not received them.
         self._inner.pause(paused)
-        held = self._inner.delivery_queue
+        held = self._inner.ready_messages
         fetched = self._buffer.remove(lambda message: held.holds(message.inner))
         held.give_back([message.inner for message in fetched])
 
@@ -358,7 +358,7 @@ class _Fetcher(Generic[ValueT]):
         self._inner = inner
         self._loop_object = loop_object
         # `before_consume` is called at the fetch: with interceptors, do not fetch ahead.
-        self._count_max = 1 if inner.delivery_queue.interceptors else FETCH_MAX
+        self._count_max = 1 if inner.ready_messages.interceptors else FETCH_MAX
         self.buffer: MessageBuffer[PushedMessage[ValueT]] = MessageBuffer(
             self._fetch_soon, _is_wanted
         )
@@ -393,7 +393,7 @@ class _Fetcher(Generic[ValueT]):
         def give_back() -> None:
             self._collector, self._batches = collector, batches
             fetched = self.buffer.remove(lambda message: True)
-            self._inner.delivery_queue.give_back([message.inner for message in fetched])
+            self._inner.ready_messages.give_back([message.inner for message in fetched])
 
         batches = MessageBuffer[list[PushedMessage[ValueT]]](fetch_soon, _has_wanted)
         self._loop_object.call_plain(give_back)
@@ -426,8 +426,8 @@ class _Fetcher(Generic[ValueT]):
             raise
         if self._collector is not None:
             # `run` collects batches meanwhile.
-            self._inner.delivery_queue.give_back([first])
-            self._inner.delivery_queue.wake()
+            self._inner.ready_messages.give_back([first])
+            self._inner.ready_messages.wake()
             self.buffer.put(())
             return
         fetched = []

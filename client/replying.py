@@ -9,8 +9,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from .pulling.pushed_message import PushedMessage
 from .pushing.handler_check import check_handler
+from .pushing.pushed_message import PushedMessage
 from .sending.producer import Producer
 
 Replier: TypeAlias = Callable[[PushedMessage], Any | Awaitable[Any]]

@@ -29,7 +29,7 @@ from ..errors import (
     RouteNotFoundError,
     is_not_supported,
 )
-from ..pulling.pulling import commit_offset, max_offset, min_offset, offset_at_master, offset_table
+from ..pulling.offsets import commit_offset, max_offset, min_offset, offset_at_master, offset_table
 from ..sending.producer import configured
 from .asking import Answers, Brokers, ask_all, brokers_of, queues_of
 from .brokers import BrokerVerbs

@@ -45,7 +45,7 @@ from ..errors import (
     is_not_supported,
 )
 from ..messages.message import ReceivedMessage
-from ..pulling.pulling import commit_offset
+from ..pulling.offsets import commit_offset
 from ..sending.producer import configured
 from .asking import Answers, Brokers, answering, brokers_of
 from .clients import ClientVerbs

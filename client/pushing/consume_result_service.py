@@ -32,10 +32,11 @@ from ..options.push_options import (
     RetryLater,
 )
 from ..options.send_options import ProducerConfig
-from ..pulling.pulling import OffsetStore, broker_of
-from ..pulling.pushed_message import AssignedQueue, PushedMessage, assigned_queue
+from ..pulling.offsets import OffsetStore
+from ..pulling.pulls import broker_of
 from ..sending.sender import Sender
 from ..tasks import clock
+from .pushed_message import AssignedQueue, PushedMessage, assigned_queue
 
 logger = logging.getLogger(__name__)
 

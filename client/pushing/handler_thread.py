@@ -20,8 +20,8 @@ import anyio
 from ...remoting.message import MessageExt
 from ..connection.client import Client
 from ..errors import ClosedError
-from ..pulling.pushed_message import AssignedQueue, Begun, ConsumeResults, PushedMessage
 from ..tasks.loop_call import LoopCall
+from .pushed_message import AssignedQueue, Begun, ConsumeResults, PushedMessage
 
 try:
     from sniffio import current_async_library_cvar as _library

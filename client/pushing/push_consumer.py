@@ -53,23 +53,23 @@ from ..options.push_options import (
     PushConsumerOptions,
     RetryLater,
 )
-from ..pulling.pulling import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from ..pulling.pushed_message import AssignedQueue, Messages, PushedMessage, PushedMessages
-from ..pulling.rebalance import Rebalance
+from ..pulling.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from ..pulling.sql_check import check_sql_subscriptions
 from ..sending.tracing import consumer_trace
 from ..tasks.loop_call import LoopCall
 from ..tasks.task_group import together
 from . import reports
 from .consume_result_service import ConsumeResultService
-from .delivery_queue import DeliveryQueue
 from .filter_servers import FilterServers
 from .handler_check import check_stop_timeout
 from .handler_service import HandlerService
 from .pop_mode import PopMode
 from .pop_queue import PopQueue
+from .push_rebalance import PushRebalance
+from .pushed_message import AssignedQueue, MessageIterator, PushedMessage, PushedMessageFactory
 from .queue_control import QueueControl
 from .queue_puller import QueuePuller
+from .ready_messages import ReadyMessages
 from .reports import BatchHandler, Handler
 
 __all__ = [
@@ -159,13 +159,13 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         self._offsets = self._offset_store()
         interceptors = self._all_interceptors()
         check = (lambda each: self._results.may_deliver(each)) if self.is_orderly else None
-        self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors, check)
+        self._ready = ReadyMessages(self._client, self._config.rate_limit, interceptors, check)
         self._is_stopping = False
         self._started_ms = 0
         self._closing_ends_s = inf
         self._loop_call: LoopCall | None = None
         self._pop_mode = self._made_pop_mode() if self._config.mode == "pop" else None
-        self._rebalance = Rebalance(
+        self._rebalance = PushRebalance(
             self._client,
             self._group,
             self._config,
@@ -186,7 +186,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
             interceptors,
             self._rebalance.renew_locks_soon,
         )
-        self._pushed = PushedMessages(
+        self._pushed = PushedMessageFactory(
             self._client.without_namespace,
             self._results,
             self._pop_mode.pop_retry_topics if self._pop_mode else {},
@@ -332,7 +332,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         return self._pop_mode.assigned if self._pop_mode else {}
 
     @property
-    def delivery_queue(self) -> DeliveryQueue:
+    def ready_messages(self) -> ReadyMessages:
         """The pulled messages; used by the blocking consumer, not meant for programs."""
         return self._ready
 
@@ -462,7 +462,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
         """
-        return Messages(self.receive, self._receive_ready, auto_ack)
+        return MessageIterator(self.receive, self._receive_ready, auto_ack)
 
     async def receive(self, **unknown: Never) -> PushedMessage[ValueT]:
         """Wait for the next message, which the caller settles by `ack` or `retry`.

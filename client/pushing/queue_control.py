@@ -10,18 +10,18 @@ from collections.abc import Collection, Iterable, Mapping
 from ...remoting.bodies import MessageQueue
 from ..checks.queue_check import check_place
 from ..errors import ConfigurationError
-from ..pulling.pulling import OffsetStore
-from ..pulling.pushed_message import AssignedQueue
-from ..pulling.rebalance import Rebalance
-from .delivery_queue import DeliveryQueue
+from ..pulling.offsets import OffsetStore
+from .push_rebalance import PushRebalance
+from .pushed_message import AssignedQueue
+from .ready_messages import ReadyMessages
 
 
 class QueueControl:
     """The part of a push consumer that controls its queues; a subclass sets the attributes."""
 
     _offsets: OffsetStore
-    _ready: DeliveryQueue
-    _rebalance: Rebalance
+    _ready: ReadyMessages
+    _rebalance: PushRebalance
     _subscriptions: Collection[str]
 
     @property

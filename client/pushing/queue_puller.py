@@ -21,19 +21,20 @@ from ..core.topics import is_retry_topic
 from ..errors import ClientError, ServerError
 from ..options.consumer_options import PULL_TIMEOUT_S
 from ..options.push_options import PULL_RETRY_S, REBALANCE_RETRY_S, SUSPEND_S, PushConsumerConfig
-from ..pulling.pulling import OffsetStore, PullFailureLog, PullResult, initial_offset, pull
-from ..pulling.pushed_message import AssignedQueue, PushedMessages
+from ..pulling.offsets import OffsetStore, initial_offset
+from ..pulling.pulls import PullFailureLog, PullResult, pull
 from ..pulling.sql_check import explain_failed_pull
 from ..tasks import clock
 from .consume_result_service import ConsumeResultService
-from .delivery_queue import DeliveryQueue
 from .filter_servers import FilterServers
+from .pushed_message import AssignedQueue, PushedMessageFactory
+from .ready_messages import ReadyMessages
 
 logger = logging.getLogger(__name__)
 
 
 class QueuePuller:
-    """Pulls the messages of one consumer's queues into its DeliveryQueue.
+    """Pulls the messages of one consumer's queues into its ReadyMessages.
 
     Args:
       client: an open client.
@@ -54,11 +55,11 @@ class QueuePuller:
         config: PushConsumerConfig,
         *,
         offsets: OffsetStore,
-        ready: DeliveryQueue,
+        ready: ReadyMessages,
         results: ConsumeResultService,
         filter_servers: FilterServers,
         give_up: Callable[[AssignedQueue], None],
-        pushed: PushedMessages,
+        pushed: PushedMessageFactory,
     ) -> None:
         self._client = client
         self._group = group

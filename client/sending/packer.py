@@ -1,14 +1,15 @@
-"""Preparation of messages for sending: checks, compression, encoding of properties.
+"""Preparation of messages for sends: checks, compression, encoding of properties, dead letters.
 
-Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; MessageBatch.
+Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; MessageBatch;
+DLQMessageController of the dashboard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...common import message_properties as names
-from ...common.topic_names import AUTO_CREATE_TOPIC
+from ...common.topic_names import AUTO_CREATE_TOPIC, normal_topic
 from ...remoting.compression import CompressionType, compress
 from ...remoting.errors import LocalProtocolError, MissingPackageError
 from ...remoting.message_batch import encode_entry
@@ -19,7 +20,7 @@ from ..core.send_header import SendPayload, SendTemplate
 from ..core.sends import BatchEntry, PreparedSend
 from ..core.topics import check_body, check_properties_size, check_send_topic
 from ..errors import ConfigurationError, MessageRefusedError
-from ..messages.message import Message, is_bare, wire_properties
+from ..messages.message import Message, ReceivedMessage, is_bare, wire_properties
 from ..messages.sendable import check_batch, check_sendable, wrong_body
 from ..options.send_options import ProducerConfig
 
@@ -251,3 +252,37 @@ def _encoded(properties: Mapping[str, str]) -> bytes:
     except ValueError as error:
         raise MessageRefusedError(str(error)) from None
     return encoded
+
+
+def revive(
+    dead_letter: ReceivedMessage, without_namespace: Callable[[str], str]
+) -> tuple[Message, dict[str, str]]:
+    """The message that sends a dead letter to its original topic again.
+
+    It has the body, tag, keys, flag, sharding key and the program's properties, and no delay.
+
+    Args:
+      dead_letter: a message of a dead-letter topic.
+      without_namespace: a topic as the program knows it.
+
+    Returns: the message, and RocketMQ's properties that name its origin.
+    Raises: MessageRefusedError: no property has its original topic, so it is no dead letter.
+    """
+    properties = dead_letter.properties
+    # Brokers of 4.x and trocket's write the first one, later ones of Apache both.
+    topic = properties.get(names.PROPERTY_RETRY_TOPIC) or properties.get(
+        names.PROPERTY_DLQ_ORIGIN_TOPIC
+    )
+    if topic is None:
+        raise MessageRefusedError(
+            f"message {dead_letter.message_id} does not name its original topic: it is no dead"
+            " letter"
+        )
+    # A popped message was in the group's retry topic of its topic.
+    topic = normal_topic(topic, properties.get(names.PROPERTY_ORIGIN_GROUP, ""))
+    message = dead_letter.copy_to(without_namespace(topic))
+    origin = {
+        names.PROPERTY_DLQ_ORIGIN_TOPIC: topic,
+        names.PROPERTY_DLQ_ORIGIN_MESSAGE_ID: dead_letter.message_id,
+    }
+    return message, origin

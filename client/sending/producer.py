@@ -34,7 +34,7 @@ from ..messages.message import Message, ReceivedMessage, SendResult
 from ..messages.sendable import call_before_send, check_batch, check_sendable, wrong_arguments
 from ..options.send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
 from .accumulator import ProduceAccumulator
-from .dead_letters import revive
+from .packer import revive
 from .request_reply import RequestReply
 from .send_buffer import Delivery, SendBuffer
 from .sender import Finish, OnEnd, Sender

@@ -11,7 +11,7 @@ import pytest
 
 from trocket import blocking, client
 from trocket.client.admin import Admin as AsyncAdmin
-from trocket.client.pulling import pushed_message
+from trocket.client.pushing import pushed_message
 from trocket.client.sending import send_buffer
 
 TWINS = [

@@ -9,18 +9,45 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 import anyio
 
 from ...remoting.bodies import MessageQueue
 from ..connection.client import Client
-from ..core.rate_limit import RateLimit
 from ..errors import ConfigurationError
 from ..messages.interceptor import Interceptor, call_before_consume
-from ..pulling.pushed_message import PushedMessage
+from .pushed_message import PushedMessage
+
+BURST_S: Final = 0.1
+"""Time whose messages may be delivered at once after a pause, because timers are not exact."""
 
 
-class DeliveryQueue:
+class RateLimit:
+    """Counts the messages of one consumer.
+
+    Args:
+      per_s: messages per second, above 0.
+      now_s: the current time.
+    """
+
+    def __init__(self, per_s: float, now_s: float) -> None:
+        self._interval_s = 1.0 / per_s
+        self._next_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Count a message; False: it has to wait, for `wait_s`."""
+        if self._next_s > now_s:
+            return False
+        self._next_s = max(self._next_s, now_s - BURST_S) + self._interval_s
+        return True
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until the next message may be delivered; 0: now."""
+        return max(self._next_s - now_s, 0.0)
+
+
+class ReadyMessages:
     """The messages that are ready for delivery, in the order of their arrival.
 
     Lifecycle: `open` in the event loop before messages are put or taken, then `stop`.

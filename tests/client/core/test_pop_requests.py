@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from trocket.client.core.pop import (
+from trocket.client.core.pop_requests import (
     BATCH_SPAN_MAX,
     Place,
     PopOrder,

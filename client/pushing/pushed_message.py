@@ -374,7 +374,7 @@ class AssignedQueue:
             self._room.set()
 
 
-class PushedMessages:
+class PushedMessageFactory:
     """Makes the messages of a consumer from records.
 
     Args:
@@ -417,7 +417,7 @@ class PushedMessages:
         return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
 
-class Messages(Generic[ValueT]):
+class MessageIterator(Generic[ValueT]):
     """An iterator over a consumer's messages, which ends when the consumer is stopped.
 
     Args:

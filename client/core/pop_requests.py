@@ -30,13 +30,7 @@ from ...remoting.headers.pop import (
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_messages
 from ...remoting.number_fields import INT32, parse_integer
-from ...remoting.receipt import (
-    QueueKey,
-    Receipt,
-    TopicForm,
-    decode_offsets,
-    decode_start_offsets,
-)
+from ...remoting.receipt import QueueKey, Receipt, TopicForm, decode_offsets, decode_start_offsets
 from ...remoting.response_codes import ResponseCode
 from .subscription import matches
 
