@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import anyio
 
+from ...common.delay_levels import MESSAGE_DELAY_LEVEL, delay_levels_ms
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader
 from ...remoting.message import MessageExt
 from ...remoting.request_codes import RequestCode
@@ -30,12 +31,11 @@ from .pushed_message import AssignedQueue, PushedMessage
 
 logger = logging.getLogger(__name__)
 
-DELAY_LEVELS_S: Final = (
-    *(1, 5, 10, 30),
-    *(60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200),
+DELAY_LEVELS_S: Final[tuple[int, ...]] = tuple(
+    ms // 1000 for ms in delay_levels_ms(MESSAGE_DELAY_LEVEL)
 )
-"""The delay of each level, from 1 on, in seconds: RocketMQ's default messageDelayLevel. Those from
-level 3 on are also popDelayLevel of Java's push consumer, which grow with each try."""
+"""The delay of each level, from 1 on, in seconds. Those from level 3 on are also popDelayLevel of
+Java's push consumer, which grow with each try."""
 
 FIRST_RETRY_LEVEL: Final = 3
 """The level of the first redelivery."""
