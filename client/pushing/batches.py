@@ -5,7 +5,7 @@ Java counterpart: consumeMessageBatchMaxSize of ConsumeMessageConcurrentlyServic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
@@ -122,7 +122,7 @@ class BatchCollector:
                     raise ClosedError("the consumer was stopped")
                 batch = self._collect()
                 if batch is not None:
-                    wanted = [message for message in batch if not message.is_revoked]
+                    wanted = self._put_aside([each for each in batch if not each.is_revoked])
                     if wanted:
                         return wanted
                     continue
@@ -130,6 +130,14 @@ class BatchCollector:
                 wait_s = inf if due_s is None else due_s - self._client.now_s()
                 with anyio.move_on_after(wait_s):
                     await self._ready.wait()
+
+    def _put_aside(self, batch: list[PushedMessage]) -> list[PushedMessage]:
+        """Give back the messages that were paused while their batch filled; returns the others."""
+        paused = [message for message in batch if self._ready.holds(message)]
+        if not paused:
+            return batch
+        self._give_back(paused)
+        return [message for message in batch if not self._ready.holds(message)]
 
     def give_back(self, not_begun: Iterable[PushedMessage] = ()) -> None:
         """Give back the messages that no handler had: the consumer may go on after the `run`.
@@ -140,12 +148,15 @@ class BatchCollector:
         messages = [*not_begun, *self._batches.take_all()]
         if self._ready.is_stopped:  # they come again to others
             return
+        self._give_back(messages)
+        self._ready.wake()
+
+    def _give_back(self, messages: Sequence[PushedMessage]) -> None:
         if self._is_orderly:  # of each queue, one at a time is ready
             for message in messages:
                 message._put_back()
         else:
             self._ready.give_back(messages)
-        self._ready.wake()
 
     def _collect(self) -> list[PushedMessage] | None:
         """Add the messages that are there until a batch is full; returns it, or one that is due."""
