@@ -175,8 +175,10 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         Args:
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
-        return _Messages(self, auto_ack)
+        return _Messages(self, lambda: self._was_opened, auto_ack)
 
     @overload
     def receive(self) -> PushedMessage[ValueT]: ...
@@ -459,8 +461,11 @@ def _same(batch: list[PushedMessage[ValueT]]) -> list[PushedMessage[ValueT]]:
 class _Messages(Iterator[PushedMessage[ValueT]]):
     """An iteration over a consumer's messages."""
 
-    def __init__(self, consumer: PushConsumer[ValueT], auto_ack: bool) -> None:
+    def __init__(
+        self, consumer: PushConsumer[ValueT], was_opened: Callable[[], bool], auto_ack: bool
+    ) -> None:
         self._consumer = consumer
+        self._was_opened = was_opened
         self._auto_ack = auto_ack
         self._last: PushedMessage[ValueT] | None = None
 
@@ -472,7 +477,9 @@ class _Messages(Iterator[PushedMessage[ValueT]]):
         try:
             message = self._consumer.receive()
         except ClosedError:
-            raise StopIteration from None
+            if self._was_opened():
+                raise StopIteration from None
+            raise
         if self._auto_ack:
             self._last = message
         return message

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Never, NoReturn, Self, Unpack
 
@@ -490,8 +490,12 @@ class SimpleConsumer(Participant):
           max_messages, invisible_s: see `receive`.
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
-        return _Messages(self, self._late_acks, max_messages, invisible_s, auto_ack)
+        return _Messages(
+            self, self._late_acks, lambda: self._was_opened, max_messages, invisible_s, auto_ack
+        )
 
 
 class _Sweep:
@@ -523,12 +527,14 @@ class _Messages:
         self,
         consumer: SimpleConsumer,
         acks: LateAcks,
+        was_opened: Callable[[], bool],
         count: int,
         invisible_s: float,
         auto_ack: bool,
     ) -> None:
         self._consumer = consumer
         self._acks = acks
+        self._was_opened = was_opened
         self._count = count
         self._invisible_s = invisible_s
         self._auto_ack = auto_ack
@@ -545,7 +551,9 @@ class _Messages:
                 await self._acks.ack(last)
             message = await self._next()
         except ClosedError:
-            raise StopAsyncIteration from None
+            if self._was_opened():
+                raise StopAsyncIteration from None
+            raise
         if self._auto_ack:
             self._last = message
         return message

@@ -31,8 +31,8 @@ from ..checks.queue_check import (
     check_offsets,
     check_place,
     check_queues,
-    not_assigned,
     queues_of,
+    refuse_queue,
     topics_of,
 )
 from ..connection.client import Client
@@ -182,7 +182,9 @@ class PullConsumer(Participant):
         Raises:
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered.
+          ClosedError: the consumer is not open.
         """
+        self._check_open()
         full = self._client.with_namespace(topic)
         client = self._client
         route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
@@ -361,7 +363,7 @@ class PullConsumer(Participant):
     def _of(self, queue: MessageQueue) -> PolledQueue:
         assigned = self._assigned.get(queue)
         if assigned is None:
-            raise not_assigned(queue, is_subscribed=bool(self._rebalance.topics))
+            refuse_queue(queue, is_subscribed=bool(self._rebalance.topics))
         return assigned
 
     # Positions
@@ -374,7 +376,9 @@ class PullConsumer(Participant):
           offset: offset of the next message, >= 0.
 
         Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
+          ClosedError: the consumer is not open.
         """
+        self._check_open()
         check_offset(offset)
         old = self._of(queue)
         old.scope.cancel()
@@ -385,6 +389,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await min_offset(self._client, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
@@ -392,6 +397,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await max_offset(self._client, queue))
 
     async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
@@ -403,6 +409,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await search_offset(self._client, queue, timestamp_ms))
 
     async def seek_to_committed(self, queue: MessageQueue) -> None:
@@ -410,6 +417,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await self._puller.first_offset(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
@@ -422,22 +430,25 @@ class PullConsumer(Participant):
     async def committed(self, queue: MessageQueue) -> int | None:
         """The committed offset of the group; None if it has not committed one.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await committed_offset(self._client, queue, self._group)
 
     async def begin_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that the queue still has.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await min_offset(self._client, queue)
 
     async def end_offset(self, queue: MessageQueue) -> int:
         """The offset of the next message to be stored in the queue.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await max_offset(self._client, queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -447,8 +458,9 @@ class PullConsumer(Participant):
           queue: the queue.
           timestamp_ms: the time, in milliseconds since 1970.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await search_offset(self._client, queue, timestamp_ms)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -562,7 +574,9 @@ class PullConsumer(Participant):
         Raises:
           ConfigurationError: the selector is invalid.
           ClientError: the pull failed.
+          ClosedError: the consumer is not open.
         """
+        self._check_open()
         check_place(queue, offset)
         subscription = subscribed_to(queue.topic, selector, self._client.wall_ms())
         result = await pull(

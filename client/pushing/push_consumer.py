@@ -37,7 +37,7 @@ from ..connection.connection import Connection
 from ..connection.connection_log import failure_level
 from ..connection.members import GroupMember
 from ..connection.options import split_options
-from ..connection.participant import Participant, configured
+from ..connection.participant import configured
 from ..core.subscription import FilterClass, MessageSelector, check_subscriptions, read_subscription
 from ..core.topics import check_consumer_group, check_topic
 from ..errors import ClientError, ClosedError, ConfigurationError, RouteNotFoundError
@@ -86,7 +86,7 @@ logger = logging.getLogger(__name__)
 
 
 @knows_elsewhere(PUSH_CONSUMER)
-class PushConsumer(QueueControl, Participant, Generic[ValueT]):
+class PushConsumer(QueueControl, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
     Use, under trio or asyncio::
@@ -420,7 +420,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         with anyio.move_on_after(limit_s, shield=True):
             # A broker that hangs must leave time for unregistering at the others.
             with anyio.move_on_after(max(limit_s - LEAVE_S, limit_s / 2)):
-                await self.commit()
+                await self._commit()
             steps = [self._rebalance.release, super()._leave]
             if self._pop_mode is not None:
                 steps.append(self._pop_mode.release)
@@ -437,7 +437,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     async def _persist(self) -> None:
         await anyio.sleep(self._config.persist_offsets_s)
         if not self._is_stopping:
-            await self.commit()
+            await self._commit()
 
     async def _on_ids_changed(
         self, connection: Connection, command: RemotingCommand
@@ -461,8 +461,12 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         Args:
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
-        return MessageIterator(self.receive, self._receive_ready, auto_ack)
+        return MessageIterator(
+            self.receive, self._receive_ready, lambda: self._was_opened, auto_ack
+        )
 
     async def receive(self, **unknown: Never) -> PushedMessage[ValueT]:
         """Wait for the next message, which the caller settles by `ack` or `retry`.

@@ -397,7 +397,9 @@ class Producer(Participant, Generic[SentT]):
           ConfigurationError: `recall_handle` is invalid.
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered, or the broker cannot be reached.
+          ClosedError: the producer is not open.
         """
+        self._check_open()
         full = self._client.with_namespace(topic)
         await self._sender.publish_info(full)
         try:
@@ -425,7 +427,9 @@ class Producer(Participant, Generic[SentT]):
         Raises:
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered.
+          ClosedError: the producer is not open.
         """
+        self._check_open()
         return list((await self._sender.publish_info(self._client.with_namespace(topic))).queues)
 
     async def resend(
@@ -487,4 +491,5 @@ class Producer(Participant, Generic[SentT]):
 
         Raises: MessageRefusedError: the message is not a request; and as `send`.
         """
+        self._check_open()
         await self._replies.reply(request, body, tags)
