@@ -58,6 +58,7 @@ from ..pulling.sql_check import check_sql_subscriptions
 from ..sending.tracing import consumer_trace
 from ..tasks.loop_call import LoopCall
 from ..tasks.task_group import together
+from ..tasks.ticker import Ticker
 from . import reports
 from .consume_result_service import ConsumeResultService
 from .filter_servers import FilterServers
@@ -112,9 +113,6 @@ class PushConsumer(QueueControl, Generic[ValueT]):
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
 
-    _results: ConsumeResultService
-    _puller: QueuePuller
-
     @overload
     def __init__(
         self: PushConsumer[bytes],
@@ -156,59 +154,70 @@ class PushConsumer(QueueControl, Generic[ValueT]):
         self._retry_topic = retry_topic(self._group)
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
-        self._offsets = self._offset_store()
-        interceptors = self._all_interceptors()
-        check = (lambda each: self._results.may_deliver(each)) if self.is_orderly else None
-        self._ready = ReadyMessages(self._client, self._config.rate_limit, interceptors, check)
         self._is_stopping = False
         self._started_ms = 0
         self._closing_ends_s = inf
         self._loop_call: LoopCall | None = None
-        self._pop_mode = self._made_pop_mode() if self._config.mode == "pop" else None
-        self._rebalance = PushRebalance(
-            self._client,
-            self._group,
-            self._config,
-            self._subscriptions,
-            self._offsets,
-            lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
-            self._pop_mode,
-            take_back=self._ready.take_back,
-            hand_out_next=lambda assigned: self._results.hand_out_next(assigned),
-        )
-        self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
+        self._connect_parts(list(subscriptions))
+
+    def _connect_parts(self, topics: Sequence[str]) -> None:
+        """Make the parts, each from those before it.
+
+        Messages go from the puller (or the pop mode) to `ready`, from there to the program, and
+        back to `results`, which moves the offsets.
+
+        Args:
+          topics: the subscribed topics, as the program knows them.
+        """
+        client, group, config = self._client, self._group, self._config
+        interceptors = self._all_interceptors()
+        self._offsets = self._offset_store()
+        self._ready = ReadyMessages(client, config.rate_limit, interceptors)
+        self._pop_mode = self._made_pop_mode() if config.mode == "pop" else None
+        locks_due = Ticker()
         self._results = ConsumeResultService(
-            self._client,
-            self._group,
-            self._config,
+            client,
+            group,
+            config,
             self._offsets,
             self._ready.put,
             interceptors,
-            self._rebalance.renew_locks_soon,
+            locks_due.tick_now,
         )
+        if self.is_orderly:
+            self._ready.may_deliver = self._results.may_deliver
         self._pushed = PushedMessageFactory(
-            self._client.without_namespace,
+            client.without_namespace,
             self._results,
             self._pop_mode.pop_retry_topics if self._pop_mode else {},
         )
-        self._puller = QueuePuller(
-            self._client,
-            self._group,
-            self._config,
+        self._filter_servers = FilterServers(client, group, self._filter_classes)
+        puller = QueuePuller(
+            client,
+            group,
+            config,
             offsets=self._offsets,
             ready=self._ready,
             results=self._results,
             filter_servers=self._filter_servers,
-            give_up=self._rebalance.give_up,
             pushed=self._pushed,
         )
-        self._handler_service = self._made_handler_service(list(subscriptions))
-        self._member = self._made_member()
-
-    def _made_handler_service(self, topics: Sequence[str]) -> HandlerService:
-        return HandlerService(
-            self._client, self._config, topics, self._ready, self._results, self.next_message
+        self._rebalance = PushRebalance(
+            client,
+            group,
+            config,
+            self._subscriptions,
+            self._offsets,
+            puller.pull_queue,
+            self._pop_mode,
+            take_back=self._ready.take_back,
+            hand_out_next=self._results.hand_out_next,
+            locks_due=locks_due,
         )
+        self._handler_service = HandlerService(
+            client, config, topics, self._ready, self._results, self.next_message
+        )
+        self._member = self._made_member()
 
     def _all_interceptors(self) -> Sequence[Interceptor]:
         trace = consumer_trace(self._client, self._group, self._config.trace)

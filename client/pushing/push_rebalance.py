@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import anyio
@@ -92,10 +92,11 @@ class PushRebalance:
       config: configuration of the consumer.
       subscriptions: the subscriptions by topic, with namespace.
       offsets: persisted for revoked queues.
-      begin: starts to pull from a newly assigned queue.
+      pull: pulls from an assigned queue until that is dropped; False: it cannot be pulled now.
       allocator: finds the queues in place of the strategy of `config`.
       take_back: takes back a message that was handed out; returns False if the program has it.
       hand_out_next: delivers the next message of an orderly queue, whose lock was renewed.
+      locks_due: ticks when locks are to be renewed before LOCK_S is over.
 
     Attributes:
       assigned: the assigned queues.
@@ -108,22 +109,23 @@ class PushRebalance:
         config: PushConsumerConfig,
         subscriptions: Mapping[str, SubscriptionData],
         offsets: OffsetStore,
-        begin: Callable[[AssignedQueue], None],
+        pull: Callable[[AssignedQueue], Awaitable[bool]],
         allocator: Allocator | None,
         *,
         take_back: Callable[[PushedMessage], bool],
         hand_out_next: Callable[[AssignedQueue], None],
+        locks_due: Ticker,
     ) -> None:
         self._client = client
         self._group = group
         self._config = config
         self._subscriptions = subscriptions
         self._offsets = offsets
-        self._begin = begin
+        self._pull = pull
         self._allocator = allocator
         self._take_back = take_back
         self._hand_out_next = hand_out_next
-        self._locks_due = Ticker()
+        self._locks_due = locks_due
         # Orderly queues of which the program still has a message, which keep their locks.
         self._leaving: dict[MessageQueue, AssignedQueue] = {}
         self._turn = anyio.Lock()
@@ -280,7 +282,7 @@ class PushRebalance:
             assigned = AssignedQueue(queue, subscription, self._config)
             assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
             self.assigned[queue] = assigned
-            self._begin(assigned)
+            self._client.start_soon(self._pull_until_dropped, assigned)
 
     async def _revoke(self, queues: Sequence[MessageQueue]) -> None:
         if not queues:
@@ -347,12 +349,13 @@ class PushRebalance:
         self._leaving.pop(queue, None)
         self.rebalance_soon()
 
-    def give_up(self, assigned: AssignedQueue) -> None:
-        """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
-        assigned.drop()
-        if self.assigned.get(assigned.queue) is assigned:
-            del self.assigned[assigned.queue]
-        self.rebalance_soon()
+    async def _pull_until_dropped(self, assigned: AssignedQueue) -> None:
+        """Pull; a queue that cannot be pulled now is dropped, and the next rebalance assigns it."""
+        if not await self._pull(assigned):
+            assigned.drop()
+            if self.assigned.get(assigned.queue) is assigned:
+                del self.assigned[assigned.queue]
+            self.rebalance_soon()
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue at other offsets; queues that are not assigned to this member are ignored."""
@@ -370,12 +373,8 @@ class PushRebalance:
 
     # Locks
 
-    def renew_locks_soon(self) -> None:
-        """Renew the locks now rather than after LOCK_S; does not wait."""
-        self._locks_due.tick_now()
-
     async def renew_locks(self) -> None:
-        """Wait, then renew the locks; queues whose lock has expired are revoked."""
+        """Wait until locks are due, and renew them; queues whose lock has expired are revoked."""
         await self._locks_due.wait(LOCK_S)
         if self._is_stopped:
             # `release` unlocks the queues: do not lock them again.

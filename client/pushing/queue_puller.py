@@ -6,7 +6,6 @@ Java counterpart: PullMessageService, DefaultMQPushConsumerImpl.pullMessage.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -44,7 +43,6 @@ class QueuePuller:
       ready: gets the messages.
       results: delivers the messages of orderly queues, and settles all.
       filter_servers: the consumer's.
-      give_up: called with a queue that cannot be consumed at the moment.
       pushed: makes the messages.
     """
 
@@ -58,7 +56,6 @@ class QueuePuller:
         ready: ReadyMessages,
         results: ConsumeResultService,
         filter_servers: FilterServers,
-        give_up: Callable[[AssignedQueue], None],
         pushed: PushedMessageFactory,
     ) -> None:
         self._client = client
@@ -68,13 +65,15 @@ class QueuePuller:
         self._ready = ready
         self._results = results
         self._filter_servers = filter_servers
-        self._give_up = give_up
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._pushed = pushed
         self._failures = PullFailureLog()
 
-    async def pull_queue(self, assigned: AssignedQueue) -> None:
-        """Pull from a queue until it is dropped; each queue has a task for this."""
+    async def pull_queue(self, assigned: AssignedQueue) -> bool:
+        """Pull from a queue until it is dropped; each queue has a task for this.
+
+        Returns: False: the queue cannot be consumed at the moment.
+        """
         with assigned.scope:
             try:
                 assigned.is_paused = self._ready.is_paused(assigned.queue)
@@ -91,7 +90,8 @@ class QueuePuller:
                 # The next rebalance begins with it at once: without a pause a server that refuses
                 # would be asked a thousand times a second.
                 await anyio.sleep(REBALANCE_RETRY_S)
-                self._give_up(assigned)
+                return False
+        return True
 
     async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:
         config, queue = self._config, assigned.queue

@@ -56,11 +56,11 @@ class ReadyMessages:
       client: the consumer's.
       rate_limit: messages per second; None: no limit.
       interceptors: see the attribute.
-      may_deliver: called for each message that is about to be taken; if it returns False, the
-        message is dropped. None: all may be taken.
 
     Attributes:
       interceptors: they see each message that is taken: the client's, and that of a trace.
+      may_deliver: called for each message that is about to be taken; if it returns False, the
+        message is dropped. None: all may be taken.
     """
 
     def __init__(
@@ -68,12 +68,11 @@ class ReadyMessages:
         client: Client,
         rate_limit: float | None,
         interceptors: Sequence[Interceptor],
-        may_deliver: Callable[[PushedMessage], bool] | None = None,
     ) -> None:
         self._client = client
         self.interceptors: Sequence[Interceptor] = interceptors
         self._rate_limit = rate_limit
-        self._may_deliver = may_deliver
+        self.may_deliver: Callable[[PushedMessage], bool] | None = None
         self._limit: RateLimit | None = None
         self._ready: deque[PushedMessage] = deque()
         self._held: deque[PushedMessage] = deque()
@@ -115,7 +114,7 @@ class ReadyMessages:
                 if limit is not None and not limit.take(self._client.now_s()):
                     self._ready.appendleft(message)
                     return None
-                if self._may_deliver is not None and not self._may_deliver(message):
+                if self.may_deliver is not None and not self.may_deliver(message):
                     continue
                 if self.interceptors:
                     call_before_consume(self.interceptors, message)
