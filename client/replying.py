@@ -14,7 +14,7 @@ from .pushing.pushed_message import PushedMessage
 from .sending.producer import Producer
 
 Replier: TypeAlias = Callable[[PushedMessage], Any | Awaitable[Any]]
-"""Returns the body of the reply; None: there is none."""
+"""Returns the body of the reply, or None for no reply."""
 
 
 def replying(producer: Producer, replier: Replier) -> Callable[[PushedMessage], Awaitable[None]]:

@@ -189,7 +189,7 @@ def check_client(client: object, *, kind: str, door: str, client_type: type) -> 
         hint = f"write {kind}('{client[0]}:{client[1]}', ...)"
     elif isinstance(client, list | tuple | set | frozenset):
         joined = ";".join(str(each) for each in client) or "127.0.0.1:9876"
-        hint = f"several name servers are one text: write {kind}({joined!r}, ...)"
+        hint = f"several name servers are one string: write {kind}({joined!r}, ...)"
     elif type(client).__name__ == "Client":
         hint = f"it is of the other door: share a {door}.Client, or write {line}"
     elif type(client).__module__.startswith("trocket.testing"):

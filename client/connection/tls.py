@@ -205,7 +205,7 @@ def _states(options: TlsOptions) -> dict[str, _FileState]:
     found = {}
     for name, path in options.files.items():
         try:
-            stat = os.stat(path)  # noqa: PTH116 - of a text
+            stat = os.stat(path)  # noqa: PTH116 - the path is a string
         except OSError as error:
             raise ConfigurationError(f"{name} {path} of TLS: {error.strerror}") from None
         found[name] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -240,7 +240,6 @@ class Send:
 
     Args:
       prepared: what is sent.
-      policy: the producer's.
       start_s: now, on the clock of all `now_s`.
       timeout_s: seconds for all tries.
       queue: where to; None: a queue of the topic in turn.
@@ -368,7 +367,7 @@ class Send:
         left_s = max(self.timeout_s - (now_s - self.start_s), 0.0)
         if self._policy.waits_for_broker:
             return min(pause_s, left_s)
-        # The tries that are left shall have their time, too.
+        # Reserve time for the remaining tries.
         return min(pause_s, left_s / 4)
 
     def left_s(self, now_s: float) -> float:

@@ -157,7 +157,6 @@ class LateAcks:
 
     Args:
       client: an open client, whose background tasks send them.
-      popping: the consumer's.
       on_acknowledged: called with each message that is acknowledged.
     """
 

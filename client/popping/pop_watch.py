@@ -41,7 +41,6 @@ class PopWatch:
 
     Args:
       client: an open client.
-      popping: the consumer's.
       subscriptions: the consumer's, by topic with namespace; it changes.
       is_orderly: wait for what can be popped in order.
     """

@@ -60,7 +60,7 @@ class PoppedMessage(ReceivedMessage):
 
     @property
     def receipt(self) -> str:
-        """The text by which the broker knows this delivery.
+        """The string by which the broker knows this delivery.
 
         `change_invisible` replaces it.
         """

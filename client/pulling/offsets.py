@@ -259,7 +259,7 @@ class LocalOffsetStore:
         return self._kept.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Replace the file; a reader never sees a half."""
+        """Replace the file; a reader never sees a part of it."""
         changed = {q: self._offsets[q] for q in queues if q in self._offsets}
         if self._path is None or changed.items() <= self._kept.items():
             self._kept.update(changed)

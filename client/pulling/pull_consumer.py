@@ -185,8 +185,8 @@ class PullConsumer(Participant):
           ClosedError: the consumer is not open.
         """
         self._check_open()
-        full = self._client.with_namespace(topic)
         client = self._client
+        full = client.with_namespace(topic)
         route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
         return list(subscribe_queues(full, route))
 
@@ -328,13 +328,11 @@ class PullConsumer(Participant):
         self._assigned[queue] = assigned
         self._client.start_soon(self._puller.pull_queue, queue, assigned)
 
-    def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
+    def _subscribe(self, topic: str, selector: MessageSelector) -> None:
         known = self._subscriptions.get(topic)
         made = subscribed_to(topic, selector, self._client.wall_ms())
-        if known is not None and known.sub_string == made.sub_string:
-            return known
-        self._subscriptions[topic] = made
-        return made
+        if known is None or known.sub_string != made.sub_string:
+            self._subscriptions[topic] = made
 
     @property
     def assignment(self) -> list[MessageQueue]:

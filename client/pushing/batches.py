@@ -47,7 +47,7 @@ class Batches(Generic[T]):
         return batch.items
 
     def take_due(self, now_s: float) -> list[T] | None:
-        """Take a batch whose time is over; None: there is none."""
+        """Take a batch whose time is over; None if there is none."""
         for key, batch in self._open.items():
             if batch.due_s > now_s:
                 return None
@@ -57,7 +57,7 @@ class Batches(Generic[T]):
 
     @property
     def due_s(self) -> float | None:
-        """When the next batch is due; None: there is none."""
+        """When the next batch is due; None if there is none."""
         return next((batch.due_s for batch in self._open.values()), None)
 
     @property
@@ -83,7 +83,6 @@ class BatchCollector:
     One task collects at a time: otherwise each would wait with a part of the messages.
 
     Args:
-      client: the consumer's.
       ready: the messages that are ready for delivery.
       results: hands out the next messages of orderly queues.
       batches: those that are filling up.

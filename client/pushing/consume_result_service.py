@@ -109,7 +109,7 @@ class ConsumeResultService:
     def take_next(self, message: PushedMessage) -> PushedMessage | None:
         """Hand out the message behind one of an orderly queue that is in hand, for a batch.
 
-        Returns: it; None: there is none at the moment.
+        Returns: it; None if there is none at the moment.
         """
         assigned = assigned_queue(message)
         following = assigned.process_queue.oldest

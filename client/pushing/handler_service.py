@@ -31,7 +31,6 @@ class HandlerService:
     Lifecycle: created with its consumer; `run` one after another; `stop` ends the one that runs.
 
     Args:
-      client: the consumer's.
       config: configuration of the consumer.
       topics: the topics that it subscribes to, as the program knows them.
       ready: the messages that are ready for delivery.

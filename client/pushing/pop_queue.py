@@ -37,7 +37,6 @@ class PopModeMessage(PushedMessage):
 
     Attributes:
       settled: what the broker needs to know to settle it.
-      deadline_s: see Args.
       change: set while its invisible time is being extended: its receipt is about to be replaced.
       is_acknowledged: it was acknowledged meanwhile.
     """
@@ -66,7 +65,7 @@ class PopModeMessage(PushedMessage):
 
     @property
     def receipt(self) -> str:
-        """The text by which the broker knows this delivery."""
+        """The string by which the broker knows this delivery."""
         return self.settled.receipt.to_text()
 
     @property

@@ -65,7 +65,6 @@ class PopResults:
       client: an open client.
       group: name of the group, with namespace.
       config: configuration of the consumer.
-      popping: the consumer's.
       interceptors: they see each message that is settled.
     """
 

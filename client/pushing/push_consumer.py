@@ -174,6 +174,7 @@ class PushConsumer(QueueControl, Generic[ValueT]):
         self._offsets = self._offset_store()
         self._ready = ReadyMessages(client, config.rate_limit, interceptors)
         self._pop_mode = self._made_pop_mode() if config.mode == "pop" else None
+        # The results find that a lock is too old, and the rebalance renews it.
         locks_due = Ticker()
         self._results = ConsumeResultService(
             client,
@@ -185,6 +186,7 @@ class PushConsumer(QueueControl, Generic[ValueT]):
             locks_due.tick_now,
         )
         if self.is_orderly:
+            # A lock may have expired while a message waited for the program.
             self._ready.may_deliver = self._results.may_deliver
         self._pushed = PushedMessageFactory(
             client.without_namespace,

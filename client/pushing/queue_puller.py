@@ -42,7 +42,6 @@ class QueuePuller:
       offsets: where each queue begins.
       ready: gets the messages.
       results: delivers the messages of orderly queues, and settles all.
-      filter_servers: the consumer's.
       pushed: makes the messages.
     """
 

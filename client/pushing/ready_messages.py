@@ -53,7 +53,6 @@ class ReadyMessages:
     Lifecycle: `open` in the event loop before messages are put or taken, then `stop`.
 
     Args:
-      client: the consumer's.
       rate_limit: messages per second; None: no limit.
       interceptors: see the attribute.
 
@@ -106,7 +105,7 @@ class ReadyMessages:
         self._arrival.set()
 
     def take(self) -> PushedMessage | None:
-        """The next message; None: there is none, or the rate limit is reached."""
+        """The next message; None if there is none, or the rate limit is reached."""
         limit = self._limit
         while self._ready:
             message = self._ready.popleft()
@@ -144,7 +143,7 @@ class ReadyMessages:
         return self._is_stopped
 
     def wake(self) -> None:
-        """Let `wait` return."""
+        """End `wait`."""
         self._arrival.set()
 
     def take_back(self, message: PushedMessage) -> bool:
@@ -196,7 +195,7 @@ class ReadyMessages:
           paused: the argument of the program.
           subscribed: the topics of the consumer, with namespace.
 
-        Raises: ConfigurationError: it is a text, or a topic is not subscribed.
+        Raises: ConfigurationError: it is a string, or a topic is not subscribed.
         """
         self._paused.update(self._checked(paused, subscribed))
         self._held.extend([each for each in self._ready if self.holds(each)])
@@ -213,7 +212,7 @@ class ReadyMessages:
         self, given: Iterable[str | MessageQueue], subscribed: Collection[str]
     ) -> list[str | MessageQueue]:
         if isinstance(given, str):
-            raise ConfigurationError(f"{given!r} is a text: give a list of topics or queues")
+            raise ConfigurationError(f"{given!r} is a string: give a list of topics or queues")
         wanted = list(given)
         for each in wanted:
             if isinstance(each, str) and self._client.with_namespace(each) not in subscribed:

@@ -193,7 +193,7 @@ def _decoded(command: RemotingCommand) -> MessageExt:
 
 
 def _host(text: str) -> bytes:
-    """Encode `ip:port`; an invalid text becomes 0.0.0.0:0."""
+    """Encode `ip:port`; an invalid string becomes 0.0.0.0:0."""
     ip, _, port = text.lstrip("/").rpartition(":")
     try:
         return host_bytes(ip.strip("[]"), int(port))

@@ -61,13 +61,11 @@ class Sender:
     Args:
       client: open while something is sent.
       group: with namespace.
-      config: the producer's.
       check_open: raises ClosedError if the producer is not open.
       on_sent: called for each confirmed send; None: nothing is called.
       waits_for_route: look up a route again while there is none.
 
     Attributes:
-      config: the producer's.
       check_open: as it was given.
       packer: makes what is sent.
 

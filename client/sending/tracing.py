@@ -308,7 +308,6 @@ class ProducerTrace:
     Only what a broker confirmed is reported, and only if the broker's answer allows it (TRACE_ON).
 
     Args:
-      client: the producer's.
       group: the producer's, with namespace.
       topic: the trace topic.
 
@@ -469,7 +468,6 @@ class ConsumerTrace(Interceptor):
     Messages that say TRACE_ON false are not reported.
 
     Args:
-      client: the consumer's.
       group: the consumer's, with namespace.
       topic: the trace topic.
 
