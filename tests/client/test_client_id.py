@@ -1,4 +1,4 @@
-"""client/core/client_id.py against Apache's ClientConfig."""
+"""client/connection/client_id.py against Apache's ClientConfig."""
 
 from __future__ import annotations
 
