@@ -33,12 +33,12 @@ from ..client.messages.message import Message, ReceivedMessage, SendResult, Send
 from ..client.popping.popped_message import PoppedMessage
 from .admin import Admin
 from .client import Client
-from .delivery import Delivery
 from .producer import Producer
 from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
 from .pushed_message import BatchHandler, Handler, PushedMessage
 from .replying import Replier, replying
+from .send_buffer import Delivery
 from .simple_consumer import SimpleConsumer
 from .transaction import Transaction
 from .transaction_producer import Check, LocalTransaction, TransactionProducer

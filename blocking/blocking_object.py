@@ -154,6 +154,11 @@ class BlockingObject(Presentable, Generic[InnerT]):
             raise ClosedError(f"{self} is closed: create another one")
         return loop_object
 
+    @property
+    def _was_opened(self) -> bool:
+        """Whether it was ever opened: only then does a ClosedError end an iteration silently."""
+        return self._loop_object is not None
+
     def _check_process(self) -> None:
         process.check_generation(self._generation, self, self._pid)
 

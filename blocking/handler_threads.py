@@ -13,12 +13,11 @@ from typing import Generic, TypeVar
 from ..client.errors import ClosedError, ConfigurationError, HandlerTimeoutError
 from ..client.messages.message import for_log
 from ..client.options.push_options import RetryLater
-from ..client.pulling.pushed_message import GIVEN_UP, InHandler
-from ..client.pulling.pushed_message import PushedMessage as AsyncPushedMessage
-from ..client.pushing.handler_check import CheckedHandler, Handlers, check_outcome
-from ..client.pushing.handler_result import check_result
+from ..client.pushing.handler_check import CheckedHandler, Handlers, check_outcome, check_result
 from ..client.pushing.handler_run import exceeded, log_cut
 from ..client.pushing.handling import acknowledge, log_failure, unsettled_count
+from ..client.pushing.pushed_message import GIVEN_UP, InHandler
+from ..client.pushing.pushed_message import PushedMessage as AsyncPushedMessage
 from .loop_object import LoopObject
 from .loop_thread import in_thread, longest_wait_s
 from .message_buffer import MessageBuffer

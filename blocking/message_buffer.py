@@ -117,6 +117,6 @@ class MessageBuffer(Generic[T]):
             self._on_close()
 
     def wake(self) -> None:
-        """Let the waiting threads check `should_stop`."""
+        """Wake the waiting threads, which check `should_stop`."""
         with self._condition:
             self._condition.notify_all()

@@ -11,7 +11,7 @@ from ..client.checks.call_check import refuse_names
 from ..client.checks.misuse import explained, knows_elsewhere
 from ..client.checks.other_names import PRODUCER
 from ..client.connection.client import Client as AsyncClient
-from ..client.core.sending import Selector
+from ..client.core.sends import Selector
 from ..client.errors import ClientError, UndeliveredError
 from ..client.messages.body_types import PlainBody, SentT
 from ..client.messages.message import Message, MessageQueue, SendResult
@@ -20,10 +20,10 @@ from ..client.options.send_options import DEFAULT_GROUP, ProducerOptions
 from ..client.sending.producer import Producer as AsyncProducer
 from ..client.tasks.clock import monotonic_ms
 from .client import Client, TracedMember
-from .delivery import Delivery, SendBuffer
 from .forwarded import forwarded
 from .loop_object import ExitInfo, LoopObject
 from .loop_thread import Waiter
+from .send_buffer import Delivery, SendBuffer
 from .send_queue import QueuedSend, SendQueue
 
 logger = logging.getLogger(__name__)
@@ -192,16 +192,16 @@ class Producer(TracedMember[AsyncProducer[SentT]], Generic[SentT]):
             ):
                 loop_object.waiters.add(waiter)
                 return
-            outgoing = sender.packer.message(message)
-            sending = sender.sending(outgoing, queue, selector, timeout_s)
-            has_begun = sender.begin(sending, loop_object.spawn, on_end, at_once=True)
+            prepared = sender.packer.message(message)
+            send = sender.new_send(prepared, queue, selector, timeout_s)
+            has_begun = sender.begin(send, loop_object.spawn, on_end, at_once=True)
         except Exception as error:  # noqa: BLE001 - raised in the calling thread
             waiter.fail(error)
             return
         if has_begun:
             loop_object.waiters.add(waiter)
         else:
-            loop_object.run(waiter, None, sender.send, (sending,), {})
+            loop_object.run(waiter, None, sender.send, (send,), {})
 
     send_batch: Final = forwarded(AsyncProducer.send_batch)
     send_oneway: Final = forwarded(AsyncProducer.send_oneway)

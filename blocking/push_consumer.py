@@ -15,10 +15,10 @@ from ..client.errors import ClientError, ClosedError, ConfigurationError
 from ..client.messages.body_types import ValueT
 from ..client.messages.message import MessageQueue
 from ..client.options.push_options import CONCURRENCY, PushConsumerOptions
-from ..client.pulling.pushed_message import PushedMessage as AsyncPushedMessage
+from ..client.pushing.batches import BatchCollector
 from ..client.pushing.handler_check import Handlers, check_stop_timeout
-from ..client.pushing.handler_service import BatchCollector
 from ..client.pushing.push_consumer import PushConsumer as AsyncPushConsumer
+from ..client.pushing.pushed_message import PushedMessage as AsyncPushedMessage
 from ..remoting.bodies import SubscriptionData
 from .client import Client, TracedMember
 from .forwarded import forwarded
@@ -175,8 +175,10 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
         Args:
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
-        return _Messages(self, auto_ack)
+        return _Messages(self, lambda: self._was_opened, auto_ack)
 
     @overload
     def receive(self) -> PushedMessage[ValueT]: ...
@@ -341,7 +343,7 @@ class PushConsumer(TracedMember[AsyncPushConsumer[ValueT]], Generic[ValueT]):
     def _pause(self, paused: Iterable[str | MessageQueue]) -> None:
         # Messages in the buffer were fetched for the program, which has not received them.
         self._inner.pause(paused)
-        held = self._inner.delivery_queue
+        held = self._inner.ready_messages
         fetched = self._buffer.remove(lambda message: held.holds(message.inner))
         held.give_back([message.inner for message in fetched])
 
@@ -358,7 +360,7 @@ class _Fetcher(Generic[ValueT]):
         self._inner = inner
         self._loop_object = loop_object
         # `before_consume` is called at the fetch: with interceptors, do not fetch ahead.
-        self._count_max = 1 if inner.delivery_queue.interceptors else FETCH_MAX
+        self._count_max = 1 if inner.ready_messages.interceptors else FETCH_MAX
         self.buffer: MessageBuffer[PushedMessage[ValueT]] = MessageBuffer(
             self._fetch_soon, _is_wanted
         )
@@ -393,7 +395,7 @@ class _Fetcher(Generic[ValueT]):
         def give_back() -> None:
             self._collector, self._batches = collector, batches
             fetched = self.buffer.remove(lambda message: True)
-            self._inner.delivery_queue.give_back([message.inner for message in fetched])
+            self._inner.ready_messages.give_back([message.inner for message in fetched])
 
         batches = MessageBuffer[list[PushedMessage[ValueT]]](fetch_soon, _has_wanted)
         self._loop_object.call_plain(give_back)
@@ -426,8 +428,8 @@ class _Fetcher(Generic[ValueT]):
             raise
         if self._collector is not None:
             # `run` collects batches meanwhile.
-            self._inner.delivery_queue.give_back([first])
-            self._inner.delivery_queue.wake()
+            self._inner.ready_messages.give_back([first])
+            self._inner.ready_messages.wake()
             self.buffer.put(())
             return
         fetched = []
@@ -459,8 +461,11 @@ def _same(batch: list[PushedMessage[ValueT]]) -> list[PushedMessage[ValueT]]:
 class _Messages(Iterator[PushedMessage[ValueT]]):
     """An iteration over a consumer's messages."""
 
-    def __init__(self, consumer: PushConsumer[ValueT], auto_ack: bool) -> None:
+    def __init__(
+        self, consumer: PushConsumer[ValueT], was_opened: Callable[[], bool], auto_ack: bool
+    ) -> None:
         self._consumer = consumer
+        self._was_opened = was_opened
         self._auto_ack = auto_ack
         self._last: PushedMessage[ValueT] | None = None
 
@@ -472,7 +477,9 @@ class _Messages(Iterator[PushedMessage[ValueT]]):
         try:
             message = self._consumer.receive()
         except ClosedError:
-            raise StopIteration from None
+            if self._was_opened():
+                raise StopIteration from None
+            raise
         if self._auto_ack:
             self._last = message
         return message

@@ -13,9 +13,9 @@ from ..client.errors import AlreadySettledError, ClosedError
 from ..client.messages.body_types import ValueT, ValueT_co
 from ..client.messages.message import ReceivedMessage, for_log
 from ..client.options.push_options import RetryLater
-from ..client.pulling.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
-from ..client.pulling.pushed_message import PushedMessage as AsyncPushedMessage
 from ..client.pushing.handling import retry_all as retry_all_in_loop
+from ..client.pushing.pushed_message import ACKNOWLEDGED, GIVEN_UP, REDELIVERED
+from ..client.pushing.pushed_message import PushedMessage as AsyncPushedMessage
 from .loop_object import LoopObject
 
 logger = logging.getLogger(__name__)

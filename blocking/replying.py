@@ -10,7 +10,7 @@ from .producer import Producer
 from .pushed_message import Handler, PushedMessage
 
 Replier: TypeAlias = Callable[[PushedMessage], Any]
-"""Returns the body of the reply; None: there is none."""
+"""Returns the body of the reply, or None for no reply."""
 
 
 def replying(producer: Producer, replier: Replier) -> Handler:

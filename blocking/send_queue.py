@@ -12,13 +12,13 @@ from collections import deque
 from functools import partial
 from typing import Final, NamedTuple
 
-from ..client.core.sending import Sending
+from ..client.core.sends import Send
 from ..client.errors import ClosedError
 from ..client.messages.message import MessageQueue, SendResult
-from ..client.sending.delivery import Delivery as AsyncDelivery
 from ..client.sending.producer import Producer as AsyncProducer
-from .delivery import Delivery, SendBuffer
+from ..client.sending.send_buffer import Delivery as AsyncDelivery
 from .loop_object import LoopObject
+from .send_buffer import Delivery, SendBuffer
 
 CHUNK: Final = 64
 """Messages encoded before the loop writes and reads again: they share a system call."""
@@ -65,9 +65,9 @@ class SendQueue:
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_end = self._on_end
 
-    def put(self, loop_object: LoopObject, send: QueuedSend) -> None:
+    def put(self, loop_object: LoopObject, queued: QueuedSend) -> None:
         """Have a message sent; its Delivery is in the buffer."""
-        self._queue.append(send)
+        self._queue.append(queued)
         if not self._is_woken:
             self._is_woken = True
             loop_object.post(self._begin, loop_object)
@@ -90,9 +90,9 @@ class SendQueue:
         try:
             while queue:
                 for _ in range(min(len(queue), CHUNK)):
-                    send = queue.popleft()
-                    if send.context is not None or not self._begin_send(send):
-                        await self._send(send)
+                    queued = queue.popleft()
+                    if queued.context is not None or not self._begin_send(queued):
+                        await self._send(queued)
                 if not queue:
                     # A thread that appends after this wakes the loop; what came before is seen.
                     self._is_woken = False
@@ -105,19 +105,21 @@ class SendQueue:
                 self.flush()
             self._idle.set()
 
-    def _begin_send(self, send: QueuedSend) -> bool:
+    def _begin_send(self, queued: QueuedSend) -> bool:
         """Begin a send without a task. False: the route or the connection has to be waited for."""
         try:
-            on_end = partial(self._take_end, send.delivery)
-            batches, message = self._accumulator, send.delivery.message
-            if batches is not None and batches.take(message, send.queue, send.timeout_s, on_end):
+            on_end = partial(self._take_end, queued.delivery)
+            batches, message = self._accumulator, queued.delivery.message
+            if batches is not None and batches.take(
+                message, queued.queue, queued.timeout_s, on_end
+            ):
                 self._sending_count += 1
                 return True
-            if not self._sender.begin(self._sending(send), self._loop_object.spawn, on_end):
+            if not self._sender.begin(self._new_send(queued), self._loop_object.spawn, on_end):
                 return False
             self._sending_count += 1
         except Exception as error:  # noqa: BLE001 - the delivery's
-            self._buffer.leave(send.delivery, None, error)
+            self._buffer.leave(queued.delivery, None, error)
         return True
 
     def flush(self) -> None:
@@ -129,24 +131,24 @@ class SendQueue:
         else:
             self._accumulator.flush()
 
-    def _sending(self, send: QueuedSend) -> Sending:
+    def _new_send(self, queued: QueuedSend) -> Send:
         sender = self._sender
-        outgoing = sender.packer.message(send.delivery.message)
-        return sender.sending(outgoing, send.queue, timeout_s=send.timeout_s)
+        prepared = sender.packer.message(queued.delivery.message)
+        return sender.new_send(prepared, queued.queue, timeout_s=queued.timeout_s)
 
-    async def _send(self, send: QueuedSend) -> None:
-        delivery = send.delivery
+    async def _send(self, queued: QueuedSend) -> None:
+        delivery = queued.delivery
         try:
             # Awaited here, not in a new task, so that later messages stay behind it.
-            if send.context is None:
+            if queued.context is None:
                 on_end = partial(self._take_end, delivery)
-                sending = self._sending(send)
+                send = self._new_send(queued)
                 # It has waited behind earlier ones, perhaps for the same route.
-                sending.start_s = send.begin_s
-                await self._sender.begin_when_ready(sending, self._loop_object.spawn, on_end)
+                send.start_s = queued.begin_s
+                await self._sender.begin_when_ready(send, self._loop_object.spawn, on_end)
                 self._sending_count += 1
             else:
-                await self._send_in_context(send)
+                await self._send_in_context(queued)
         except asyncio.CancelledError:
             self._buffer.leave(delivery, None, ClosedError("the producer was closed meanwhile"))
             raise
@@ -161,17 +163,17 @@ class SendQueue:
         if not self._sending_count:
             self._idle.set()
 
-    async def _send_in_context(self, send: QueuedSend) -> None:
+    async def _send_in_context(self, queued: QueuedSend) -> None:
         """Send in the caller's context, whose variables interceptors read."""
-        delivery = send.delivery
+        delivery = queued.delivery
         topic = self._inner.client.with_namespace(delivery.message.topic)
         if self._inner.client.known_publish_info(topic) is None:
             # It has waited behind earlier ones, perhaps for the same route.
-            await self._sender.look_up(topic, send.begin_s, send.timeout_s)
-        sending = self._inner.send_soon(
-            delivery.message, queue=send.queue, timeout_s=send.timeout_s
+            await self._sender.look_up(topic, queued.begin_s, queued.timeout_s)
+        coroutine = self._inner.send_soon(
+            delivery.message, queue=queued.queue, timeout_s=queued.timeout_s
         )
-        sent = await asyncio.get_running_loop().create_task(sending, context=send.context)
+        sent = await asyncio.get_running_loop().create_task(coroutine, context=queued.context)
         # The blocking buffer reports failures that were not looked at; the async one must not.
         sent.look_at()
         self._loop_object.spawn(self._follow, delivery, sent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NoReturn, Unpack
 
@@ -96,13 +95,18 @@ class SimpleConsumer(TracedMember[AsyncSimpleConsumer]):
           max_messages, invisible_s: see `receive`.
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
         messages = self._inner.messages(
             max_messages=max_messages, invisible_s=invisible_s, auto_ack=auto_ack
         )
-        with contextlib.suppress(ClosedError):
+        try:
             while (message := self._call(_next, messages)) is not None:
                 yield message
+        except ClosedError:
+            if not self._was_opened:
+                raise
 
 
 async def _next(messages: AsyncIterator[PoppedMessage]) -> PoppedMessage | None:

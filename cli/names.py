@@ -260,25 +260,12 @@ class Cluster:
 
 
 def _context_of(tls: TlsOptions | bool) -> SSLContext | None:
-    """Raises: OSError; ValueError: a file cannot be used."""
+    """Raises: ValueError: a file cannot be used."""
     if not tls:
         return None
-    import ssl
+    from ..remoting.tls_options_context import options_context  # imports ssl
 
-    options = TlsOptions() if tls is True else tls
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = options.verify and options.check_hostname
-    context.verify_mode = ssl.CERT_REQUIRED if options.verify else ssl.CERT_NONE
-    files = options.files
-    if "ca_file" in files:
-        context.load_verify_locations(files["ca_file"])
-    elif options.verify:
-        context.load_default_certs()
-    if "cert_file" in files:
-        # Without a password, an encrypted key would be asked for on the terminal.
-        password = options.key_password or ""
-        context.load_cert_chain(files["cert_file"], files.get("key_file"), password)
-    return context
+    return options_context(TlsOptions() if tls is True else tls)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

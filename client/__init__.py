@@ -108,11 +108,11 @@ from .options.simple_options import SimpleConsumerOptions
 from .popping.popped_message import PoppedMessage
 from .popping.simple_consumer import SimpleConsumer
 from .pulling.pull_consumer import PullConsumer, PullConsumerOptions, Pulled
-from .pulling.pushed_message import PushedMessage
 from .pushing.push_consumer import BatchHandler, Handler, PushConsumer
+from .pushing.pushed_message import PushedMessage
 from .replying import Replier, replying
-from .sending.delivery import Delivery
 from .sending.producer import Producer, Selector
+from .sending.send_buffer import Delivery
 from .sending.transaction_producer import Check, LocalTransaction, TransactionProducer
 
 __all__ = [

@@ -9,12 +9,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from .pulling.pushed_message import PushedMessage
 from .pushing.handler_check import check_handler
+from .pushing.pushed_message import PushedMessage
 from .sending.producer import Producer
 
 Replier: TypeAlias = Callable[[PushedMessage], Any | Awaitable[Any]]
-"""Returns the body of the reply; None: there is none."""
+"""Returns the body of the reply, or None for no reply."""
 
 
 def replying(producer: Producer, replier: Replier) -> Callable[[PushedMessage], Awaitable[None]]:

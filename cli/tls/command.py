@@ -287,7 +287,7 @@ def _host_names(given: Sequence[str], *, with_own: bool) -> list[str]:
 
 def _own_names() -> list[str]:
     """This machine's name and addresses, as far as it knows them."""
-    from ...client.connection.local_ip import local_ip
+    from ...client.connection.client_id import local_ip
 
     name = socket.gethostname()
     names = [name] if _HOST.fullmatch(name) else []

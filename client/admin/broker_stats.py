@@ -1,7 +1,7 @@
-"""Runtime statistics of a broker as numbers, read from the texts of answer 28.
+"""Runtime statistics of a broker as numbers, read from the strings of answer 28.
 
 Brokers of different versions have different keys: what a broker does not tell is None here, and
-every text that it sent is in `texts`. Pure.
+every string that it sent is in `texts`. Pure.
 
 Source: prepareRuntimeInfo of AdminBrokerProcessor.java and StoreStatsService.java of 4.9.7 and
 5.5.0.
@@ -85,7 +85,7 @@ class BrokerStats(msgspec.Struct, frozen=True, rename="camel"):
 def read_broker_stats(
     texts: Mapping[str, str], *, broker_name: str, broker_id: int, address: str
 ) -> BrokerStats:
-    """The statistics in a table of texts; a text that is not of its form counts as missing."""
+    """The statistics in a table of strings; one that is not of its form counts as missing."""
 
     def integer(key: str) -> int | None:
         return _integer(texts.get(key))

@@ -8,7 +8,8 @@ from ...common.topic_names import TOOLS_GROUP
 from ...remoting.bodies import MessageQueue, SubscriptionData
 from ..connection.client import Client
 from ..errors import AccessDeniedError
-from ..pulling.pulling import PullResult, max_offset, pull, search_offset
+from ..pulling.offsets import max_offset, search_offset
+from ..pulling.pulls import PullResult, pull
 
 PULL_COUNT: Final = 32
 """Messages of one pull. RocketMQ: pullBatchSize."""

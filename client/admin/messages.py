@@ -31,7 +31,7 @@ from ..errors import (
     ServerError,
 )
 from ..messages.message import ReceivedMessage
-from ..pulling.pulling import max_offset
+from ..pulling.offsets import max_offset
 from ..sending.producer import configured
 from .asking import (
     Answers,

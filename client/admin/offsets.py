@@ -29,7 +29,7 @@ from ..errors import (
     RouteNotFoundError,
     is_not_supported,
 )
-from ..pulling.pulling import commit_offset, max_offset, min_offset, offset_at_master, offset_table
+from ..pulling.offsets import commit_offset, max_offset, min_offset, offset_at_master, offset_table
 from ..sending.producer import configured
 from .asking import Answers, Brokers, ask_all, brokers_of, queues_of
 from .brokers import BrokerVerbs
@@ -214,7 +214,7 @@ class OffsetVerbs:
         offsets: Mapping[MessageQueue, int] | None = None,
         dry_run: bool = False,
     ) -> list[QueueReset]:
-        """Let a group go on elsewhere in a topic; forward or back.
+        """Move a group's offset in a topic, forward or back.
 
         Where consumers of the group are connected, the broker tells them, and they do it within
         seconds; else the offsets are written. One of `to`, `timestamp_ms` and `offsets` is given.
@@ -323,7 +323,7 @@ class OffsetVerbs:
     async def _reset_queues(
         self, full: str, address: str, plans: Mapping[MessageQueue, QueueReset]
     ) -> list[QueueReset]:
-        """Have the broker set single queues."""
+        """Ask the broker to set single queues."""
         try:
             settings = await self._broker_verbs.broker_config(address)
         except ClientError as error:
@@ -355,7 +355,7 @@ class OffsetVerbs:
         plans: Mapping[MessageQueue, QueueReset],
         timestamp_ms: int,
     ) -> list[QueueReset]:
-        """Have the broker tell the consumers."""
+        """Ask the broker to tell the consumers."""
         for queue, planned in plans.items():
             if planned.before is None:
                 # Else the broker says that the group does not exist, and does nothing.

@@ -28,7 +28,7 @@ from ..connection.client import reading_answer
 from ..core.pop_records import PopRecords
 from ..core.topics import check_group, check_topic
 from ..errors import ConfigurationError, RouteNotFoundError, is_not_supported
-from ..pulling.pulling import max_offset, min_offset, offset_at_master
+from ..pulling.offsets import max_offset, min_offset, offset_at_master
 from ..sending.producer import configured
 from .asking import Brokers, NotFoundError, brokers_of, queues_of
 from .looking import PULL_COUNT, first_offset_at, look

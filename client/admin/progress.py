@@ -45,7 +45,7 @@ from ..errors import (
     is_not_supported,
 )
 from ..messages.message import ReceivedMessage
-from ..pulling.pulling import commit_offset
+from ..pulling.offsets import commit_offset
 from ..sending.producer import configured
 from .asking import Answers, Brokers, answering, brokers_of
 from .clients import ClientVerbs
@@ -411,7 +411,7 @@ class ProgressVerbs:
     async def clone_offsets(
         self, source: str, destination: str, topic: str, *, dry_run: bool = False
     ) -> list[QueueReset]:
-        """Let a group go on in a topic where another one is.
+        """Move a group's offsets in a topic to those of another group.
 
         The offsets are written one by one, as mqadmin does; queues in which the source never
         committed are left alone.

@@ -90,7 +90,6 @@ class StaticTopicInfo(msgspec.Struct, frozen=True, rename="camel"):
     """The queues of a static topic.
 
     Attributes:
-      name: of the topic.
       epoch: version of the mapping, ms since 1970.
       leaders: the broker of each queue, by queue id.
       moved: the queues that a change moves or moved, with their brokers before.

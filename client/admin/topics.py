@@ -80,6 +80,7 @@ class TopicVerbs:
         route = await self._brokers.route(full)
         brokers = brokers_of(route)
         by_name = {broker.name: broker for broker in brokers}
+        # What the name server knows first: a broker that does not answer keeps these settings.
         on_broker = {}
         for data in route.queue_datas:
             broker = by_name.get(data.broker_name) or BrokerInfo(data.broker_name, "", {})

@@ -35,17 +35,14 @@ class TracedSend(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
       time_ms: when it began, by the producer's clock.
       cost_ms: from the send to the answer.
-      group: of the producer.
       client_host: IP address of the producer.
       client_id: id of its client; "": not reported.
-      topic: of the message.
       tags, keys: of the message; None: none.
       store_host: `host:port` of the broker.
       offset_message_id: the broker's id of the message; None: not reported.
       body_length: bytes, as sent: compressed, if it is.
       kind: the kind of message.
       is_success: it was stored as safely as the broker is configured to.
-      region: of the broker.
     """
 
     time_ms: int
@@ -98,14 +95,11 @@ class TracedTransactionEnd(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
       time_ms: by the producer's clock.
-      group: of the producer.
       client_host: IP address of the producer.
-      topic: of the message.
       store_host: `host:port` of the broker.
       transaction_id: None: not reported.
       state: the outcome.
       is_from_check: the broker had asked for it.
-      region: of the broker.
     """
 
     time_ms: int
@@ -124,11 +118,8 @@ class TracedRecall(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
       time_ms: by the producer's clock.
-      group: of the producer.
       client_host: IP address of the producer.
-      topic: of the message.
       is_success: the broker accepted it.
-      region: of the broker.
     """
 
     time_ms: int

@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Final, Protocol, TypeGuard
 
+from ...common.delay_levels import MESSAGE_DELAY_LEVEL, delay_levels_ms
 from ...common.message_properties import split_keys
 from ..errors import MessageRefusedError
 
-DELAY_LEVEL_MAX: Final = 18
+DELAY_LEVEL_MAX: Final = len(delay_levels_ms(MESSAGE_DELAY_LEVEL))
 """Levels of RocketMQ's default messageDelayLevel."""
 
 SECONDS_SINCE_1970: Final = (1e8, 1e11)
@@ -126,7 +127,9 @@ def _check_properties(properties: object) -> None:
 def _check_delays(message: Fields) -> None:
     level, delay_s, at_ms = message.delay_level, message.delay_s, message.deliver_at_ms
     if not _is_int(level) or level < 0:
-        hint = "give 1 to 18, or 0 for no delay; for a delay in seconds write delay_s"
+        hint = (
+            f"give 1 to {DELAY_LEVEL_MAX}, or 0 for no delay; for a delay in seconds write delay_s"
+        )
         raise _wrong("delay_level", level, hint)
     if delay_s is not None and not (_is_number(delay_s) and isfinite(delay_s) and delay_s >= 0):
         hint = "give a number of seconds from 0 on, or None"

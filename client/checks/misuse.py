@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NoReturn, ParamSpec, TypeVar
 
 from ..errors import ConfigurationError
-from .internals import is_internal
 from .other_names import option_elsewhere
 from .shown import shown
 
@@ -30,6 +29,41 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "check": "check=check",
 }
 """What to write for the keyword arguments that constructors need."""
+
+INTERNALS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Client": (
+        "add_member",
+        "check_loop",
+        "connection",
+        "forget_route",
+        "is_over",
+        "known_publish_info",
+        "master_address",
+        "master_of",
+        "members",
+        "next_opaque",
+        "next_unique_id",
+        "now_s",
+        "on_connected",
+        "open_connection",
+        "owner",
+        "publish_info",
+        "reading_address",
+        "remove_member",
+        "replies",
+        "start_soon",
+        "start_wait_s",
+        "wait_for_broker_s",
+        "window",
+    ),
+    "DeliveryState": ("look_at", "settle"),
+    "Producer": ("accumulator", "sender"),
+    "PushConsumer": ("ready_messages", "handling", "next_message", "receive_nowait"),
+    "PushedMessage": ("again", "inner"),
+}
+"""Public attributes that parts of the package use of one another, by the class that has them.
+
+`dir`, completion and the API's pages leave them out; subclasses inherit them."""
 
 
 class Shown(ABCMeta):
@@ -57,6 +91,14 @@ def is_hidden(kind: type, name: str) -> bool:
                 return True
             break
     return is_internal(kind, name)
+
+
+def is_internal(kind: type, name: str) -> bool:
+    """Whether a class has an attribute for other parts of the package."""
+    return any(
+        name in INTERNALS.get(base.__name__, ()) and base.__module__.startswith("trocket.")
+        for base in kind.__mro__
+    )
 
 
 class _Elsewhere:
@@ -147,7 +189,7 @@ def check_client(client: object, *, kind: str, door: str, client_type: type) -> 
         hint = f"write {kind}('{client[0]}:{client[1]}', ...)"
     elif isinstance(client, list | tuple | set | frozenset):
         joined = ";".join(str(each) for each in client) or "127.0.0.1:9876"
-        hint = f"several name servers are one text: write {kind}({joined!r}, ...)"
+        hint = f"several name servers are one string: write {kind}({joined!r}, ...)"
     elif type(client).__name__ == "Client":
         hint = f"it is of the other door: share a {door}.Client, or write {line}"
     elif type(client).__module__.startswith("trocket.testing"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NoReturn
 
 from ...remoting.bodies import MessageQueue
 from ..errors import ConfigurationError
@@ -111,10 +111,10 @@ def topics_of(topics: str | Iterable[str]) -> Iterable[str]:
     return topics
 
 
-def not_assigned(queue: object, *, is_subscribed: bool) -> ConfigurationError:
-    """The error for a queue that is not this consumer's.
+def refuse_queue(queue: object, *, is_subscribed: bool) -> NoReturn:
+    """Refuse what is no assigned queue of a consumer.
 
-    Raises: ConfigurationError: it is no queue.
+    Raises: ConfigurationError: always; the text says whether it is a queue at all.
     """
     check_queue(queue, _ASSIGNED)
     if is_subscribed:
@@ -124,4 +124,4 @@ def not_assigned(queue: object, *, is_subscribed: bool) -> ConfigurationError:
         )
     else:
         text = f"{queue} is not assigned; call `assign` first"
-    return ConfigurationError(text)
+    raise ConfigurationError(text)

@@ -31,7 +31,6 @@ from ...remoting.signature import Credentials, sign
 from ..checks import process
 from ..checks.misuse import check_client, explained, knows_elsewhere
 from ..checks.other_names import CLIENT
-from ..core.client_id import build_client_id, default_instance_name
 from ..core.namespaces import with_namespace, without_namespace
 from ..core.routes import TopicPublishInfo
 from ..errors import (
@@ -45,10 +44,10 @@ from ..errors import (
 from ..messages.interceptor import Interceptor
 from ..tasks import clock
 from ..tasks.task_host import Openable, TaskHost
+from .client_id import build_client_id, default_instance_name, local_ip
 from .connection import Connection, request_name
 from .connection_log import ConnectionLog
 from .dialer import Dialer
-from .local_ip import local_ip
 from .members import GroupMember, Members, Processor
 from .name_servers import Ask as AskNameServer
 from .name_servers import NameServers

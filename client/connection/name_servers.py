@@ -36,7 +36,7 @@ class NameServers:
 
     @property
     def names(self) -> str:
-        """The addresses in one text, for errors."""
+        """The addresses as one string, for errors."""
         return ";".join(self._addresses)
 
     async def ask(self, code: int, ask: Ask, timeout_s: float, window: Window) -> RemotingCommand:

@@ -131,6 +131,11 @@ class Participant(Openable):
                 )
             raise ClosedError(f"{name} is closed: create another one")
 
+    @property
+    def _was_opened(self) -> bool:
+        """Whether it was ever opened: only then does a ClosedError end an iteration silently."""
+        return self._membership is not Membership.NEW
+
     def _check_loop(self) -> None:
         self._client.check_loop()
 

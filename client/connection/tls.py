@@ -12,12 +12,12 @@ import logging
 import os
 import socket
 import ssl
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import anyio
 
 from ...remoting.tls_options import TlsOptions
+from ...remoting.tls_options_context import options_context
 from ..errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ def _states(options: TlsOptions) -> dict[str, _FileState]:
     found = {}
     for name, path in options.files.items():
         try:
-            stat = os.stat(path)  # noqa: PTH116 - of a text
+            stat = os.stat(path)  # noqa: PTH116 - the path is a string
         except OSError as error:
             raise ConfigurationError(f"{name} {path} of TLS: {error.strerror}") from None
         found[name] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
@@ -214,52 +214,7 @@ def _states(options: TlsOptions) -> dict[str, _FileState]:
 
 def _context_of(options: TlsOptions) -> ssl.SSLContext:
     """Raises: ConfigurationError: a file cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = options.verify and options.check_hostname
-    context.verify_mode = ssl.CERT_REQUIRED if options.verify else ssl.CERT_NONE
-    files = options.files
-    for name, path in files.items():  # ssl does not say which one is missing
-        try:
-            Path(path).open("rb").close()
-        except OSError as error:
-            raise ConfigurationError(f"{name} {path} of TLS: {error.strerror}") from None
-    if options.verify:
-        _load_authorities(context, files.get("ca_file"))
-    if "cert_file" in files:
-        _load_certificate(context, options)
-    return context
-
-
-def _load_authorities(context: ssl.SSLContext, path: str | None) -> None:
-    if path is None:
-        context.load_default_certs()
-        return
     try:
-        context.load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise ConfigurationError(
-            f"ca_file {path} of TLS has no certificate of an authority in PEM ({error.reason})"
-        ) from None
-
-
-def _load_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
-    files = options.files
-    shown = ", ".join(f"{name} {path}" for name, path in files.items() if name != "ca_file")
-    try:
-        context.load_cert_chain(
-            files["cert_file"], files.get("key_file"), password=options.key_password or _no_password
-        )
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise ConfigurationError(f"{shown} of TLS: the key is another certificate's") from None
-        what = "are no certificate and its key in PEM"
-        if options.key_password:
-            what += ", or key_password is wrong"
-        raise ConfigurationError(f"{shown} of TLS {what} ({error.reason or error})") from None
+        return options_context(options)
     except ValueError as error:
-        raise ConfigurationError(f"{shown} of TLS: {error}") from None
-
-
-def _no_password() -> NoReturn:
-    """Called by OpenSSL, which would otherwise ask for the password on the terminal."""
-    raise ValueError("the key has a password: give key_password (ROCKETMQ_TLS_KEY_PASSWORD)")
+        raise ConfigurationError(str(error)) from None

@@ -228,11 +228,11 @@ def _room(room: str, of: object) -> str:
 
 
 HashFunction = Callable[[str], int]
-"""Maps a text to a position on the hash ring."""
+"""Maps a string to a position on the hash ring."""
 
 
 def md5_hash(key: str) -> int:
-    """The first four bytes of the MD5 of a text, as a number from 0 to 2^32 - 1.
+    """The first four bytes of the MD5 of a string, as a number from 0 to 2^32 - 1.
 
     Source: ConsistentHashRouter.MD5Hash.
     """

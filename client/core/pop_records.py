@@ -40,7 +40,6 @@ class PopRecords:
 
     Args:
       group: full name.
-      broker_name: of the broker.
     """
 
     def __init__(self, group: str, broker_name: str) -> None:

@@ -244,6 +244,7 @@ class SendTemplate:
         born = b"%d" % payload.born_timestamp_ms
         born_size = len(born)
         properties_size = len(properties)
+        # The starts of fields with usual sizes are encoded already; only others are checked.
         if born_size > 18 or properties_size >= _PROPERTIES_STARTS_COUNT:
             _check_unusual(payload.born_timestamp_ms, properties_size)
         if properties_size >= _PROPERTIES_STARTS_COUNT:

@@ -288,6 +288,7 @@ def _checked(
                 f"The broker name is not equal {name} != {config.mapping_detail.bname}"
             )
     details = [_detail(config) for config in present.values()]
+    # A change sets these at one broker after the other: they differ if it ended half-way.
     for what, values in (
         ("epoch", {detail.epoch for detail in details}),
         ("scope", {detail.scope for detail in details}),
@@ -303,6 +304,7 @@ def _checked(
     for detail in details:
         for queue_id, items in detail.hosted_queues.items():
             _check_items(topic, items, present)
+            # Brokers keep the items of queues that have moved away, for reads of old offsets.
             if not detail.leads(queue_id):
                 continue
             if queue_id in owners:

@@ -191,7 +191,7 @@ def _tags_of(expression: str) -> list[str]:
 
 
 def check_tags_text(topic: str, text: str) -> None:
-    """Check that a text is tags as they are usually written; `Tag` takes what RocketMQ takes.
+    """Check that a string is tags as they are usually written; `Tag` takes what RocketMQ takes.
 
     Java's client accepts all texts, and then often receives no message.
 

@@ -60,7 +60,6 @@ class PubRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
       time_ms: when the send began, ms since 1970.
-      region: of the broker.
       group: of the producer, without namespace.
       topic: without namespace.
       message_id: that the producer gave; Java's batches have all of theirs, joined by commas.
@@ -340,7 +339,7 @@ _LAYOUTS: Final = {
 def encode_record(record: TraceRecord) -> str:
     """The text of a record, with its end.
 
-    Raises: LocalProtocolError: a text has one of the separators in it.
+    Raises: LocalProtocolError: a string has one of the separators in it.
     """
     layout = _LAYOUTS[record.TYPE]
     values = [_text(getattr(record, name)) for name in layout.fields]
@@ -365,7 +364,7 @@ def _text(value: object) -> str:
 
 
 def decode_record(text: str) -> TraceRecord:
-    """The record of one text without its end.
+    """The record in a string, without its end.
 
     Raises: RemoteProtocolError: it has an unknown type or number of fields, or a bad value.
     """

@@ -297,7 +297,7 @@ class ReceivedMessage(Presentable):
 
     @property
     def receipt(self) -> str | None:
-        """The text by which the broker knows this delivery; None unless it was popped."""
+        """The string by which the broker knows this delivery; None unless it was popped."""
         return None
 
     @property

@@ -162,7 +162,6 @@ def wrong_body(body: object, serialized: object, has_serializer: bool) -> Messag
     """The error for a body that cannot be sent.
 
     Args:
-      body: of the message.
       serialized: what the producer's serializer made of it; the body if there is none.
       has_serializer: whether there is one.
     """

@@ -18,9 +18,9 @@ import anyio.lowlevel
 
 from ...remoting.bodies import SubscriptionData
 from ..connection.client import Client
-from ..core.pop import Place, PopOrder
+from ..core.pop_requests import Place, PopOrder
 from ..errors import ClientError
-from .popping import Popping
+from .popper import Popper
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,6 @@ class PopWatch:
 
     Args:
       client: an open client.
-      popping: the consumer's.
       subscriptions: the consumer's, by topic with namespace; it changes.
       is_orderly: wait for what can be popped in order.
     """
@@ -49,13 +48,13 @@ class PopWatch:
     def __init__(
         self,
         client: Client,
-        popping: Popping,
+        popper: Popper,
         subscriptions: Mapping[str, SubscriptionData],
         *,
         is_orderly: bool,
     ) -> None:
         self._client = client
-        self._popping = popping
+        self._popper = popper
         self._subscriptions = subscriptions
         self._is_orderly = is_orderly
         self._waiting: dict[Place, anyio.CancelScope] = {}
@@ -96,7 +95,7 @@ class PopWatch:
         has_messages = False
         with self._waiting[place]:
             try:
-                has_messages = await self._popping.wait_for_messages(
+                has_messages = await self._popper.wait_for_messages(
                     place, subscription, poll_s=WATCH_S, order=order
                 )
             except ClientError as error:

@@ -11,7 +11,7 @@ from ...remoting.message import MessageExt
 from ...remoting.number_fields import parse_integer
 from ...remoting.receipt import Receipt
 from ..checks.shown import shown
-from ..core.pop import Settled
+from ..core.pop_requests import Settled
 from ..errors import AlreadySettledError, ConfigurationError
 from ..messages.message import ReceivedMessage
 
@@ -60,7 +60,7 @@ class PoppedMessage(ReceivedMessage):
 
     @property
     def receipt(self) -> str:
-        """The text by which the broker knows this delivery.
+        """The string by which the broker knows this delivery.
 
         `change_invisible` replaces it.
         """

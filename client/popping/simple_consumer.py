@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Never, NoReturn, Self, Unpack
 
@@ -28,7 +28,7 @@ from ..connection.client import Client
 from ..connection.members import GroupMember
 from ..connection.options import split_options
 from ..connection.participant import Participant, configured, subscribed_to
-from ..core.pop import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
+from ..core.pop_requests import INVISIBLE_S_MIN, Place, PopAnswer, PopOrder, Settled
 from ..core.routes import subscribe_queues
 from ..core.subscription import MessageSelector, check_subscriptions
 from ..core.topics import check_consumer_group, check_topic
@@ -48,11 +48,10 @@ from ..pulling.sql_check import check_sql_subscriptions
 from ..sending.tracing import consumer_trace
 from ..tasks.first_answer import NEXT_SERVER_S
 from ..tasks.task_group import together
-from .late_acks import LateAcks
-from .late_pops import LatePops, joined
+from .late_answers import LateAcks, LatePops, joined
 from .pop_watch import PopWatch
 from .popped_message import PoppedMessage, check_settling, queue_of
-from .popping import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popping
+from .popper import EMPTY_PAUSE_S, POLL_S_MAX, TRANSIENT_ERRORS, Popper
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ class SimpleConsumer(Participant):
         self._config, client_options = split_options(SimpleConsumerConfig, options)
         super().__init__(client, client_options, group, check_consumer_group)
         init_mode = pop_init_mode(self._config.consume_from_where)
-        self._popping = Popping(self._client, self._group, init_mode)
+        self._popper = Popper(self._client, self._group, init_mode)
         self._subscriptions: dict[str, SubscriptionData] = {}
         if subscriptions is not None:
             configured(check_subscriptions, subscriptions)
@@ -113,10 +112,10 @@ class SimpleConsumer(Participant):
         # Attempts in order that got no answer: they are made again, by the same ids.
         self._lost_attempts: dict[Place, list[PopOrder]] = {}
         self._watch = PopWatch(
-            self._client, self._popping, self._subscriptions, is_orderly=self._config.is_orderly
+            self._client, self._popper, self._subscriptions, is_orderly=self._config.is_orderly
         )
         self._pops = LatePops(self._client, self._subscriptions, self._watch.wake)
-        self._late_acks = LateAcks(self._client, self._popping, self._on_acknowledged)
+        self._late_acks = LateAcks(self._client, self._popper, self._on_acknowledged)
         self._member = GroupMember(
             self._group,
             self._describe,
@@ -359,7 +358,7 @@ class SimpleConsumer(Participant):
             order = lost.pop() if lost else PopOrder(uuid.uuid4().hex)
         is_answered = False
         try:
-            answer = await self._popping.pop(
+            answer = await self._popper.pop(
                 place,
                 subscription,
                 count=sweep.count,
@@ -394,7 +393,7 @@ class SimpleConsumer(Participant):
         return received
 
     async def _ack_others(self, others: Sequence[Settled]) -> None:
-        for settled, error in await self._popping.ack_all(others):
+        for settled, error in await self._popper.ack_all(others):
             logger.warning("%s was not acknowledged: %s", settled, error)
 
     # Settling
@@ -417,7 +416,7 @@ class SimpleConsumer(Participant):
         """
         self._check_open()
         check_settling(message, "ack")
-        await self._popping.ack(message.settled, is_awaited=True)
+        await self._popper.ack(message.settled, is_awaited=True)
         self._on_acknowledged(message)
 
     async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
@@ -435,7 +434,7 @@ class SimpleConsumer(Participant):
         for each in given:
             check_settling(each, "ack_all")
         wanted = {each.settled: each for each in given}
-        failed = await self._popping.ack_all(list(wanted), is_awaited=True)
+        failed = await self._popper.ack_all(list(wanted), is_awaited=True)
         left = {settled for settled, _ in failed}
         for settled, message in wanted.items():
             if settled not in left:
@@ -461,7 +460,7 @@ class SimpleConsumer(Participant):
         self._check_open()
         check_invisible("seconds", seconds, 0)
         check_settling(message, "change_invisible")
-        receipt = await self._popping.change_invisible(message.settled, seconds, is_awaited=True)
+        receipt = await self._popper.change_invisible(message.settled, seconds, is_awaited=True)
         message.on_changed(receipt, self._client.now_s() + seconds)
 
     # Iteration
@@ -491,8 +490,12 @@ class SimpleConsumer(Participant):
           max_messages, invisible_s: see `receive`.
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already; a message that ends the iteration (`break`, an exception) is delivered again.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
-        return _Messages(self, self._late_acks, max_messages, invisible_s, auto_ack)
+        return _Messages(
+            self, self._late_acks, lambda: self._was_opened, max_messages, invisible_s, auto_ack
+        )
 
 
 class _Sweep:
@@ -524,12 +527,14 @@ class _Messages:
         self,
         consumer: SimpleConsumer,
         acks: LateAcks,
+        was_opened: Callable[[], bool],
         count: int,
         invisible_s: float,
         auto_ack: bool,
     ) -> None:
         self._consumer = consumer
         self._acks = acks
+        self._was_opened = was_opened
         self._count = count
         self._invisible_s = invisible_s
         self._auto_ack = auto_ack
@@ -546,7 +551,9 @@ class _Messages:
                 await self._acks.ack(last)
             message = await self._next()
         except ClosedError:
-            raise StopAsyncIteration from None
+            if self._was_opened():
+                raise StopAsyncIteration from None
+            raise
         if self._auto_ack:
             self._last = message
         return message

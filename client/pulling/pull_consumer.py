@@ -31,8 +31,8 @@ from ..checks.queue_check import (
     check_offsets,
     check_place,
     check_queues,
-    not_assigned,
     queues_of,
+    refuse_queue,
     topics_of,
 )
 from ..connection.client import Client
@@ -55,17 +55,10 @@ from ..options.pull_options import (
 )
 from ..options.push_options import LEAVE_S
 from ..sending.tracing import consumer_trace
-from .fetching import FetchedQueue, QueueFetcher
-from .pulling import (
-    RemoteOffsetStore,
-    committed_offset,
-    max_offset,
-    min_offset,
-    pull,
-    search_offset,
-)
-from .rebalance import notify_listener
-from .subscribed import SubscribedQueues
+from .offsets import RemoteOffsetStore, committed_offset, max_offset, min_offset, search_offset
+from .poll_puller import PolledQueue, PollPuller
+from .pulls import pull
+from .rebalance import PullRebalance, notify_listener
 
 __all__ = ["PullConsumer", "PullConsumerOptions", "Pulled"]
 
@@ -108,12 +101,12 @@ class PullConsumer(Participant):
         self._trace = consumer_trace(self._client, self._group, self._config.trace)
         self._traces = self._trace.dispatcher if self._trace else None
         self._offsets = RemoteOffsetStore(self._client, self._group)
-        self._assigned: dict[MessageQueue, FetchedQueue] = {}
+        self._assigned: dict[MessageQueue, PolledQueue] = {}
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._fetcher = QueueFetcher(
+        self._puller = PollPuller(
             self._client, self._group, self._config, self._subscriptions, self._on_arrival
         )
-        self._subscribed = SubscribedQueues(
+        self._rebalance = PullRebalance(
             self._client,
             self._group,
             self._config.strategy,
@@ -131,7 +124,7 @@ class PullConsumer(Participant):
             self._describe,
             lambda: list(self._subscriptions),
             processors={RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._on_ids_changed},
-            on_routes_changed=self._subscribed.rebalance_soon,
+            on_routes_changed=self._rebalance.rebalance_soon,
         )
 
     def _describe(self) -> ConsumerData:
@@ -148,7 +141,7 @@ class PullConsumer(Participant):
         self._scopes: list[anyio.CancelScope] = []
 
     async def _after_joining(self) -> None:
-        self._client.start_soon(self._until_left, self._subscribed.run)
+        self._client.start_soon(self._until_left, self._rebalance.run)
         if self._config.auto_commit:
             self._client.start_soon(self._until_left, self._auto_commit)
 
@@ -189,9 +182,11 @@ class PullConsumer(Participant):
         Raises:
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered.
+          ClosedError: the consumer is not open.
         """
-        full = self._client.with_namespace(topic)
+        self._check_open()
         client = self._client
+        full = client.with_namespace(topic)
         route = await client.route(full, wait_s=client.start_wait_s, is_missing_ok=True)
         return list(subscribe_queues(full, route))
 
@@ -219,7 +214,7 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._check_open()
-        if self._assigned and not self._subscribed.topics:
+        if self._assigned and not self._rebalance.topics:
             raise ConfigurationError(
                 "the program assigned queues to the consumer: use either `assign` or `subscribe`"
             )
@@ -233,7 +228,7 @@ class PullConsumer(Participant):
             made[full] = subscribed_to(full, each, self._client.wall_ms())
         self._subscriptions.update(made)
         self._has_chosen = True
-        self._subscribed.add(made)
+        self._rebalance.add(made)
         self._client.heartbeat_soon()
 
     def unsubscribe(self, topic: str) -> None:
@@ -246,7 +241,7 @@ class PullConsumer(Participant):
         """
         self._check_open()
         full = self._client.with_namespace(topic)
-        if not self._subscribed.remove(full):
+        if not self._rebalance.remove(full):
             raise ConfigurationError(f"the consumer does not subscribe to the topic {topic}")
         lost = [queue for queue in self._assigned if queue.topic == full]
         self._drop(lost)
@@ -263,7 +258,7 @@ class PullConsumer(Participant):
     async def _on_ids_changed(
         self, connection: Connection, command: RemotingCommand
     ) -> RemotingCommand | None:
-        self._subscribed.rebalance_soon()
+        self._rebalance.rebalance_soon()
         return None
 
     async def _assign_topic(self, topic: str, mine: Sequence[MessageQueue]) -> None:
@@ -276,7 +271,7 @@ class PullConsumer(Participant):
         if gained and topic in self._subscriptions:
             notify_listener(self._config.listener, "on_assign", gained)
             for queue in gained:
-                self._start(queue, FetchedQueue())
+                self._start(queue, PolledQueue())
 
     def _drop(self, queues: Sequence[MessageQueue]) -> None:
         for queue in queues:
@@ -312,7 +307,7 @@ class PullConsumer(Participant):
           ForkedError: the consumer was opened in the parent of this process.
         """
         self._check_open()
-        if self._subscribed.topics:
+        if self._rebalance.topics:
             raise ConfigurationError(
                 "the consumer gets its queues by `subscribe`: use either `subscribe` or `assign`"
             )
@@ -326,20 +321,18 @@ class PullConsumer(Participant):
                 self._assigned.pop(queue).scope.cancel()
         for queue in wanted:
             if queue not in self._assigned:
-                self._start(queue, FetchedQueue())
+                self._start(queue, PolledQueue())
         self._client.heartbeat_soon()
 
-    def _start(self, queue: MessageQueue, assigned: FetchedQueue) -> None:
+    def _start(self, queue: MessageQueue, assigned: PolledQueue) -> None:
         self._assigned[queue] = assigned
-        self._client.start_soon(self._fetcher.fetch, queue, assigned)
+        self._client.start_soon(self._puller.pull_queue, queue, assigned)
 
-    def _subscribe(self, topic: str, selector: MessageSelector) -> SubscriptionData:
+    def _subscribe(self, topic: str, selector: MessageSelector) -> None:
         known = self._subscriptions.get(topic)
         made = subscribed_to(topic, selector, self._client.wall_ms())
-        if known is not None and known.sub_string == made.sub_string:
-            return known
-        self._subscriptions[topic] = made
-        return made
+        if known is None or known.sub_string != made.sub_string:
+            self._subscriptions[topic] = made
 
     @property
     def assignment(self) -> list[MessageQueue]:
@@ -365,10 +358,10 @@ class PullConsumer(Participant):
             assigned.wake.set()
         self._arrival.set()
 
-    def _of(self, queue: MessageQueue) -> FetchedQueue:
+    def _of(self, queue: MessageQueue) -> PolledQueue:
         assigned = self._assigned.get(queue)
         if assigned is None:
-            raise not_assigned(queue, is_subscribed=bool(self._subscribed.topics))
+            refuse_queue(queue, is_subscribed=bool(self._rebalance.topics))
         return assigned
 
     # Positions
@@ -381,17 +374,20 @@ class PullConsumer(Participant):
           offset: offset of the next message, >= 0.
 
         Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
+          ClosedError: the consumer is not open.
         """
+        self._check_open()
         check_offset(offset)
         old = self._of(queue)
         old.scope.cancel()
-        self._start(queue, FetchedQueue(offset, is_paused=old.is_paused))
+        self._start(queue, PolledQueue(offset, is_paused=old.is_paused))
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Continue at the first message that the queue still has.
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await min_offset(self._client, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
@@ -399,6 +395,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await max_offset(self._client, queue))
 
     async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
@@ -410,6 +407,7 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
+        self._check_open()
         self.seek(queue, await search_offset(self._client, queue, timestamp_ms))
 
     async def seek_to_committed(self, queue: MessageQueue) -> None:
@@ -417,7 +415,8 @@ class PullConsumer(Participant):
 
         Raises: ClientError: the broker cannot be asked; and as `seek`.
         """
-        self.seek(queue, await self._fetcher.first_offset(queue))
+        self._check_open()
+        self.seek(queue, await self._puller.first_offset(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset of the next message that `poll` returns; None if it is not known yet.
@@ -429,22 +428,25 @@ class PullConsumer(Participant):
     async def committed(self, queue: MessageQueue) -> int | None:
         """The committed offset of the group; None if it has not committed one.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await committed_offset(self._client, queue, self._group)
 
     async def begin_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that the queue still has.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await min_offset(self._client, queue)
 
     async def end_offset(self, queue: MessageQueue) -> int:
         """The offset of the next message to be stored in the queue.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await max_offset(self._client, queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -454,8 +456,9 @@ class PullConsumer(Participant):
           queue: the queue.
           timestamp_ms: the time, in milliseconds since 1970.
 
-        Raises: ClientError: the broker cannot be asked.
+        Raises: ClientError: the broker cannot be asked. ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await search_offset(self._client, queue, timestamp_ms)
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -535,9 +538,9 @@ class PullConsumer(Participant):
         for queue, assigned in list(self._assigned.items()):
             if assigned.refusal is not None:
                 raise assigned.refusal
-            fetched = assigned.fetched
-            while fetched and len(taken) < count_max and not assigned.is_paused:
-                message = fetched.popleft()
+            waiting = assigned.messages
+            while waiting and len(taken) < count_max and not assigned.is_paused:
+                message = waiting.popleft()
                 assigned.position = message.queue_offset + 1
                 taken.append(message)
                 assigned.wake.set()
@@ -569,7 +572,9 @@ class PullConsumer(Participant):
         Raises:
           ConfigurationError: the selector is invalid.
           ClientError: the pull failed.
+          ClosedError: the consumer is not open.
         """
+        self._check_open()
         check_place(queue, offset)
         subscription = subscribed_to(queue.topic, selector, self._client.wall_ms())
         result = await pull(

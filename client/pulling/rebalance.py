@@ -1,26 +1,23 @@
-"""Rebalancing: assignment of queues to one member of a group, and locks of orderly queues.
+"""Rebalancing: the queues that a consumer gets as a member of its group.
 
-Java counterpart: RebalanceImpl, RebalancePushImpl, RebalanceService.
+A pull consumer has a `PullRebalance`, a push consumer a `PushRebalance` (`pushing/`), which begins
+pulls and keeps locks, too.
+
+Java counterpart: RebalanceImpl, RebalanceLitePullImpl, MQClientInstance.findConsumerIdList.
 """
 
 from __future__ import annotations
 
-import enum
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
-from ...remoting.bodies import (
-    LockBatchRequestBody,
-    LockBatchResponseBody,
-    MessageModel,
-    MessageQueue,
-    SubscriptionData,
-)
-from ...remoting.headers import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+from ...remoting.bodies import GetConsumerListByGroupResponseBody, MessageQueue
+from ...remoting.headers import GetConsumerListByGroupRequestHeader
 from ...remoting.request_codes import RequestCode
 from ..checks.queue_check import check_queue
 from ..connection.client import Client
@@ -35,437 +32,59 @@ from ..errors import (
     reading_answer,
 )
 from ..options.push_options import (
-    LOCK_EXPIRED_S,
-    LOCK_S,
+    FIRST_HEARTBEAT_S,
     MISSING_TOPIC_S,
     REBALANCE_RETRY_S,
-    PushConsumerConfig,
     RebalanceListener,
 )
-from ..tasks import clock
+from ..tasks.first_answer import FirstAnswer
 from ..tasks.task_group import TaskGroup
 from ..tasks.ticker import Ticker
-from .member_ids import MemberIds
-from .pulling import OffsetStore, broker_of
-from .pushed_message import AssignedQueue, PushedMessage
+from .pulls import broker_of
 
 logger = logging.getLogger(__name__)
 
-UNLOCK_S: Final = 1.0
-"""Time limit for sending all unlocks, which have no answers: connecting may take longer."""
 
 ListenerMethod: TypeAlias = Literal["on_assign", "on_revoke"]
 """A method of RebalanceListener."""
 
 
-class Outcome(enum.Enum):
-    """What became of the rebalance of a topic."""
-
-    COMPLETE = enum.auto()
-    INCOMPLETE = enum.auto()
-    """Tried again soon."""
-    MISSING = enum.auto()
-    """No name server knows the topic."""
-
-
-class Allocator(Protocol):
-    """Finds the queues that one member of a group gets, in place of its strategy."""
-
-    async def allocate(self, topic: str) -> Sequence[MessageQueue] | None:
-        """The queues of a topic, with namespace, to pull from; None: that is not known now.
-
-        Raises: ClientError: it cannot be found out.
-        """
-        ...
-
-    def on_topic_rebalanced(self, topic: str) -> None:
-        """Called when a topic is rebalanced: the offsets of its lost queues are committed."""
-
-    def on_rebalanced(self) -> None:
-        """Called after each rebalance: the offsets of all lost queues are committed."""
-
-
-class Rebalance:
-    """Assigns queues to one member of a group.
-
-    Lifecycle: created with its consumer. Background tasks call `run_once` and `renew_locks`
-    repeatedly until `stop`; `release` ends it.
+class MemberIds:
+    """Asks brokers for the client ids of a group's members.
 
     Args:
       client: an open client.
       group: name of the group, with namespace.
-      config: configuration of the consumer.
-      subscriptions: the subscriptions by topic, with namespace.
-      offsets: persisted for revoked queues.
-      begin: starts to pull from a newly assigned queue.
-      allocator: finds the queues in place of the strategy of `config`.
-      take_back: takes back a message that was handed out; returns False if the program has it.
-      hand_out_next: delivers the next message of an orderly queue, whose lock was renewed.
-
-    Attributes:
-      assigned: the assigned queues.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        group: str,
-        config: PushConsumerConfig,
-        subscriptions: Mapping[str, SubscriptionData],
-        offsets: OffsetStore,
-        begin: Callable[[AssignedQueue], None],
-        allocator: Allocator | None,
-        *,
-        take_back: Callable[[PushedMessage], bool],
-        hand_out_next: Callable[[AssignedQueue], None],
-    ) -> None:
+    def __init__(self, client: Client, group: str) -> None:
         self._client = client
         self._group = group
-        self._config = config
-        self._subscriptions = subscriptions
-        self._offsets = offsets
-        self._begin = begin
-        self._allocator = allocator
-        self._take_back = take_back
-        self._hand_out_next = hand_out_next
-        self._locks_due = Ticker()
-        # Orderly queues of which the program still has a message, which keep their locks.
-        self._leaving: dict[MessageQueue, AssignedQueue] = {}
-        self._turn = anyio.Lock()
-        self._is_clustering = config.message_model is MessageModel.CLUSTERING
-        self._due = Ticker()
-        self._members = MemberIds(client, group)
-        self._is_stopped = False
-        self._has_missing_topics = False
-        self.assigned: dict[MessageQueue, AssignedQueue] = {}
+        self._first = FirstAnswer[list[str]]()
 
-    @property
-    def has_locks(self) -> bool:
-        """Whether queues are locked at their brokers."""
-        return self._config.is_orderly and self._is_clustering
+    async def of(self, queues: Sequence[MessageQueue]) -> list[str]:
+        """The client ids, sorted: each broker of the topic of these queues knows all of them.
 
-    @property
-    def held(self) -> list[MessageQueue]:
-        """The assigned queues, and those that leave when their message is settled."""
-        return [*self.assigned, *self._leaving]
-
-    def rebalance_soon(self) -> None:
-        """Rebalance now rather than after `rebalance_s`; does not wait."""
-        self._due.tick_now()
-
-    def stop(self) -> None:
-        """Stop pulling and rebalancing."""
-        self._is_stopped = True
-        for assigned in self.assigned.values():
-            assigned.scope.cancel()
-        self._due.tick_now()
-        self._locks_due.tick_now()
-
-    async def release(self) -> None:
-        """Drop all queues and release their locks, because the consumer leaves its group.
-
-        A queue whose message a handler still has keeps its lock until that expires at the broker:
-        another member would handle the same message meanwhile.
+        Raises: ClientError: no broker answered.
         """
-        if self.has_locks:
-            busy = [queue for queue in self.held if self._is_in_handler(queue)]
-            await self._unlock([queue for queue in self.held if queue not in busy])
-            if busy:
-                logger.warning(
-                    "closed while handlers run: no member gets messages of %s until the brokers"
-                    " drop their locks, within %g s",
-                    ", ".join(map(str, busy)),
-                    LOCK_EXPIRED_S,
-                )
-        for assigned in (*self.assigned.values(), *self._leaving.values()):
-            assigned.drop()
-            assigned.settle(None)
+        one_of_each = {self._client.owner(queue): queue for queue in reversed(queues)}
+        return await self._first.ask(
+            {name: partial(self._ask, one_of_each[name]) for name in sorted(one_of_each)}
+        )
 
-    async def run_once(self) -> None:
-        """Rebalance, then wait until the next rebalance is due."""
-        if not await self.rebalance():
-            await anyio.sleep(REBALANCE_RETRY_S)
-            self.rebalance_soon()
-        pause_s = self._config.rebalance_s
-        if self._has_missing_topics:
-            pause_s = min(pause_s, MISSING_TOPIC_S)
-        await self._due.wait(pause_s)
-
-    async def rebalance(self) -> bool:
-        """Rebalance all topics now; returns False if some of them could not be rebalanced."""
-        if self._allocator is None:
-            return await self._rebalance()
-        # Its queues begin when the offsets of those that were lost are committed: a second
-        # rebalance at the same time must not begin those of the first.
-        async with self._turn:
-            is_complete = await self._rebalance()
-            if not self._is_stopped:
-                self._allocator.on_rebalanced()
-        return is_complete
-
-    async def _rebalance(self) -> bool:
-        """Rebalance all topics at once: one whose brokers hang delays no other."""
-        outcomes = dict.fromkeys(self._subscriptions, Outcome.INCOMPLETE)
-
-        async def rebalance_topic(topic: str) -> None:
-            outcomes[topic] = await self._rebalance_topic(topic, self._subscriptions[topic])
-
-        async with TaskGroup() as group:
-            for topic in outcomes:
-                group.start_soon(rebalance_topic, topic)
-        self._has_missing_topics = Outcome.MISSING in outcomes.values()
-        return self._is_stopped or Outcome.INCOMPLETE not in outcomes.values()
-
-    async def _rebalance_topic(self, topic: str, subscription: SubscriptionData) -> Outcome:
-        try:
-            mine = await self._allocate(topic)
-        except RouteNotFoundError:
-            return Outcome.MISSING
-        except ClientError as error:
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            if not self._is_stopped:
-                # A new or restarted broker refuses it until it has received the next heartbeat.
-                level = logging.INFO if isinstance(error, ServerError) else failure_level(error)
-                text = "the queues of %s could not be assigned, retrying in %g s: %s"
-                logger.log(level, text, topic, REBALANCE_RETRY_S, error)
-            return Outcome.INCOMPLETE
-        if mine is None or self._is_stopped:
-            return Outcome.INCOMPLETE
-        is_complete = await self._assign(topic, subscription, mine)
-        if self._allocator is not None and not self._is_stopped:
-            self._allocator.on_topic_rebalanced(topic)
-        return Outcome.COMPLETE if is_complete else Outcome.INCOMPLETE
-
-    async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
-        if self._allocator is not None:
-            return await self._allocator.allocate(topic)
-        route = await self._client.route(topic, wait_s=0)
-        queues = list(subscribe_queues(topic, route))
-        if not self._is_clustering or not queues:
-            return queues
-        members = await self._members.of(queues)
-        if not members:
-            return []
-        strategy: AllocateMessageQueueStrategy = self._config.strategy
-        return allocated(strategy, self._group, self._client.client_id, queues, members)
-
-    async def _assign(
-        self, topic: str, subscription: SubscriptionData, mine: Sequence[MessageQueue]
-    ) -> bool:
-        wanted = set(mine)
-        lost = [q for q in self.assigned if q.topic == topic and q not in wanted]
-        await self._revoke(lost)
-        # One that is still leaving is assigned by the rebalance that follows when it has left.
-        gained = [q for q in mine if q not in self.assigned and q not in self._leaving]
-        if not self.has_locks:
-            self._begin_all(gained, subscription)
-            return True
-        locked: set[MessageQueue] = set()
-
-        async def lock_and_begin(broker_queues: Sequence[MessageQueue]) -> None:
-            of_broker = await self._lock_at_one_broker(broker_queues)
-            locked.update(of_broker)
-            # Another rebalance may have assigned them during the wait, or even let them go again.
-            held = self.held
-            new = [q for q in broker_queues if q in of_broker and q not in held]
-            if self._is_stopped:
-                await self._unlock(new)
-            else:
-                self._begin_all(new, subscription)
-
-        # Those of one broker begin while another one is still asked for its locks.
-        await self._at_all_brokers(gained, lock_and_begin)
-        return self._is_stopped or locked.issuperset(gained)
-
-    def _begin_all(self, queues: Sequence[MessageQueue], subscription: SubscriptionData) -> None:
-        if not queues or self._is_stopped:
-            return
-        notify_listener(self._config.listener, "on_assign", queues)
-        for queue in queues:
-            assigned = AssignedQueue(queue, subscription, self._config)
-            assigned.process_queue.set_locked(self._config.is_orderly, now_ms=clock.monotonic_ms())
-            self.assigned[queue] = assigned
-            self._begin(assigned)
-
-    async def _revoke(self, queues: Sequence[MessageQueue]) -> None:
-        if not queues:
-            return
-        idle = []
-        for queue in queues:
-            assigned = self.assigned.pop(queue)
-            if self.has_locks and self._is_in_program(assigned):
-                assigned.leave()
-                self._leave_when_settled(assigned)
-            else:
-                assigned.drop()
-                idle.append(queue)
-        await self._let_go(idle)
-
-    async def _let_go(self, queues: Sequence[MessageQueue]) -> None:
-        """Commit the offsets of queues whose messages are dropped, and release their locks."""
-        if not queues:
-            return
-        # Those of one broker go while another one is still asked to commit.
-        await self._at_all_brokers(queues, self._let_go_at_one_broker)
-        notify_listener(self._config.listener, "on_revoke", queues)
-
-    async def _let_go_at_one_broker(self, queues: Sequence[MessageQueue]) -> None:
-        await self._offsets.persist(queues)
-        for queue in queues:
-            self._offsets.remove(queue)
-        if self.has_locks:
-            await self._unlock(queues)
-
-    def _is_in_handler(self, queue: MessageQueue) -> bool:
-        assigned = self.assigned.get(queue) or self._leaving[queue]
-        return assigned.is_in_handler
-
-    def _is_in_program(self, assigned: AssignedQueue) -> bool:
-        """Whether the program has a message of an orderly queue, which it has not settled."""
-        taken_back = [message for message in assigned.in_hand if self._take_back(message)]
-        return len(taken_back) < len(assigned.in_hand)
-
-    def _leave_when_settled(self, assigned: AssignedQueue) -> None:
-        """Keep the lock of an orderly queue until its message is settled.
-
-        Another member would handle the same message meanwhile.
-        """
-        self._leaving[assigned.queue] = assigned
-        self._client.start_soon(self._leave, assigned)
-
-    async def _leave(self, assigned: AssignedQueue) -> None:
-        queue = assigned.queue
-        with anyio.move_on_after(self._config.consume_timeout_s) as limit:
-            await assigned.wait_settled()
-        if self._is_stopped:
-            return  # `release` unlocks it
-        if limit.cancelled_caught:
-            logger.warning(
-                "%s goes to another member although its message was not settled within the"
-                " consume_timeout_s of %g s: it may be handled twice at once",
-                queue,
-                self._config.consume_timeout_s,
-            )
-        if not assigned.is_dropped:
-            assigned.drop()
-            await self._let_go([queue])
-        self._leaving.pop(queue, None)
-        self.rebalance_soon()
-
-    def give_up(self, assigned: AssignedQueue) -> None:
-        """Drop a queue that cannot be pulled at the moment; the next rebalance assigns it again."""
-        assigned.drop()
-        if self.assigned.get(assigned.queue) is assigned:
-            del self.assigned[assigned.queue]
-        self.rebalance_soon()
-
-    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue at other offsets; queues that are not assigned to this member are ignored."""
-        queues = [queue for queue in offsets if queue in self.assigned]
-        for queue in queues:
-            assigned = self.assigned.pop(queue)
-            assigned.drop()
-            self._offsets.update(queue, offsets[queue])
-            if self._config.is_orderly and self._is_in_program(assigned):
-                self._leave_when_settled(assigned)
-        await self._offsets.persist(queues)
-        for queue in queues:
-            self._offsets.remove(queue)
-        self.rebalance_soon()
-
-    # Locks
-
-    def renew_locks_soon(self) -> None:
-        """Renew the locks now rather than after LOCK_S; does not wait."""
-        self._locks_due.tick_now()
-
-    async def renew_locks(self) -> None:
-        """Wait, then renew the locks; queues whose lock has expired are revoked."""
-        await self._locks_due.wait(LOCK_S)
-        if self._is_stopped:
-            # `release` unlocks the queues: do not lock them again.
-            return
-        asked_ms = clock.monotonic_ms()
-        asked = self.held
-        locked = await self._lock(asked)
-        # Those that were let go meanwhile would stay locked for a minute.
-        await self._unlock([queue for queue in asked if queue not in self.held])
-        now_ms = clock.monotonic_ms()
-        lost = []
-        for queue, assigned in list(self.assigned.items()):
-            if queue in locked:
-                # The broker counts from some moment after the request.
-                assigned.process_queue.set_locked(True, now_ms=asked_ms)
-                self._hand_out_next(assigned)
-            elif assigned.process_queue.is_lock_expired(now_ms):
-                lost.append(queue)
-        if lost:
-            logger.warning("lost the locks of %s: stopped consuming these queues", lost)
-            await self._revoke(lost)
-            self.rebalance_soon()
-
-    async def _lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Lock the queues at all brokers at once, and return those that are locked."""
-        locked: set[MessageQueue] = set()
-
-        async def lock(broker_queues: Sequence[MessageQueue]) -> None:
-            locked.update(await self._lock_at_one_broker(broker_queues))
-
-        await self._at_all_brokers(queues, lock)
-        return locked
-
-    async def _lock_at_one_broker(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Lock queues of one broker, and return those that are locked; a failure is logged."""
-        name = queues[0].broker_name
+    async def _ask(self, queue: MessageQueue) -> list[str]:
+        header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
         try:
             answer = await self._client.request(
-                broker_of(self._client, queues[0]),
-                RequestCode.LOCK_BATCH_MQ,
-                LockBatchMqRequestHeader(),
-                self._lock_body(queues),
+                broker_of(self._client, queue, 1), RequestCode.GET_CONSUMER_LIST_BY_GROUP, header
             )
-            with reading_answer(name):
-                return set(LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set)
-        except ClientError as error:
-            logger.warning("queues of %s were not locked: %s", name, error)
-            return set()
-
-    async def _unlock(self, queues: Sequence[MessageQueue]) -> None:
-        async def unlock(broker_queues: Sequence[MessageQueue]) -> None:
-            try:
-                await self._client.send_oneway(
-                    broker_of(self._client, broker_queues[0]),
-                    RequestCode.UNLOCK_BATCH_MQ,
-                    UnlockBatchMqRequestHeader(),
-                    self._lock_body(broker_queues),
-                )
-            except ClientError as error:
-                logger.debug("queues were not unlocked: %s", error)
-
-        # A broker that is lost needs no unlock: it drops the locks of clients that are gone.
-        with anyio.move_on_after(UNLOCK_S):
-            await self._at_all_brokers(queues, unlock)
-
-    async def _at_all_brokers(
-        self,
-        queues: Sequence[MessageQueue],
-        work: Callable[[Sequence[MessageQueue]], Coroutine[Any, Any, None]],
-    ) -> None:
-        """Do some work with the queues of each broker, at all brokers at once."""
-        async with TaskGroup() as group:
-            for broker_queues in self._by_broker(queues):
-                group.start_soon(work, broker_queues)
-
-    def _lock_body(self, queues: Sequence[MessageQueue]) -> bytes:
-        return LockBatchRequestBody(
-            consumer_group=self._group, client_id=self._client.client_id, mq_set=list(queues)
-        ).to_body()
-
-    def _by_broker(self, queues: Sequence[MessageQueue]) -> list[list[MessageQueue]]:
-        brokers: dict[str, list[MessageQueue]] = {}
-        for queue in queues:
-            brokers.setdefault(self._client.owner(queue), []).append(queue)
-        return list(brokers.values())
+        except ServerError:
+            # The broker does not know the group: it is new, or was restarted.
+            self._client.heartbeat_soon()
+            raise
+        with reading_answer(queue.broker_name):
+            body = GetConsumerListByGroupResponseBody.from_body(answer.body)
+        return sorted(body.consumer_id_list)
 
 
 def allocated(
@@ -499,3 +118,125 @@ def notify_listener(
             getattr(listener, method)(list(queues))
         except Exception:
             logger.exception("%s of the rebalance listener failed", method)
+
+
+class PullRebalance:
+    """Finds this member's queues of the subscribed topics, again and again.
+
+    Lifecycle: created with its consumer; `run` is a background task.
+
+    Args:
+      client: an open client.
+      group: name of the group, with namespace.
+      strategy: assigns queues to the members.
+      rebalance_s: seconds between periodic rebalances.
+      assign: takes the queues of one topic, and gives up others of it that it has.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        strategy: AllocateMessageQueueStrategy,
+        rebalance_s: float,
+        assign: Callable[[str, Sequence[MessageQueue]], Awaitable[None]],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._strategy = strategy
+        self._rebalance_s = rebalance_s
+        self._assign = assign
+        self._members = MemberIds(client, group)
+        self._due = Ticker()
+        self._topics: set[str] = set()
+        # Those that brokers know of, by a heartbeat.
+        self._announced: set[str] = set()
+
+    @property
+    def topics(self) -> list[str]:
+        """The subscribed topics, with namespace, sorted."""
+        return sorted(self._topics)
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Subscribe to topics, with namespace; does not wait."""
+        self._topics.update(topics)
+        self.rebalance_soon()
+
+    def remove(self, topic: str) -> bool:
+        """Subscribe to a topic no longer; False: it was not subscribed."""
+        if topic not in self._topics:
+            return False
+        self._topics.remove(topic)
+        self._announced.discard(topic)
+        return True
+
+    def rebalance_soon(self) -> None:
+        """Rebalance now rather than after `rebalance_s`; does not wait."""
+        self._due.tick_now()
+
+    async def run(self) -> None:
+        """Rebalance when it is due, until cancelled."""
+        while True:
+            pauses = [self._rebalance_s]
+
+            async def rebalance(topic: str, pauses: list[float] = pauses) -> None:
+                pauses.append(await self._pause_after(topic))
+
+            await self._announce()
+            async with TaskGroup() as group:
+                for topic in self.topics:
+                    group.start_soon(rebalance, topic)
+            await self._due.wait(min(pauses))
+
+    async def _announce(self) -> None:
+        """Send a heartbeat with new topics: brokers list this member from then on."""
+        new = self._topics - self._announced
+        if not new:
+            return
+
+        async def look_up(topic: str) -> None:
+            try:
+                await self._client.route(topic, wait_s=0)
+            except ClientError as error:
+                # `_pause_after` looks it up again, and says so.
+                logger.debug("the route of %s was not found: %s", topic, error)
+
+        async with TaskGroup() as group:
+            for topic in new:
+                group.start_soon(look_up, topic)
+        # One that hangs gets its heartbeat again later.
+        with anyio.move_on_after(FIRST_HEARTBEAT_S) as limit:
+            await self._client.heartbeat()
+        if limit.cancelled_caught:
+            self._client.heartbeat_soon()
+        self._announced |= new
+
+    async def _pause_after(self, topic: str) -> float:
+        """Rebalance a topic; returns the seconds until it should be done again."""
+        try:
+            mine = await self._allocate(topic)
+        except RouteNotFoundError:
+            return MISSING_TOPIC_S
+        except ClientError as error:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            # A new or restarted broker refuses it until it has received the next heartbeat.
+            level = logging.INFO if isinstance(error, ServerError) else failure_level(error)
+            text = "the queues of %s could not be assigned, retrying in %g s: %s"
+            logger.log(level, text, topic, REBALANCE_RETRY_S, error)
+            return REBALANCE_RETRY_S
+        if mine is None:
+            return REBALANCE_RETRY_S
+        if topic in self._topics:
+            await self._assign(topic, mine)
+        return self._rebalance_s
+
+    async def _allocate(self, topic: str) -> Sequence[MessageQueue] | None:
+        """This member's queues of a topic; None: the brokers do not list this member (yet)."""
+        queues = list(subscribe_queues(topic, await self._client.route(topic, wait_s=0)))
+        if not queues:
+            return queues
+        client_id = self._client.client_id
+        members = await self._members.of(queues)
+        if client_id not in members:
+            return None
+        return allocated(self._strategy, self._group, client_id, queues, members)

@@ -32,10 +32,11 @@ from ..options.push_options import (
     RetryLater,
 )
 from ..options.send_options import ProducerConfig
-from ..pulling.pulling import OffsetStore, broker_of
-from ..pulling.pushed_message import AssignedQueue, PushedMessage, assigned_queue
+from ..pulling.offsets import OffsetStore
+from ..pulling.pulls import broker_of
 from ..sending.sender import Sender
 from ..tasks import clock
+from .pushed_message import AssignedQueue, PushedMessage, assigned_queue
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class ConsumeResultService:
     def take_next(self, message: PushedMessage) -> PushedMessage | None:
         """Hand out the message behind one of an orderly queue that is in hand, for a batch.
 
-        Returns: it; None: there is none at the moment.
+        Returns: it; None if there is none at the moment.
         """
         assigned = assigned_queue(message)
         following = assigned.process_queue.oldest
@@ -314,13 +315,13 @@ class ConsumeResultService:
         times = message.reconsume_times
         properties[names.PROPERTY_DELAY_TIME_LEVEL] = str(3 + times)
         try:
-            outgoing = self._sender.packer.again(
+            prepared = self._sender.packer.again(
                 Message(retry_topic(self._group), ext.body, flag=ext.flag),
                 properties,
                 reconsume_times=times + 1,
                 max_reconsume_times=self._max_reconsume_times,
             )
-            await self._sender.send(self._sender.sending(outgoing))
+            await self._sender.send(self._sender.new_send(prepared))
         except ClientError as error:
             logger.error(
                 "%s could not be sent to the retry topic; redelivered here: %s",

@@ -28,7 +28,7 @@ from ...remoting.request_codes import RequestCode
 from ..connection.client import Client
 from ..core.subscription import FilterClass, filter_class_crc
 from ..errors import ClientError, ConnectError, RequestTimeoutError, ServerError
-from ..pulling.pulling import PullResult, broker_of
+from ..pulling.pulls import PullResult, broker_of
 from ..tasks.task_group import TaskGroup
 from ..tasks.ticker import Ticker
 

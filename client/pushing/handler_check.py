@@ -1,6 +1,7 @@
-"""The check of the handlers that are given to `PushConsumer.run`, before the first message.
+"""Checks of the handlers given to `PushConsumer.run`, and of what they return.
 
-A handler that could never work is refused by name, with what to write. Pure.
+A handler that could never work is refused by name before the first message, with what to write.
+Pure.
 
 Java counterpart: none; the compiler checks a MessageListener.
 """
@@ -24,6 +25,9 @@ BATCH_MAX: Final = 1024
 """Largest number of messages of a batch. RocketMQ: consumeMessageBatchMaxSize, at most 1,024."""
 LINGER_S_MAX: Final = 60.0
 """Longest wait for a batch to fill, so that its messages do not seem lost, in seconds."""
+
+_LATER: Final = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK"})
+"""Names of states of RocketMQ's listeners by which a message comes again."""
 
 _EXAMPLE: Final = "give a function, such as `async def handle(message): ...`"
 
@@ -326,3 +330,23 @@ def _check_parameters(handler: Callable[..., Any], name: str, argument: str) -> 
 def _listed(names: Collection[Any]) -> str:
     texts = [str(each) for each in names]
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]])) if texts else "no topic"
+
+
+def check_result(result: object) -> None:
+    """Check that what a handler returned does not say that it failed.
+
+    Here any return acknowledges the message, which would lose it if the handler meant the opposite.
+
+    Raises: ConfigurationError: it returned False, an exception, or RECONSUME_LATER or the like; the
+      message comes again.
+    """
+    if result is None or result is True:
+        return
+    name = getattr(result, "name", result)
+    says_later = isinstance(name, str) and name.upper() in _LATER
+    if result is False or isinstance(result, BaseException) or says_later:
+        raise ConfigurationError(
+            f"the handler returned {result!r}, and a return acknowledges the message: write `raise"
+            " RetryLater()` to have it again (RetryLater(3): after the third delay), and return"
+            " nothing when it is done"
+        )

@@ -19,11 +19,11 @@ import anyio
 from ..connection.client import Client
 from ..errors import ClosedError
 from ..messages.message import ReceivedMessage, for_log
-from ..pulling.pushed_message import PushedMessage
 from ..tasks.loop_call import LoopCall
 from ..tasks.task_host import TaskHost
 from .handler_thread import HandlerThread
 from .handling import Handling
+from .pushed_message import PushedMessage
 
 logger = logging.getLogger(__name__)
 

@@ -6,25 +6,22 @@ MessageListenerOrderly.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
-from math import inf
 from typing import Any
 
-import anyio
-
 from ..connection.client import Client
-from ..core.batches import Batches
-from ..errors import ClosedError, ConfigurationError
+from ..errors import ConfigurationError
 from ..options.push_options import PushConsumerConfig
-from ..pulling.pushed_message import PushedMessage
 from ..tasks.loop_call import LoopCall
+from .batches import BatchCollector, Batches, batch_key
 from .consume_result_service import ConsumeResultService
-from .delivery_queue import DeliveryQueue
 from .handler_check import Handlers, check_run
 from .handler_run import HandlerRun
 from .handler_thread import HandlerThread, ThreadSettling
 from .handling import Handling
+from .pushed_message import PushedMessage
+from .ready_messages import ReadyMessages
 from .reports import DirectCall
 
 
@@ -34,7 +31,6 @@ class HandlerService:
     Lifecycle: created with its consumer; `run` one after another; `stop` ends the one that runs.
 
     Args:
-      client: the consumer's.
       config: configuration of the consumer.
       topics: the topics that it subscribes to, as the program knows them.
       ready: the messages that are ready for delivery.
@@ -47,7 +43,7 @@ class HandlerService:
         client: Client,
         config: PushConsumerConfig,
         topics: Collection[str],
-        ready: DeliveryQueue,
+        ready: ReadyMessages,
         results: ConsumeResultService,
         next_message: Callable[[], Awaitable[PushedMessage]],
     ) -> None:
@@ -160,117 +156,3 @@ class HandlerService:
         """Wait until no handler runs; in a handler, return at once."""
         if self._running is not None:
             await self._running.wait_ended()
-
-
-class BatchCollector:
-    """Collects the messages of a consumer into batches, each for one handler.
-
-    One task collects at a time: otherwise each would wait with a part of the messages.
-
-    Args:
-      client: the consumer's.
-      ready: the messages that are ready for delivery.
-      results: hands out the next messages of orderly queues.
-      batches: those that are filling up.
-      key_of: messages with the same key go into the same batch.
-      is_orderly: a batch has messages of one queue, in order.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        ready: DeliveryQueue,
-        results: ConsumeResultService,
-        batches: Batches[PushedMessage],
-        key_of: Callable[[PushedMessage], Hashable],
-        *,
-        is_orderly: bool,
-    ) -> None:
-        self._client = client
-        self._ready = ready
-        self._results = results
-        self._batches = batches
-        self._key_of = key_of
-        self._is_orderly = is_orderly
-        self._turn = anyio.Lock()
-
-    async def next_batch(self) -> list[PushedMessage]:
-        """Wait for the next batch: one to `size_max` messages of one key, not settled.
-
-        Raises: ClosedError: the consumer is not open, or was stopped.
-        """
-        async with self._turn:
-            while True:
-                self._client.check_open()
-                if self._ready.is_stopped:
-                    self._batches.take_all()
-                    raise ClosedError("the consumer was stopped")
-                batch = self._collect()
-                if batch is not None:
-                    wanted = [message for message in batch if not message.is_revoked]
-                    if wanted:
-                        return wanted
-                    continue
-                due_s = self._batches.due_s
-                wait_s = inf if due_s is None else due_s - self._client.now_s()
-                with anyio.move_on_after(wait_s):
-                    await self._ready.wait()
-
-    def give_back(self, not_begun: Iterable[PushedMessage] = ()) -> None:
-        """Give back the messages that no handler had: the consumer may go on after the `run`.
-
-        Args:
-          not_begun: those of batches that were handed out, and not given to a handler.
-        """
-        messages = [*not_begun, *self._batches.take_all()]
-        if self._ready.is_stopped:  # they come again to others
-            return
-        if self._is_orderly:  # of each queue, one at a time is ready
-            for message in messages:
-                message._put_back()
-        else:
-            self._ready.give_back(messages)
-        self._ready.wake()
-
-    def _collect(self) -> list[PushedMessage] | None:
-        """Add the messages that are there until a batch is full; returns it, or one that is due."""
-        now_s = self._client.now_s()
-        batches = self._batches
-        due = batches.take_due(now_s)  # first, so that no other topic can delay it
-        if due is not None:
-            return due
-        if self._is_orderly:
-            for key, last in batches.last_items:
-                full = self._fill(key, last, now_s)
-                if full is not None:
-                    return full
-        while (message := self._ready.take()) is not None:
-            key = self._key_of(message)
-            full = batches.add(key, message, now_s)
-            if full is None and self._is_orderly:
-                full = self._fill(key, message, now_s)
-            if full is not None:
-                return full
-        return batches.take_due(now_s)
-
-    def _fill(self, key: Hashable, last: PushedMessage, now_s: float) -> list[PushedMessage] | None:
-        """Add the messages behind the last one of an orderly queue; returns the full batch."""
-        results = self._results
-        while True:
-            message = self._ready.take_from(lambda last=last: results.take_next(last))  # type: ignore[misc]
-            if message is None:
-                return None
-            full = self._batches.add(key, message, now_s)
-            if full is not None:
-                return full
-            last = message
-
-
-def batch_key(handlers: Handlers, is_orderly: bool) -> Callable[[PushedMessage], Hashable]:
-    """The key that the messages of a batch share: the queue, if orderly; the topic, if each topic
-    has a handler."""
-    if is_orderly:
-        return lambda message: (message.queue, message.topic if handlers.is_by_topic else "")
-    if handlers.is_by_topic:
-        return lambda message: message.topic
-    return lambda message: ""

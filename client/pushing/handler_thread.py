@@ -20,8 +20,8 @@ import anyio
 from ...remoting.message import MessageExt
 from ..connection.client import Client
 from ..errors import ClosedError
-from ..pulling.pushed_message import AssignedQueue, Begun, ConsumeResults, PushedMessage
 from ..tasks.loop_call import LoopCall
+from .pushed_message import AssignedQueue, Begun, ConsumeResults, PushedMessage
 
 try:
     from sniffio import current_async_library_cvar as _library
@@ -38,7 +38,6 @@ class HandlerThread:
     its result is dropped.
 
     Args:
-      name: of the thread.
       loop_call: calls back into the event loop.
     """
 
@@ -78,7 +77,7 @@ class HandlerThread:
             await self._call.done.wait()
 
     def end(self) -> None:
-        """Let the thread end when its call has returned."""
+        """End the thread when its call has returned."""
         self._inbox.put(None)
 
     def _run(self) -> None:

@@ -19,13 +19,12 @@ import anyio
 from ..errors import ConfigurationError, HandlerTimeoutError
 from ..messages.message import ReceivedMessage, for_log
 from ..options.push_options import RetryLater
-from ..pulling.pushed_message import REDELIVERED, InHandler, PushedMessage
 from ..tasks.loop_call import is_cancelled
 from ..tasks.task_group import together
-from .handler_check import Handlers, check_outcome
-from .handler_result import check_result
+from .handler_check import Handlers, check_outcome, check_result
 from .handler_thread import HandlerThread, ThreadSettling
 from .loop_watch import LoopWatch, Watched
+from .pushed_message import REDELIVERED, InHandler, PushedMessage
 
 logger = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
 """The pop mode of a push consumer: brokers assign the queues, and say how to consume each.
 
-One task for each assigned queue pops messages into the DeliveryQueue. Queues that a broker assigns
+One task for each assigned queue pops messages into ReadyMessages. Queues that a broker assigns
 to be pulled are left to the pull mode.
 
 Java counterpart: DefaultMQPushConsumerImpl with `clientRebalance=false`: popMessage,
-RebalanceImpl.updateMessageQueueAssignment.
+RebalanceImpl.updateMessageQueueAssignment, MQClientInstance.queryAssignment.
 """
 
 from __future__ import annotations
@@ -12,37 +12,143 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.lowlevel
 
 from ...common.topic_names import pop_retry_topics
-from ...remoting.bodies import MessageQueue, SubscriptionData
+from ...remoting.bodies import MessageModel, MessageQueue, SubscriptionData
+from ...remoting.bodies.pop import (
+    MessageRequestMode,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+)
+from ...remoting.errors import RemoteProtocolError
+from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..connection.client import Client
 from ..core.allocation import AllocateMessageQueueStrategy
-from ..core.pop import PopAnswer, Popped, Settled
+from ..core.pop_requests import PopAnswer, Popped, Settled
+from ..core.routes import subscribe_queues
 from ..core.subscription import build_subscription
 from ..core.topics import is_retry_topic
-from ..errors import ClientError, ConfigurationError, RouteNotFoundError, ServerError
+from ..errors import (
+    ClientError,
+    ConfigurationError,
+    RouteNotFoundError,
+    ServerError,
+    is_not_supported,
+    reading_answer,
+)
 from ..options.push_options import FIRST_HEARTBEAT_S, PULL_RETRY_S, PushConsumerConfig
 from ..options.simple_options import pop_init_mode
 from ..popping.popped_message import queue_of
-from ..popping.popping import EMPTY_PAUSE_S, Popping
-from ..popping.server_assignment import AssignmentQuestion, ServerAssignment
-from ..pulling.pulling import PullFailureLog
+from ..popping.popper import EMPTY_PAUSE_S, Popper
+from ..pulling.pulls import PullFailureLog
 from ..pulling.rebalance import notify_listener
 from ..tasks import clock
+from ..tasks.first_answer import FirstAnswer
 from ..tasks.task_group import TaskGroup, together
-from .delivery_queue import DeliveryQueue
-from .pop_queue import PopPushedMessage, PopQueue
+from .pop_queue import PopModeMessage, PopQueue
 from .pop_results import PopResults
+from .ready_messages import ReadyMessages
 
 logger = logging.getLogger(__name__)
 
 EXTENSIONS_PER_TIME: Final = 4
 """How often the messages are looked at, in one invisible time, with `pop_extend`."""
+
+
+class ServerAssignment(NamedTuple):
+    """What a member of a group gets of one topic.
+
+    Attributes:
+      popped: queues to pop from; a queue id of -1 means all queues of the broker.
+      pulled: queues to pull from.
+    """
+
+    popped: list[MessageQueue]
+    pulled: list[MessageQueue]
+
+
+class AssignmentQuestion:
+    """Asks the brokers for a member's queues: each broker of a topic knows the whole assignment.
+
+    Args:
+      client: an open client.
+      group: name of the group, with namespace.
+      strategy_name: "AVG" or "AVG_BY_CIRCLE".
+    """
+
+    def __init__(self, client: Client, group: str, strategy_name: str) -> None:
+        self._client = client
+        self._group = group
+        self._strategy_name = strategy_name
+        self._first = FirstAnswer[ServerAssignment | None]()
+
+    async def ask(self, topic: str) -> ServerAssignment | None:
+        """This member's queues of a topic.
+
+        Args:
+          topic: the topic, with namespace.
+
+        Returns: the queues; None: the broker does not know yet, so the member keeps what it has.
+        Raises:
+          RouteNotFoundError: no name server knows the topic.
+          ConfigurationError: the broker is older than RocketMQ 5.0.
+          BadAnswerError: the answer is malformed, or assigns queues of another topic.
+          ClientError: no broker of the topic could be asked.
+        """
+        body = QueryAssignmentRequestBody(
+            topic=topic,
+            consumer_group=self._group,
+            client_id=self._client.client_id,
+            strategy_name=self._strategy_name,
+            message_model=MessageModel.CLUSTERING,
+        ).to_body()
+        route = await self._client.route(topic, wait_s=0)
+        addresses = {
+            name: self._client.reading_address(name)
+            for name in map(self._client.owner, subscribe_queues(topic, route))
+        }
+        servers = {
+            name: partial(self._ask_at, address, topic, body)
+            for name, address in addresses.items()
+            if address is not None
+        }
+        if not servers:
+            return ServerAssignment([], [])
+        return await self._first.ask(servers)
+
+    async def _ask_at(self, address: str, topic: str, body: bytes) -> ServerAssignment | None:
+        try:
+            answer = await self._client.request(address, RequestCode.QUERY_ASSIGNMENT, body=body)
+        except ServerError as error:
+            if is_not_supported(error):
+                raise ConfigurationError(
+                    f"the broker at {address} does not assign queues ({error.remark.strip()})."
+                    ' Brokers older than RocketMQ 5.0 do not: use mode="pull", which is the default'
+                ) from error
+            raise
+        with reading_answer(address):
+            return _read(QueryAssignmentResponseBody.from_body(answer.body), topic)
+
+
+def _read(body: QueryAssignmentResponseBody, topic: str) -> ServerAssignment | None:
+    assignments = body.message_queue_assignments
+    if assignments is None:
+        return None
+    for each in assignments:
+        if each.message_queue.topic != topic:
+            raise RemoteProtocolError(
+                f"the answer assigns {each.message_queue}, and {topic} was asked for"
+            )
+    popped, pulled = (
+        sorted({each.message_queue for each in assignments if each.mode is mode})
+        for mode in (MessageRequestMode.POP, MessageRequestMode.PULL)
+    )
+    return ServerAssignment(popped, pulled)
 
 
 class PopMode:
@@ -71,15 +177,15 @@ class PopMode:
         group: str,
         config: PushConsumerConfig,
         subscriptions: dict[str, SubscriptionData],
-        ready: DeliveryQueue,
+        ready: ReadyMessages,
     ) -> None:
         self._client = client
         self._group = group
         self._config = config
         self._subscriptions = subscriptions
         self._ready = ready
-        self._popping = Popping(client, group, pop_init_mode(config.consume_from_where))
-        self._results = PopResults(client, group, config, self._popping, ready.interceptors)
+        self._popper = Popper(client, group, pop_init_mode(config.consume_from_where))
+        self._results = PopResults(client, group, config, self._popper, ready.interceptors)
         strategy: AllocateMessageQueueStrategy = config.strategy
         self._assignment = AssignmentQuestion(client, group, strategy.name)
         self._failures = PullFailureLog("a pop")
@@ -241,7 +347,7 @@ class PopMode:
         queue.last_pop_ms = clock.monotonic_ms()
         queue.is_popping = True
         try:
-            return await self._popping.pop(
+            return await self._popper.pop(
                 queue.place,
                 queue.subscription,
                 count=config.pop_batch_size,
@@ -271,8 +377,8 @@ class PopMode:
 
     def _message(
         self, queue: PopQueue, popped: Popped, settled: Settled, now_s: float
-    ) -> PopPushedMessage:
-        return PopPushedMessage(
+    ) -> PopModeMessage:
+        return PopModeMessage(
             popped.ext,
             self._client.without_namespace(settled.topic),
             settled,

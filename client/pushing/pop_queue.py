@@ -13,14 +13,14 @@ import anyio
 from ...remoting.bodies import MessageQueue, SubscriptionData
 from ...remoting.message import MessageExt
 from ...remoting.receipt import Receipt
-from ..core.pop import ANY_QUEUE, Place, Settled
+from ..core.pop_requests import ANY_QUEUE, Place, Settled
 from ..options.push_options import PushConsumerConfig
 from ..popping.popped_message import first_pop_time_ms
-from ..pulling.pushed_message import AssignedQueue, ConsumeResults, PushedMessage
 from ..tasks import clock
+from .pushed_message import AssignedQueue, ConsumeResults, PushedMessage
 
 
-class PopPushedMessage(PushedMessage):
+class PopModeMessage(PushedMessage):
     """A message that a push consumer popped.
 
     Its time runs out: then the broker delivers it again, and settling this delivery has no effect.
@@ -37,7 +37,6 @@ class PopPushedMessage(PushedMessage):
 
     Attributes:
       settled: what the broker needs to know to settle it.
-      deadline_s: see Args.
       change: set while its invisible time is being extended: its receipt is about to be replaced.
       is_acknowledged: it was acknowledged meanwhile.
     """
@@ -66,7 +65,7 @@ class PopPushedMessage(PushedMessage):
 
     @property
     def receipt(self) -> str:
-        """The text by which the broker knows this delivery."""
+        """The string by which the broker knows this delivery."""
         return self.settled.receipt.to_text()
 
     @property
@@ -116,7 +115,7 @@ class PopQueue(AssignedQueue):
     ) -> None:
         super().__init__(queue, subscription, config)
         self._now_s = now_s
-        self._unsettled: dict[Settled, PopPushedMessage] = {}
+        self._unsettled: dict[Settled, PopModeMessage] = {}
         self.is_popping: bool = False
         self.last_pop_ms: float = clock.monotonic_ms()
 
@@ -127,23 +126,23 @@ class PopQueue(AssignedQueue):
         return Place(self.queue.topic, name, queue_id if queue_id >= 0 else ANY_QUEUE)
 
     @property
-    def unsettled(self) -> list[PopPushedMessage]:
+    def unsettled(self) -> list[PopModeMessage]:
         """The messages that are not settled, and whose time is not over."""
         if any(each.is_revoked for each in self._unsettled.values()):
             left = {key: each for key, each in self._unsettled.items() if not each.is_revoked}
             self._unsettled = left
         return list(self._unsettled.values())
 
-    def add(self, messages: Iterable[PopPushedMessage]) -> None:
+    def add(self, messages: Iterable[PopModeMessage]) -> None:
         """Add messages that were popped."""
         self._unsettled.update((each.settled, each) for each in messages)
 
-    def remove(self, message: PopPushedMessage) -> None:
+    def remove(self, message: PopModeMessage) -> None:
         """Remove a message, because it is settled."""
         self._unsettled.pop(message.settled, None)
         self.wake_if_room()
 
-    def on_changed(self, message: PopPushedMessage, receipt: Receipt, deadline_s: float) -> None:
+    def on_changed(self, message: PopModeMessage, receipt: Receipt, deadline_s: float) -> None:
         """Replace the receipt of a message that is not settled."""
         known = self._unsettled.pop(message.settled, None)
         message.on_changed(receipt, deadline_s)

@@ -12,30 +12,30 @@ from typing import Any, Final
 
 import anyio
 
+from ...common.delay_levels import MESSAGE_DELAY_LEVEL, delay_levels_ms
 from ...remoting.headers import ConsumerSendMsgBackRequestHeader
 from ...remoting.message import MessageExt
 from ...remoting.request_codes import RequestCode
 from ..connection.client import Client
 from ..connection.connection_log import failure_level
 from ..connection.patience import wait_a_little
-from ..core.pop import Settled
+from ..core.pop_requests import Settled
 from ..errors import ClientError, ClosedError
 from ..messages.interceptor import Interceptor, call_after_consume
 from ..messages.message import for_log
 from ..options.push_options import MAX_RECONSUME_TIMES, PushConsumerConfig, RetryLater
-from ..popping.popping import IN_FLIGHT_MAX, Popping
-from ..pulling.pushed_message import AssignedQueue, PushedMessage
+from ..popping.popper import IN_FLIGHT_MAX, Popper
 from ..tasks.task_group import TaskGroup
-from .pop_queue import PopPushedMessage, PopQueue
+from .pop_queue import PopModeMessage, PopQueue
+from .pushed_message import AssignedQueue, PushedMessage
 
 logger = logging.getLogger(__name__)
 
-DELAY_LEVELS_S: Final = (
-    *(1, 5, 10, 30),
-    *(60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200),
+DELAY_LEVELS_S: Final[tuple[int, ...]] = tuple(
+    ms // 1000 for ms in delay_levels_ms(MESSAGE_DELAY_LEVEL)
 )
-"""The delay of each level, from 1 on, in seconds: RocketMQ's default messageDelayLevel. Those from
-level 3 on are also popDelayLevel of Java's push consumer, which grow with each try."""
+"""The delay of each level, from 1 on, in seconds. Those from level 3 on are also popDelayLevel of
+Java's push consumer, which grow with each try."""
 
 FIRST_RETRY_LEVEL: Final = 3
 """The level of the first redelivery."""
@@ -65,7 +65,6 @@ class PopResults:
       client: an open client.
       group: name of the group, with namespace.
       config: configuration of the consumer.
-      popping: the consumer's.
       interceptors: they see each message that is settled.
     """
 
@@ -74,13 +73,13 @@ class PopResults:
         client: Client,
         group: str,
         config: PushConsumerConfig,
-        popping: Popping,
+        popper: Popper,
         interceptors: Sequence[Interceptor],
     ) -> None:
         self._client = client
         self._group = group
         self._config = config
-        self._popping = popping
+        self._popper = popper
         self._interceptors = interceptors
         self._pending: dict[str, list[Settled]] = {}
         self._sending: set[str] = set()
@@ -135,9 +134,7 @@ class PopResults:
         # A broker that hangs must not hold up the handlers of messages of others.
         await wait_a_little(self._client, self._redeliver, message, ext, delay_level)
 
-    async def _redeliver(
-        self, message: PopPushedMessage, ext: MessageExt, delay_level: int
-    ) -> None:
+    async def _redeliver(self, message: PopModeMessage, ext: MessageExt, delay_level: int) -> None:
         self._changing += 1
         try:
             await self._change_or_bury(message, ext, delay_level)
@@ -146,7 +143,7 @@ class PopResults:
             self._wake_if_idle()
 
     async def _change_or_bury(
-        self, message: PopPushedMessage, ext: MessageExt, delay_level: int
+        self, message: PopModeMessage, ext: MessageExt, delay_level: int
     ) -> None:
         if message.change is not None:
             await message.change.wait()
@@ -160,7 +157,7 @@ class PopResults:
             return
         delay_s = retry_delay_s(max(delay_level, 0), message.reconsume_times)
         try:
-            await self._popping.change_invisible(message.settled, delay_s)
+            await self._popper.change_invisible(message.settled, delay_s)
         except ClientError as error:
             logger.log(
                 failure_level(error),
@@ -222,7 +219,7 @@ class PopResults:
     async def _send(self, broker_name: str) -> None:
         try:
             while settled := self._pending.pop(broker_name, None):
-                for each, error in await self._popping.ack_all(settled):
+                for each, error in await self._popper.ack_all(settled):
                     text = "%s, offset %d, was not acknowledged and is delivered again: %s"
                     logger.warning(text, each.topic, each.receipt.offset, error)
         finally:
@@ -246,7 +243,7 @@ class PopResults:
 
     # Invisible times
 
-    async def extend(self, message: PopPushedMessage, queue: PopQueue) -> None:
+    async def extend(self, message: PopModeMessage, queue: PopQueue) -> None:
         """Give a message that is still handled the full invisible time again."""
         if message.is_settled:
             return
@@ -254,7 +251,7 @@ class PopResults:
         message.change = anyio.Event()
         self._changing += 1
         try:
-            receipt = await self._popping.change_invisible(message.settled, seconds, suspend=True)
+            receipt = await self._popper.change_invisible(message.settled, seconds, suspend=True)
             queue.on_changed(message, receipt, self._client.now_s() + seconds)
         except ClientError as error:
             logger.log(
@@ -268,18 +265,18 @@ class PopResults:
                 self.ack_soon(message.settled)
             self._wake_if_idle()
 
-    async def give_back(self, messages: Sequence[PopPushedMessage]) -> None:
+    async def give_back(self, messages: Sequence[PopModeMessage]) -> None:
         """Have messages that are not settled delivered to others soon; no try is counted."""
         # Of each broker, so that one that hangs leaves the others their turns.
         limits: dict[str, anyio.CapacityLimiter] = {}
 
-        async def give(message: PopPushedMessage) -> None:
+        async def give(message: PopModeMessage) -> None:
             name = message.settled.receipt.broker_name
             async with limits.setdefault(name, anyio.CapacityLimiter(IN_FLIGHT_MAX)):
                 if message.change is not None:  # the receipt is about to be replaced
                     await message.change.wait()
                 with contextlib.suppress(ClientError):
-                    await self._popping.change_invisible(message.settled, GIVE_BACK_S, suspend=True)
+                    await self._popper.change_invisible(message.settled, GIVE_BACK_S, suspend=True)
 
         self._changing += 1
         try:
@@ -291,8 +288,8 @@ class PopResults:
             self._wake_if_idle()
 
 
-def _popped(message: PushedMessage, assigned: AssignedQueue) -> tuple[PopPushedMessage, PopQueue]:
+def _popped(message: PushedMessage, assigned: AssignedQueue) -> tuple[PopModeMessage, PopQueue]:
     """The same, by their types: the consumer makes no others for these results."""
-    assert isinstance(message, PopPushedMessage)
+    assert isinstance(message, PopModeMessage)
     assert isinstance(assigned, PopQueue)
     return message, assigned

@@ -37,7 +37,7 @@ from ..connection.connection import Connection
 from ..connection.connection_log import failure_level
 from ..connection.members import GroupMember
 from ..connection.options import split_options
-from ..connection.participant import Participant, configured
+from ..connection.participant import configured
 from ..core.subscription import FilterClass, MessageSelector, check_subscriptions, read_subscription
 from ..core.topics import check_consumer_group, check_topic
 from ..errors import ClientError, ClosedError, ConfigurationError, RouteNotFoundError
@@ -53,23 +53,24 @@ from ..options.push_options import (
     PushConsumerOptions,
     RetryLater,
 )
-from ..pulling.pulling import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from ..pulling.pushed_message import AssignedQueue, Messages, PushedMessage, PushedMessages
-from ..pulling.rebalance import Rebalance
+from ..pulling.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from ..pulling.sql_check import check_sql_subscriptions
 from ..sending.tracing import consumer_trace
 from ..tasks.loop_call import LoopCall
 from ..tasks.task_group import together
+from ..tasks.ticker import Ticker
 from . import reports
 from .consume_result_service import ConsumeResultService
-from .delivery_queue import DeliveryQueue
 from .filter_servers import FilterServers
 from .handler_check import check_stop_timeout
 from .handler_service import HandlerService
 from .pop_mode import PopMode
 from .pop_queue import PopQueue
+from .push_rebalance import PushRebalance
+from .pushed_message import AssignedQueue, MessageIterator, PushedMessage, PushedMessageFactory
 from .queue_control import QueueControl
 from .queue_puller import QueuePuller
+from .ready_messages import ReadyMessages
 from .reports import BatchHandler, Handler
 
 __all__ = [
@@ -86,7 +87,7 @@ logger = logging.getLogger(__name__)
 
 
 @knows_elsewhere(PUSH_CONSUMER)
-class PushConsumer(QueueControl, Participant, Generic[ValueT]):
+class PushConsumer(QueueControl, Generic[ValueT]):
     """Consumes messages as a member of a group.
 
     Use, under trio or asyncio::
@@ -111,9 +112,6 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
 
     Raises: ConfigurationError: the URL, a name, a selector or an option is invalid.
     """
-
-    _results: ConsumeResultService
-    _puller: QueuePuller
 
     @overload
     def __init__(
@@ -156,59 +154,72 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         self._retry_topic = retry_topic(self._group)
         if self._is_clustering:
             self._subscribe(self._retry_topic, "*")
-        self._offsets = self._offset_store()
-        interceptors = self._all_interceptors()
-        check = (lambda each: self._results.may_deliver(each)) if self.is_orderly else None
-        self._ready = DeliveryQueue(self._client, self._config.rate_limit, interceptors, check)
         self._is_stopping = False
         self._started_ms = 0
         self._closing_ends_s = inf
         self._loop_call: LoopCall | None = None
-        self._pop_mode = self._made_pop_mode() if self._config.mode == "pop" else None
-        self._rebalance = Rebalance(
-            self._client,
-            self._group,
-            self._config,
-            self._subscriptions,
-            self._offsets,
-            lambda assigned: self._client.start_soon(self._puller.pull_queue, assigned),
-            self._pop_mode,
-            take_back=self._ready.take_back,
-            hand_out_next=lambda assigned: self._results.hand_out_next(assigned),
-        )
-        self._filter_servers = FilterServers(self._client, self._group, self._filter_classes)
+        self._connect_parts(list(subscriptions))
+
+    def _connect_parts(self, topics: Sequence[str]) -> None:
+        """Make the parts, each from those before it.
+
+        Messages go from the puller (or the pop mode) to `ready`, from there to the program, and
+        back to `results`, which moves the offsets.
+
+        Args:
+          topics: the subscribed topics, as the program knows them.
+        """
+        client, group, config = self._client, self._group, self._config
+        interceptors = self._all_interceptors()
+        self._offsets = self._offset_store()
+        self._ready = ReadyMessages(client, config.rate_limit, interceptors)
+        self._pop_mode = self._made_pop_mode() if config.mode == "pop" else None
+        # The results find that a lock is too old, and the rebalance renews it.
+        locks_due = Ticker()
         self._results = ConsumeResultService(
-            self._client,
-            self._group,
-            self._config,
+            client,
+            group,
+            config,
             self._offsets,
             self._ready.put,
             interceptors,
-            self._rebalance.renew_locks_soon,
+            locks_due.tick_now,
         )
-        self._pushed = PushedMessages(
-            self._client.without_namespace,
+        if self.is_orderly:
+            # A lock may have expired while a message waited for the program.
+            self._ready.may_deliver = self._results.may_deliver
+        self._pushed = PushedMessageFactory(
+            client.without_namespace,
             self._results,
             self._pop_mode.pop_retry_topics if self._pop_mode else {},
         )
-        self._puller = QueuePuller(
-            self._client,
-            self._group,
-            self._config,
+        self._filter_servers = FilterServers(client, group, self._filter_classes)
+        puller = QueuePuller(
+            client,
+            group,
+            config,
             offsets=self._offsets,
             ready=self._ready,
             results=self._results,
             filter_servers=self._filter_servers,
-            give_up=self._rebalance.give_up,
             pushed=self._pushed,
         )
-        self._handler_service = self._made_handler_service(list(subscriptions))
-        self._member = self._made_member()
-
-    def _made_handler_service(self, topics: Sequence[str]) -> HandlerService:
-        return HandlerService(
-            self._client, self._config, topics, self._ready, self._results, self.next_message
+        self._rebalance = PushRebalance(
+            client,
+            group,
+            config,
+            self._subscriptions,
+            self._offsets,
+            puller.pull_queue,
+            self._pop_mode,
+            take_back=self._ready.take_back,
+            hand_out_next=self._results.hand_out_next,
+            locks_due=locks_due,
         )
+        self._handler_service = HandlerService(
+            client, config, topics, self._ready, self._results, self.next_message
+        )
+        self._member = self._made_member()
 
     def _all_interceptors(self) -> Sequence[Interceptor]:
         trace = consumer_trace(self._client, self._group, self._config.trace)
@@ -332,7 +343,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         return self._pop_mode.assigned if self._pop_mode else {}
 
     @property
-    def delivery_queue(self) -> DeliveryQueue:
+    def ready_messages(self) -> ReadyMessages:
         """The pulled messages; used by the blocking consumer, not meant for programs."""
         return self._ready
 
@@ -420,7 +431,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         with anyio.move_on_after(limit_s, shield=True):
             # A broker that hangs must leave time for unregistering at the others.
             with anyio.move_on_after(max(limit_s - LEAVE_S, limit_s / 2)):
-                await self.commit()
+                await self._commit()
             steps = [self._rebalance.release, super()._leave]
             if self._pop_mode is not None:
                 steps.append(self._pop_mode.release)
@@ -437,7 +448,7 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
     async def _persist(self) -> None:
         await anyio.sleep(self._config.persist_offsets_s)
         if not self._is_stopping:
-            await self.commit()
+            await self._commit()
 
     async def _on_ids_changed(
         self, connection: Connection, command: RemotingCommand
@@ -461,8 +472,12 @@ class PushConsumer(QueueControl, Participant, Generic[ValueT]):
         Args:
           auto_ack: acknowledge each message when the next one is requested, unless it is settled
             already.
+
+        Raises: ClosedError: at the first message, if the consumer was never opened.
         """
-        return Messages(self.receive, self._receive_ready, auto_ack)
+        return MessageIterator(
+            self.receive, self._receive_ready, lambda: self._was_opened, auto_ack
+        )
 
     async def receive(self, **unknown: Never) -> PushedMessage[ValueT]:
         """Wait for the next message, which the caller settles by `ack` or `retry`.

@@ -9,19 +9,20 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ...remoting.bodies import MessageQueue
 from ..checks.queue_check import check_place
+from ..connection.participant import Participant
 from ..errors import ConfigurationError
-from ..pulling.pulling import OffsetStore
-from ..pulling.pushed_message import AssignedQueue
-from ..pulling.rebalance import Rebalance
-from .delivery_queue import DeliveryQueue
+from ..pulling.offsets import OffsetStore
+from .push_rebalance import PushRebalance
+from .pushed_message import AssignedQueue
+from .ready_messages import ReadyMessages
 
 
-class QueueControl:
+class QueueControl(Participant):
     """The part of a push consumer that controls its queues; a subclass sets the attributes."""
 
     _offsets: OffsetStore
-    _ready: DeliveryQueue
-    _rebalance: Rebalance
+    _ready: ReadyMessages
+    _rebalance: PushRebalance
     _subscriptions: Collection[str]
 
     @property
@@ -36,11 +37,20 @@ class QueueControl:
         20 s.
 
         Returns: False if the queues of some topics could not be assigned.
+        Raises: ClosedError: the consumer is not open.
         """
+        self._check_open()
         return await self._rebalance.rebalance()
 
     async def commit(self) -> None:
-        """Commit the offsets of all queues now; a failure is logged, and retried later."""
+        """Commit the offsets of all queues now; a failure is logged, and retried later.
+
+        Raises: ClosedError: the consumer is not open.
+        """
+        self._check_open()
+        await self._commit()
+
+    async def _commit(self) -> None:
         await self._offsets.persist(self._rebalance.held)
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -49,7 +59,10 @@ class QueueControl:
         Args:
           offsets: for each queue the offset of the next message; queues that are not assigned to
             this consumer are ignored.
+
+        Raises: ClosedError: the consumer is not open.
         """
+        self._check_open()
         await self._rebalance.reset(offsets)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -60,7 +73,9 @@ class QueueControl:
           offset: offset of the next message, >= 0.
 
         Raises: ConfigurationError: the queue is not assigned, or the offset is negative.
+          ClosedError: the consumer is not open.
         """
+        self._check_open()
         check_place(queue, offset)
         if queue not in self._rebalance.assigned:
             raise ConfigurationError(

@@ -6,7 +6,6 @@ Java counterpart: PullMessageService, DefaultMQPushConsumerImpl.pullMessage.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -21,19 +20,20 @@ from ..core.topics import is_retry_topic
 from ..errors import ClientError, ServerError
 from ..options.consumer_options import PULL_TIMEOUT_S
 from ..options.push_options import PULL_RETRY_S, REBALANCE_RETRY_S, SUSPEND_S, PushConsumerConfig
-from ..pulling.pulling import OffsetStore, PullFailureLog, PullResult, initial_offset, pull
-from ..pulling.pushed_message import AssignedQueue, PushedMessages
+from ..pulling.offsets import OffsetStore, initial_offset
+from ..pulling.pulls import PullFailureLog, PullResult, pull
 from ..pulling.sql_check import explain_failed_pull
 from ..tasks import clock
 from .consume_result_service import ConsumeResultService
-from .delivery_queue import DeliveryQueue
 from .filter_servers import FilterServers
+from .pushed_message import AssignedQueue, PushedMessageFactory
+from .ready_messages import ReadyMessages
 
 logger = logging.getLogger(__name__)
 
 
 class QueuePuller:
-    """Pulls the messages of one consumer's queues into its DeliveryQueue.
+    """Pulls the messages of one consumer's queues into its ReadyMessages.
 
     Args:
       client: an open client.
@@ -42,8 +42,6 @@ class QueuePuller:
       offsets: where each queue begins.
       ready: gets the messages.
       results: delivers the messages of orderly queues, and settles all.
-      filter_servers: the consumer's.
-      give_up: called with a queue that cannot be consumed at the moment.
       pushed: makes the messages.
     """
 
@@ -54,11 +52,10 @@ class QueuePuller:
         config: PushConsumerConfig,
         *,
         offsets: OffsetStore,
-        ready: DeliveryQueue,
+        ready: ReadyMessages,
         results: ConsumeResultService,
         filter_servers: FilterServers,
-        give_up: Callable[[AssignedQueue], None],
-        pushed: PushedMessages,
+        pushed: PushedMessageFactory,
     ) -> None:
         self._client = client
         self._group = group
@@ -67,13 +64,15 @@ class QueuePuller:
         self._ready = ready
         self._results = results
         self._filter_servers = filter_servers
-        self._give_up = give_up
         self._is_clustering = config.message_model is MessageModel.CLUSTERING
         self._pushed = pushed
         self._failures = PullFailureLog()
 
-    async def pull_queue(self, assigned: AssignedQueue) -> None:
-        """Pull from a queue until it is dropped; each queue has a task for this."""
+    async def pull_queue(self, assigned: AssignedQueue) -> bool:
+        """Pull from a queue until it is dropped; each queue has a task for this.
+
+        Returns: False: the queue cannot be consumed at the moment.
+        """
         with assigned.scope:
             try:
                 assigned.is_paused = self._ready.is_paused(assigned.queue)
@@ -90,7 +89,8 @@ class QueuePuller:
                 # The next rebalance begins with it at once: without a pause a server that refuses
                 # would be asked a thousand times a second.
                 await anyio.sleep(REBALANCE_RETRY_S)
-                self._give_up(assigned)
+                return False
+        return True
 
     async def _pull(self, assigned: AssignedQueue, filter_server: str | None = None) -> PullResult:
         config, queue = self._config, assigned.queue

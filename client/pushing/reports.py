@@ -25,10 +25,10 @@ from ..connection.connection import Connection
 from ..connection.members import Processor
 from ..messages.body_types import ValueT
 from ..messages.message import MessageQueue
-from ..pulling.pulling import offset_table
-from ..pulling.pushed_message import AssignedQueue, PushedMessage
+from ..pulling.offsets import offset_table
 from ..tasks import clock
 from .pop_queue import PopQueue
+from .pushed_message import AssignedQueue, PushedMessage
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ import anyio
 from ...remoting.bodies import MessageQueue
 from ...remoting.message_batch import BATCH_COUNT_MAX
 from ..connection.client import Client
-from ..core.outgoing import BatchEntry
-from ..core.sending import Sending
+from ..core.sends import BatchEntry, Send
 from ..errors import ClientError, ClosedError, copy_of
 from ..messages.message import Message, SendResult, is_delayed
 from ..messages.sendable import check_sendable
@@ -188,15 +187,15 @@ class ProduceAccumulator:
         try:
             sender, entries = self._sender, batch.entries
             if len(entries) == 1:
-                outgoing = sender.packer.message(entries[0].message)
+                prepared = sender.packer.message(entries[0].message)
             else:
-                outgoing = sender.packer.join(entries)
-            sending = sender.sending(outgoing, key.queue, timeout_s=key.timeout_s)
-            if not sender.begin(sending, self._spawn, on_end):
+                prepared = sender.packer.join(entries)
+            send = sender.new_send(prepared, key.queue, timeout_s=key.timeout_s)
+            if not sender.begin(send, self._spawn, on_end):
                 # Awaited here, so that the next batch of this key stays behind this one. It has
                 # waited behind earlier ones for the same route.
-                sending.start_s = batch.begin_s
-                await sender.begin_when_ready(sending, self._spawn, on_end)
+                send.start_s = batch.begin_s
+                await sender.begin_when_ready(send, self._spawn, on_end)
             failure = None
         except ClientError as error:
             failure = error
@@ -204,8 +203,8 @@ class ProduceAccumulator:
             if failure is not None:
                 self._end(batch, None, failure)
 
-    def _spawn(self, finish: Finish, sending: Sending, on_end: OnEnd) -> None:
-        self._client.start_soon(finish, sending, on_end)
+    def _spawn(self, finish: Finish, send: Send, on_end: OnEnd) -> None:
+        self._client.start_soon(finish, send, on_end)
 
     def _end(self, batch: _Batch, result: SendResult | None, error: ClientError | None) -> None:
         self._count -= len(batch.entries)

@@ -1,25 +1,26 @@
-"""Preparation of messages for sending: checks, compression, encoding of properties.
+"""Preparation of messages for sends: checks, compression, encoding of properties, dead letters.
 
-Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; MessageBatch.
+Java counterpart: DefaultMQProducerImpl.sendKernelImpl, tryToCompressMessage; MessageBatch;
+DLQMessageController of the dashboard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...common import message_properties as names
-from ...common.topic_names import AUTO_CREATE_TOPIC
+from ...common.topic_names import AUTO_CREATE_TOPIC, normal_topic
 from ...remoting.compression import CompressionType, compress
 from ...remoting.errors import LocalProtocolError, MissingPackageError
 from ...remoting.message_batch import encode_entry
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..checks.message_check import check_delay_level
 from ..connection.client import Client
-from ..core.outgoing import BatchEntry, Outgoing
 from ..core.send_header import SendPayload, SendTemplate
+from ..core.sends import BatchEntry, PreparedSend
 from ..core.topics import check_body, check_properties_size, check_send_topic
 from ..errors import ConfigurationError, MessageRefusedError
-from ..messages.message import Message, is_bare, wire_properties
+from ..messages.message import Message, ReceivedMessage, is_bare, wire_properties
 from ..messages.sendable import check_batch, check_sendable, wrong_body
 from ..options.send_options import ProducerConfig
 
@@ -57,7 +58,7 @@ class Packer:
         more: Mapping[str, str] | None = None,
         *,
         is_system_topic: bool = False,
-    ) -> Outgoing:
+    ) -> PreparedSend:
         """Prepare a single message.
 
         Args:
@@ -89,9 +90,9 @@ class Packer:
                     sys_flag |= TRANSACTION_PREPARED_TYPE
             properties = _encoded(wire_properties(message, own))
         payload = SendPayload(properties, body, sys_flag, now_ms, message.flag)
-        return Outgoing(message, topic, message_id, template, payload)
+        return PreparedSend(message, topic, message_id, template, payload)
 
-    def batch(self, messages: Sequence[Message]) -> Outgoing:
+    def batch(self, messages: Sequence[Message]) -> PreparedSend:
         """Prepare messages of one topic for one request.
 
         Raises: MessageRefusedError: there are no messages, they have several topics, one is
@@ -128,7 +129,7 @@ class Packer:
             raise MessageRefusedError(str(error)) from error
         return BatchEntry(message, message_id, len(body), encoded)
 
-    def join(self, entries: Sequence[BatchEntry]) -> Outgoing:
+    def join(self, entries: Sequence[BatchEntry]) -> PreparedSend:
         """Prepare entries with one topic and one `wait_store_ok` for one request.
 
         Raises: MessageRefusedError: they are too large together.
@@ -147,7 +148,7 @@ class Packer:
             _encoded(wait), packed, 0, self._client.wall_ms(), first.flag, is_batch=True
         )
         ids = ",".join([entry.message_id for entry in entries])
-        return Outgoing(first, topic, ids, template, payload, entries)
+        return PreparedSend(first, topic, ids, template, payload, entries)
 
     def again(
         self,
@@ -156,7 +157,7 @@ class Packer:
         *,
         reconsume_times: int,
         max_reconsume_times: int,
-    ) -> Outgoing:
+    ) -> PreparedSend:
         """Prepare a consumed message for a retry topic.
 
         Args:
@@ -178,7 +179,7 @@ class Packer:
         )
         message_id = properties.get(names.PROPERTY_UNIQUE_KEY, "")
         template = self._new_template(message.topic)
-        return Outgoing(message, message.topic, message_id, template, payload)
+        return PreparedSend(message, message.topic, message_id, template, payload)
 
     def _template(self, name: str, is_system_topic: bool) -> tuple[str, SendTemplate]:
         known = self._templates.get(name)
@@ -251,3 +252,37 @@ def _encoded(properties: Mapping[str, str]) -> bytes:
     except ValueError as error:
         raise MessageRefusedError(str(error)) from None
     return encoded
+
+
+def revive(
+    dead_letter: ReceivedMessage, without_namespace: Callable[[str], str]
+) -> tuple[Message, dict[str, str]]:
+    """The message that sends a dead letter to its original topic again.
+
+    It has the body, tag, keys, flag, sharding key and the program's properties, and no delay.
+
+    Args:
+      dead_letter: a message of a dead-letter topic.
+      without_namespace: a topic as the program knows it.
+
+    Returns: the message, and RocketMQ's properties that name its origin.
+    Raises: MessageRefusedError: no property has its original topic, so it is no dead letter.
+    """
+    properties = dead_letter.properties
+    # Brokers of 4.x and trocket's write the first one, later ones of Apache both.
+    topic = properties.get(names.PROPERTY_RETRY_TOPIC) or properties.get(
+        names.PROPERTY_DLQ_ORIGIN_TOPIC
+    )
+    if topic is None:
+        raise MessageRefusedError(
+            f"message {dead_letter.message_id} does not name its original topic: it is no dead"
+            " letter"
+        )
+    # A popped message was in the group's retry topic of its topic.
+    topic = normal_topic(topic, properties.get(names.PROPERTY_ORIGIN_GROUP, ""))
+    message = dead_letter.copy_to(without_namespace(topic))
+    origin = {
+        names.PROPERTY_DLQ_ORIGIN_TOPIC: topic,
+        names.PROPERTY_DLQ_ORIGIN_MESSAGE_ID: dead_letter.message_id,
+    }
+    return message, origin

@@ -25,8 +25,7 @@ from ..connection.connection import request_name
 from ..connection.members import GroupMember, Processor
 from ..connection.options import split_options
 from ..connection.participant import Participant, configured, own_client
-from ..core.outgoing import BatchEntry
-from ..core.sending import Selector, Sending
+from ..core.sends import BatchEntry, Selector, Send
 from ..core.topics import check_producer_group
 from ..errors import ClientError, ConfigurationError, UndeliveredError, server_error
 from ..messages.body_types import PlainBody, SentT
@@ -35,9 +34,9 @@ from ..messages.message import Message, ReceivedMessage, SendResult
 from ..messages.sendable import call_before_send, check_batch, check_sendable, wrong_arguments
 from ..options.send_options import DEFAULT_GROUP, ProducerConfig, ProducerOptions
 from .accumulator import ProduceAccumulator
-from .dead_letters import revive
-from .delivery import Delivery, SendBuffer
+from .packer import revive
 from .request_reply import RequestReply
+from .send_buffer import Delivery, SendBuffer
 from .sender import Finish, OnEnd, Sender
 from .tracing import producer_trace
 
@@ -194,7 +193,7 @@ class Producer(Participant, Generic[SentT]):
         if not interceptors:
             if self._accumulator is not None:
                 return await self._send(message, queue, selector, timeout_s)
-            return await self._sender.send(self._sending(message, queue, selector, timeout_s))
+            return await self._sender.send(self._new_send(message, queue, selector, timeout_s))
         message = call_before_send(interceptors, message)
         result: SendResult | None = None
         failure: Exception | None = None
@@ -220,17 +219,17 @@ class Producer(Participant, Generic[SentT]):
             delivery = Delivery(message)
             if accumulator.take(message, queue, timeout_s, delivery.settle):
                 return await delivery.wait()
-        return await self._sender.send(self._sending(message, queue, selector, timeout_s))
+        return await self._sender.send(self._new_send(message, queue, selector, timeout_s))
 
-    def _sending(
+    def _new_send(
         self,
         message: Message[SentT | str | bytes],
         queue: MessageQueue | None,
         selector: Selector | None,
         timeout_s: float | None,
-    ) -> Sending:
-        outgoing = self._sender.packer.message(message)
-        return self._sender.sending(outgoing, queue, selector, timeout_s)
+    ) -> Send:
+        prepared = self._sender.packer.message(message)
+        return self._sender.new_send(prepared, queue, selector, timeout_s)
 
     async def send_batch(
         self,
@@ -258,9 +257,9 @@ class Producer(Participant, Generic[SentT]):
         result: SendResult | None = None
         failure: Exception | None = None
         try:
-            outgoing = self._sender.packer.batch(messages)
+            prepared = self._sender.packer.batch(messages)
             result = await self._sender.send(
-                self._sender.sending(outgoing, queue, timeout_s=timeout_s)
+                self._sender.new_send(prepared, queue, timeout_s=timeout_s)
             )
         except Exception as error:
             failure = error
@@ -291,7 +290,7 @@ class Producer(Participant, Generic[SentT]):
         check_sendable(message, "send_oneway")
         message = call_before_send(self._client.interceptors, message)
         sender = self._sender
-        await sender.send_oneway(sender.sending(sender.packer.message(message), queue))
+        await sender.send_oneway(sender.new_send(sender.packer.message(message), queue))
         call_after_send(self._client.interceptors, message, None, None)
 
     async def send_soon(
@@ -332,16 +331,16 @@ class Producer(Participant, Generic[SentT]):
             entry = self._accumulator.entry(message)
             if entry is not None:
                 return await self._put_soon(self._accumulator, entry, queue, timeout_s)
-        outgoing = sender.packer.message(message)
-        size = len(outgoing.payload.body)
+        prepared = sender.packer.message(message)
+        size = len(prepared.payload.body)
         if not self._buffer.has_room(size):
             await self._buffer.wait_for_room(size)
-        sending = sender.sending(outgoing, queue, timeout_s=timeout_s)
+        send = sender.new_send(prepared, queue, timeout_s=timeout_s)
         delivery = Delivery(message)
         on_end = partial(self._take_end, delivery, size)
-        if not sender.begin(sending, self._spawn, on_end):
+        if not sender.begin(send, self._spawn, on_end):
             # Awaited here and not in a background task, so that messages keep their order.
-            await sender.begin_when_ready(sending, self._spawn, on_end)
+            await sender.begin_when_ready(send, self._spawn, on_end)
         # Counted only now: after an error above, no message is in flight.
         self._buffer.enter(size)
         return delivery
@@ -364,10 +363,10 @@ class Producer(Participant, Generic[SentT]):
         self._buffer.enter(entry.size)
         return delivery
 
-    def _spawn(self, finish: Finish, sending: Sending, on_end: OnEnd) -> None:
+    def _spawn(self, finish: Finish, send: Send, on_end: OnEnd) -> None:
         """Make the attempts after the first one in the background, with a new time limit."""
-        sending.restart(self._client.now_s())
-        self._client.start_soon(finish, sending, on_end)
+        send.restart(self._client.now_s())
+        self._client.start_soon(finish, send, on_end)
 
     def _finish(
         self, delivery: Delivery, size: int, result: SendResult | None, error: ClientError | None
@@ -398,7 +397,9 @@ class Producer(Participant, Generic[SentT]):
           ConfigurationError: `recall_handle` is invalid.
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered, or the broker cannot be reached.
+          ClosedError: the producer is not open.
         """
+        self._check_open()
         full = self._client.with_namespace(topic)
         await self._sender.publish_info(full)
         try:
@@ -426,7 +427,9 @@ class Producer(Participant, Generic[SentT]):
         Raises:
           RouteNotFoundError: no name server knows the topic.
           ConnectError: no name server answered.
+          ClosedError: the producer is not open.
         """
+        self._check_open()
         return list((await self._sender.publish_info(self._client.with_namespace(topic))).queues)
 
     async def resend(
@@ -444,8 +447,8 @@ class Producer(Participant, Generic[SentT]):
         Raises: MessageRefusedError: it is no dead letter; and as `send`.
         """
         message, origin = revive(dead_letter, self._client.without_namespace)
-        outgoing = self._sender.packer.message(message, origin)
-        return await self._sender.send(self._sender.sending(outgoing, timeout_s=timeout_s))
+        prepared = self._sender.packer.message(message, origin)
+        return await self._sender.send(self._sender.new_send(prepared, timeout_s=timeout_s))
 
     # Request and reply
 
@@ -488,4 +491,5 @@ class Producer(Participant, Generic[SentT]):
 
         Raises: MessageRefusedError: the message is not a request; and as `send`.
         """
+        self._check_open()
         await self._replies.reply(request, body, tags)

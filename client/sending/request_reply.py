@@ -33,7 +33,7 @@ from ...remoting.sys_flag import COMPRESSED
 from ..connection.client import Client
 from ..connection.connection import Connection
 from ..connection.pending_reply import PendingReply
-from ..core.sending import Selector
+from ..core.sends import Selector
 from ..errors import ConnectError, MessageRefusedError, ReplyTimeoutError
 from ..messages.message import Message, ReceivedMessage
 from .sender import Sender
@@ -77,16 +77,16 @@ class RequestReply:
             names.PROPERTY_MESSAGE_REPLY_TO_CLIENT: client.client_id,
             names.PROPERTY_MESSAGE_TTL: str(round(timeout_s * 1000)),
         }
-        sending = sender.sending(sender.packer.message(message, more), queue, selector, timeout_s)
-        info = await sender.publish_info(sending.outgoing.topic, sending)
-        end_s = sending.start_s + timeout_s
+        send = sender.new_send(sender.packer.message(message, more), queue, selector, timeout_s)
+        info = await sender.publish_info(send.prepared.topic, send)
+        end_s = send.start_s + timeout_s
         reply = client.replies[correlation_id] = PendingReply()
         try:
             # The broker needs a heartbeat on this connection to push the reply.
             address = client.master_of(queue or info.queues[0])
             if client.open_connection(address) is None:
                 await self._connect(address, end_s - client.now_s())
-            await sender.send(sending)
+            await sender.send(send)
             with anyio.fail_after(end_s - client.now_s()):
                 await reply.event.wait()
         except TimeoutError:
@@ -121,15 +121,15 @@ class RequestReply:
         # A reply is a send to the cluster's reply topic. The broker stores it only if so
         # configured, and pushes it to the client that the requester named.
         message = Message(f"{cluster}_{REPLY_TOPIC_POSTFIX}", body, tags=tags)
-        outgoing = self._sender.packer.message(message, more, is_system_topic=True)
+        prepared = self._sender.packer.message(message, more, is_system_topic=True)
         broker_name = request.queue.broker_name
         # Through the request's broker, to which the requester is connected, too.
         if self._client.broker_address(broker_name) is None:
             await self._client.route(request.queue.topic)
-        payload = outgoing.payload
+        payload = prepared.payload
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
-            topic=outgoing.topic,
+            topic=prepared.topic,
             default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=self._sender.config.default_topic_queue_nums,
             queue_id=0,
@@ -193,7 +193,7 @@ def _decoded(command: RemotingCommand) -> MessageExt:
 
 
 def _host(text: str) -> bytes:
-    """Encode `ip:port`; an invalid text becomes 0.0.0.0:0."""
+    """Encode `ip:port`; an invalid string becomes 0.0.0.0:0."""
     ip, _, port = text.lstrip("/").rpartition(":")
     try:
         return host_bytes(ip.strip("[]"), int(port))

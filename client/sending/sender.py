@@ -1,4 +1,4 @@
-"""Sends of one producer: routes, connections and time around the pure `Sending`.
+"""Sends of one producer: routes, connections and time around the pure `Send`.
 
 The logger `trocket.client.sending.sender` has a DEBUG line for each try: the queue, and how it
 ended. It has none if the level was set after the producer was created.
@@ -24,9 +24,8 @@ from ..checks.option_check import SECONDS_MAX, check_timeout
 from ..connection.client import Client
 from ..connection.connection import Connection
 from ..connection.waiting import Window
-from ..core.outgoing import Outgoing
 from ..core.routes import TopicPublishInfo
-from ..core.sending import TRY_TIME_MIN_S, WRONG_ROUTE_CODES, Selector, Sending, SendPolicy
+from ..core.sends import TRY_TIME_MIN_S, WRONG_ROUTE_CODES, PreparedSend, Selector, Send, SendPolicy
 from ..errors import (
     ClientError,
     ClosedError,
@@ -46,13 +45,13 @@ SEND: Final = RequestCode.SEND_MESSAGE_V2
 OnEnd: TypeAlias = Callable[[SendResult | None, ClientError | None], None]
 """Called once, in the loop, with the result or the error; must not raise."""
 
-Finish: TypeAlias = Callable[[Sending, OnEnd], Coroutine[Any, Any, None]]
+Finish: TypeAlias = Callable[[Send, OnEnd], Coroutine[Any, Any, None]]
 """Makes the remaining tries."""
 
-OnSent: TypeAlias = Callable[[Sending, SendResult, RemotingCommand], None]
+OnSent: TypeAlias = Callable[[Send, SendResult, RemotingCommand], None]
 """Called in the loop with a send that a broker confirmed, and its answer; must not raise."""
 
-Spawn: TypeAlias = Callable[[Finish, Sending, OnEnd], None]
+Spawn: TypeAlias = Callable[[Finish, Send, OnEnd], None]
 """Runs `Finish` with its arguments in the background; may raise a ClientError."""
 
 
@@ -62,13 +61,11 @@ class Sender:
     Args:
       client: open while something is sent.
       group: with namespace.
-      config: the producer's.
       check_open: raises ClosedError if the producer is not open.
       on_sent: called for each confirmed send; None: nothing is called.
       waits_for_route: look up a route again while there is none.
 
     Attributes:
-      config: the producer's.
       check_open: as it was given.
       packer: makes what is sent.
 
@@ -108,13 +105,13 @@ class Sender:
         # Bound once: fewer objects for each unconfirmed message, and so fewer garbage collections.
         self._take_answer = self._on_answer if on_sent is None else self._on_traced_answer
 
-    def sending(
+    def new_send(
         self,
-        outgoing: Outgoing,
+        prepared: PreparedSend,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_s: float | None = None,
-    ) -> Sending:
+    ) -> Send:
         """A send that has not begun.
 
         Args:
@@ -132,19 +129,19 @@ class Sender:
         elif timeout_s.__class__ is not float or not timeout_s < SECONDS_MAX:
             check_timeout("timeout_s", timeout_s)
         now_s = self._client.now_s()
-        return Sending(outgoing, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
+        return Send(prepared, self._policy, now_s, timeout_s, queue, selector, try_timeout_s)
 
-    async def publish_info(self, topic: str, sending: Sending | None = None) -> TopicPublishInfo:
+    async def publish_info(self, topic: str, send: Send | None = None) -> TopicPublishInfo:
         """The queues of a topic, with namespace, that can be written to.
 
         Args:
-          sending: for which send, whose time limit is kept; None: the producer's limit, from now.
+          send: for which one, whose time limit is kept; None: the producer's limit, from now.
 
         Raises: RouteNotFoundError; ConnectError.
         """
-        if sending is None:
+        if send is None:
             return await self.look_up(topic)
-        return await self.look_up(topic, sending.start_s, sending.timeout_s)
+        return await self.look_up(topic, send.start_s, send.timeout_s)
 
     async def look_up(
         self, topic: str, start_s: float | None = None, timeout_s: float | None = None
@@ -164,7 +161,7 @@ class Sender:
         count = self.config.default_topic_queue_nums
         return await self._client.publish_info(topic, count, window)
 
-    async def connect(self, sending: Sending, limit_s: float) -> Connection:
+    async def connect(self, send: Send, limit_s: float) -> Connection:
         """The connection to where the send goes, when there is room for a request on it.
 
         Args:
@@ -175,7 +172,7 @@ class Sender:
         """
         client = self._client
         end_s = client.now_s() + limit_s
-        address = client.master_of(sending.queue)
+        address = client.master_of(send.queue)
         connection = client.open_connection(address)
         if connection is None:
             connection = await client.connection(address, limit_s)
@@ -188,92 +185,92 @@ class Sender:
 
     # Sends that wait
 
-    async def send(self, sending: Sending) -> SendResult:
+    async def send(self, send: Send) -> SendResult:
         """Make the remaining tries.
 
         Raises: as `Producer.send`.
         """
         client = self._client
-        topic = sending.outgoing.topic
+        topic = send.prepared.topic
         while True:
             info = client.known_publish_info(topic)
-            if info is None or sending.attempts:
-                left_s = await self._next_try(sending)
+            if info is None or send.attempts:
+                left_s = await self._next_try(send)
             else:  # nearly always
                 now_s = client.now_s()
-                sending.choose(info, now_s)
-                left_s = sending.begin(now_s)
-            answer = await self._try(sending, left_s)
-            if self._take(sending, answer):
+                send.choose(info, now_s)
+                left_s = send.begin(now_s)
+            answer = await self._try(send, left_s)
+            if self._take(send, answer):
                 break
-        if sending.result is None:
-            assert sending.error is not None  # it is over
-            raise sending.error
+        if send.result is None:
+            assert send.error is not None  # it is over
+            raise send.error
         if self._on_sent is not None and isinstance(answer, RemotingCommand):
-            self._on_sent(sending, sending.result, answer)
-        return sending.result
+            self._on_sent(send, send.result, answer)
+        return send.result
 
-    async def send_oneway(self, sending: Sending) -> None:
+    async def send_oneway(self, send: Send) -> None:
         """Make tries until one has put the message on a connection.
 
         Raises: as `Producer.send_oneway`.
         """
         try:
-            while not await self._is_sent_oneway(sending):
+            while not await self._is_sent_oneway(send):
                 pass
         except SendError as error:
             text = f"the message could not be sent: {error.tries}"
-            raise ConnectError(sending.queue.broker_name, text) from error.__cause__
+            raise ConnectError(send.queue.broker_name, text) from error.__cause__
 
-    async def _is_sent_oneway(self, sending: Sending) -> bool:
+    async def _is_sent_oneway(self, send: Send) -> bool:
         """Make one try; False: there is another one."""
-        left_s = await self._next_try(sending)
+        left_s = await self._next_try(send)
         try:
-            connection = await self.connect(sending, left_s)
+            connection = await self.connect(send, left_s)
         except (ConnectError, RequestTimeoutError) as error:
-            sending.is_sent = False
-            if self._take(sending, error):
-                assert sending.error is not None  # it is over
-                raise sending.error from error
+            send.is_sent = False
+            if self._take(send, error):
+                assert send.error is not None  # it is over
+                raise send.error from error
             return False
-        connection.send_oneway(sending.outgoing.encode(sending.queue, 0, oneway=True))
+        connection.send_oneway(send.prepared.encode(send.queue, 0, oneway=True))
         return True
 
-    async def _next_try(self, sending: Sending) -> float:
+    async def _next_try(self, send: Send) -> float:
         """Wait for the route and the pause before the next try; returns the seconds that it has."""
         client = self._client
-        topic = sending.outgoing.topic
-        info = client.known_publish_info(topic) or await self.publish_info(topic, sending)
+        topic = send.prepared.topic
+        info = client.known_publish_info(topic) or await self.publish_info(topic, send)
         now_s = client.now_s()
-        sending.choose(info, now_s)
-        if sending.attempts:
-            await anyio.sleep(sending.pause_s(now_s))
+        send.choose(info, now_s)
+        if send.attempts:
+            await anyio.sleep(send.pause_s(now_s))
             now_s = client.now_s()
-        return sending.begin(now_s)
+        return send.begin(now_s)
 
-    def _take(self, sending: Sending, answer: RemotingCommand | ClientError) -> bool:
+    def _take(self, send: Send, answer: RemotingCommand | ClientError) -> bool:
         """Take what a try ended in; True: the send is over."""
-        is_over = sending.take(answer, self._client.now_s())
+        is_over = send.take(answer, self._client.now_s())
         if self._is_logged:
-            _log_try(sending, self._client.now_s())
-        if sending.failure is not None:
-            self._look_after_routes(sending.failure, sending.outgoing.topic)
+            _log_try(send, self._client.now_s())
+        if send.failure is not None:
+            self._look_after_routes(send.failure, send.prepared.topic)
         return is_over
 
-    async def _try(self, sending: Sending, timeout_s: float) -> RemotingCommand | ClientError:
+    async def _try(self, send: Send, timeout_s: float) -> RemotingCommand | ClientError:
         """The broker's answer, or why there is none."""
         client = self._client
         try:
-            connection = client.open_connection(client.master_of(sending.queue))
+            connection = client.open_connection(client.master_of(send.queue))
             if connection is None or connection.is_backed_up:
-                sending.is_sent = False
+                send.is_sent = False
                 start_s = client.now_s()
-                connection = await self.connect(sending, timeout_s)
+                connection = await self.connect(send, timeout_s)
                 timeout_s = max(timeout_s - (client.now_s() - start_s), TRY_TIME_MIN_S)
-            sending.is_sent = True
+            send.is_sent = True
             opaque = client.next_opaque()
-            frame = sending.outgoing.encode(sending.queue, opaque)
-            sending.address = connection.address
+            frame = send.prepared.encode(send.queue, opaque)
+            send.address = connection.address
             return await connection.exchange(frame, opaque, timeout_s, SEND)
         except ClientError as error:
             return error
@@ -286,9 +283,7 @@ class Sender:
 
     # Sends without a task: a task, its context and two events cost as much as the rest of a send
 
-    def begin(
-        self, sending: Sending, spawn: Spawn, on_end: OnEnd, *, at_once: bool = False
-    ) -> bool:
+    def begin(self, send: Send, spawn: Spawn, on_end: OnEnd, *, at_once: bool = False) -> bool:
         """Make the first try in this call, and the others in the background.
 
         Args:
@@ -299,63 +294,61 @@ class Sender:
         Raises: MessageRefusedError; ConfigurationError; what a selector raises.
         """
         client = self._client
-        info = client.known_publish_info(sending.outgoing.topic)
+        info = client.known_publish_info(send.prepared.topic)
         if info is None:
             return False
-        address = client.broker_address(sending.choose(info, sending.start_s).broker_name)
+        address = client.broker_address(send.choose(info, send.start_s).broker_name)
         if address is None:  # the queue of a static topic
-            address = client.broker_address(client.owner(sending.queue))
+            address = client.broker_address(client.owner(send.queue))
         connection = client.open_connection(address) if address else None
         if connection is None or connection.is_backed_up:
             return False
         # The body of `_submit`, inlined: most sends take this path.
-        sending.address = connection.address
+        send.address = connection.address
         opaque = client.next_opaque()
         connection.submit(
-            sending.outgoing.encode(sending.queue, opaque),
+            send.prepared.encode(send.queue, opaque),
             opaque,
-            partial(self._take_answer, sending, spawn, on_end),
-            sending.try_timeout_s,
+            partial(self._take_answer, send, spawn, on_end),
+            send.try_timeout_s,
             at_once=at_once,
         )
         return True
 
-    async def begin_when_ready(self, sending: Sending, spawn: Spawn, on_end: OnEnd) -> None:
+    async def begin_when_ready(self, send: Send, spawn: Spawn, on_end: OnEnd) -> None:
         """Wait for the route, the connection and room on it, then `begin`; the time starts there.
 
-        The wait for the route counts from `sending.start_s`, which may be earlier.
+        The wait for the route counts from `send.start_s`, which may be earlier.
 
         A broker that is not there counts as no try: all tries are made in the background then.
 
         Raises: RouteNotFoundError; ConnectError: no name server answers; and as `begin`.
         """
         client = self._client
-        topic = sending.outgoing.topic
-        info = client.known_publish_info(topic) or await self.publish_info(topic, sending)
-        sending.choose(info, client.now_s())
+        topic = send.prepared.topic
+        info = client.known_publish_info(topic) or await self.publish_info(topic, send)
+        send.choose(info, client.now_s())
         try:
-            connection = await self.connect(sending, sending.left_s(client.now_s()))
-            sending.restart(client.now_s())
-            self._submit(sending, connection, spawn, on_end)
+            connection = await self.connect(send, send.left_s(client.now_s()))
+            send.restart(client.now_s())
+            self._submit(send, connection, spawn, on_end)
         except (ConnectError, RequestTimeoutError):
-            sending.restart(client.now_s())
-            spawn(self.finish, sending, on_end)
+            send.restart(client.now_s())
+            spawn(self.finish, send, on_end)
 
-    def _submit(
-        self, sending: Sending, connection: Connection, spawn: Spawn, on_end: OnEnd
-    ) -> None:
+    def _submit(self, send: Send, connection: Connection, spawn: Spawn, on_end: OnEnd) -> None:
         opaque = self._client.next_opaque()
-        sending.address = connection.address
+        send.address = connection.address
         connection.submit(
-            sending.outgoing.encode(sending.queue, opaque),
+            send.prepared.encode(send.queue, opaque),
             opaque,
-            partial(self._take_answer, sending, spawn, on_end),
-            sending.try_timeout_s,
+            partial(self._take_answer, send, spawn, on_end),
+            send.try_timeout_s,
         )
 
     def _on_answer(
         self,
-        sending: Sending,
+        send: Send,
         spawn: Spawn,
         on_end: OnEnd,
         answer: RemotingCommand | ClientError,
@@ -365,39 +358,39 @@ class Sender:
             if not isinstance(answer, RemotingCommand):
                 # Closing the client ends its connections: report that it was closed instead.
                 client.check_open()
-            is_over = sending.take(answer, client.now_s())
+            is_over = send.take(answer, client.now_s())
             if self._is_logged:
-                _log_try(sending, client.now_s())
-            if sending.failure is not None:
-                self._look_after_routes(sending.failure, sending.outgoing.topic)
+                _log_try(send, client.now_s())
+            if send.failure is not None:
+                self._look_after_routes(send.failure, send.prepared.topic)
             if not is_over:
-                spawn(self.finish, sending, on_end)
+                spawn(self.finish, send, on_end)
                 return
         except ClientError as error:
             on_end(None, error)
         else:
-            on_end(sending.result, sending.error)
+            on_end(send.result, send.error)
 
     def _on_traced_answer(
         self,
-        sending: Sending,
+        send: Send,
         spawn: Spawn,
         on_end: OnEnd,
         answer: RemotingCommand | ClientError,
     ) -> None:
         """`_on_answer` of a Sender with `on_sent`: the others have no check for each message."""
-        self._on_answer(sending, spawn, on_end, answer)
-        result = sending.result
+        self._on_answer(send, spawn, on_end, answer)
+        result = send.result
         if self._on_sent and result is not None and isinstance(answer, RemotingCommand):
-            self._on_sent(sending, result, answer)
+            self._on_sent(send, result, answer)
 
-    async def finish(self, sending: Sending, on_end: OnEnd) -> None:
+    async def finish(self, send: Send, on_end: OnEnd) -> None:
         """Make the remaining tries, and call `on_end` with the outcome."""
         result: SendResult | None = None
         # The outcome if this task is cancelled or fails: `on_end` must be called in any case.
         failure: ClientError | None = ClosedError("it was closed before the message was confirmed")
         try:
-            result = await self.send(sending)
+            result = await self.send(send)
             failure = None
         except ClientError as error:
             failure = error
@@ -405,18 +398,18 @@ class Sender:
             on_end(result, failure)
 
 
-def _log_try(sending: Sending, now_s: float) -> None:
+def _log_try(send: Send, now_s: float) -> None:
     """Log how a try ended; only with DEBUG."""
-    if sending.result is not None:
-        outcome: object = sending.result.status.name
+    if send.result is not None:
+        outcome: object = send.result.status.name
     else:
-        outcome = sending.failure or sending.error
+        outcome = send.failure or send.error
     logger.debug(
         "%s to %s/%d, try %d, %.3g s after the send began: %s",
-        sending.outgoing.message_id,
-        sending.queue.broker_name,
-        sending.queue.queue_id,
-        len(sending.attempts) + (sending.failure is None),
-        now_s - sending.start_s,
+        send.prepared.message_id,
+        send.queue.broker_name,
+        send.queue.queue_id,
+        len(send.attempts) + (send.failure is None),
+        now_s - send.start_s,
         outcome,
     )

@@ -26,8 +26,7 @@ from ...remoting.recall_handle import RecallHandle
 from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..connection.client import Client
-from ..core.outgoing import Outgoing
-from ..core.sending import Sending
+from ..core.sends import PreparedSend, Send
 from ..core.topics import check_send_topic
 from ..core.trace_records import (
     DEFAULT_REGION,
@@ -128,7 +127,7 @@ class TraceDispatcher:
             waits_for_route=False,
         )
         self._queue: deque[TraceRecord] = deque()
-        # The records of each message that is not confirmed yet, by the object id of its Sending.
+        # The records of each message that is not confirmed yet, by the object id of its Send.
         self._in_flight: dict[int, int] = {}
         self._has_failed = False
         self._is_open = False
@@ -220,26 +219,26 @@ class TraceDispatcher:
             return
         sender = self._sender
         try:
-            outgoing = sender.packer.message(
+            prepared = sender.packer.message(
                 Message(self._name, batch.body),
                 {names.PROPERTY_KEYS: " ".join(batch.keys)},
                 is_system_topic=True,
             )
-            sending = sender.sending(outgoing)
-            self._in_flight[id(sending)] = batch.size
-            on_end = partial(self._on_end, id(sending))
+            send = sender.new_send(prepared)
+            self._in_flight[id(send)] = batch.size
+            on_end = partial(self._on_end, id(send))
             try:
-                if not sender.begin(sending, self._spawn, on_end):
-                    await sender.begin_when_ready(sending, self._spawn, on_end)
+                if not sender.begin(send, self._spawn, on_end):
+                    await sender.begin_when_ready(send, self._spawn, on_end)
             except ClientError as error:
                 on_end(None, error)
         except ClientError as error:
             self._fail(batch.size, error)
 
-    def _spawn(self, finish: Finish, sending: Sending, on_end: OnEnd) -> None:
+    def _spawn(self, finish: Finish, send: Send, on_end: OnEnd) -> None:
         """Make the tries after the first one in the background."""
-        sending.restart(self._client.now_s())
-        self._client.start_soon(finish, sending, on_end)
+        send.restart(self._client.now_s())
+        self._client.start_soon(finish, send, on_end)
 
     def _on_end(self, key: int, result: SendResult | None, error: ClientError | None) -> None:
         size = self._in_flight.pop(key, None)
@@ -309,7 +308,6 @@ class ProducerTrace:
     Only what a broker confirmed is reported, and only if the broker's answer allows it (TRACE_ON).
 
     Args:
-      client: the producer's.
       group: the producer's, with namespace.
       topic: the trace topic.
 
@@ -324,20 +322,20 @@ class ProducerTrace:
         # Brokers whose last answer forbade it: an outcome of a transaction has no answer.
         self._forbidden: set[str] = set()
 
-    def on_sent(self, sending: Sending, result: SendResult, answer: RemotingCommand) -> None:
+    def on_sent(self, send: Send, result: SendResult, answer: RemotingCommand) -> None:
         """Report a send that is over, by the answer that confirmed it."""
-        outgoing = sending.outgoing
+        prepared = send.prepared
         broker_name = result.queue.broker_name
         if answer.ext_fields.get(names.PROPERTY_TRACE_SWITCH) == "false":
             self._forbidden.add(broker_name)
             return
         self._forbidden.discard(broker_name)
-        if outgoing.topic == self.dispatcher.topic:
+        if prepared.topic == self.dispatcher.topic:
             return
-        cost_ms = round((self._client.now_s() - sending.try_start_s) * 1000)
+        cost_ms = round((self._client.now_s() - send.try_start_s) * 1000)
         time_ms = self._client.wall_ms() - cost_ms
-        topic = self._client.without_namespace(outgoing.topic)
-        for part in _parts(outgoing, result):
+        topic = self._client.without_namespace(prepared.topic)
+        for part in _parts(prepared, result):
             message = part.message
             self.dispatcher.append(
                 PubRecord(
@@ -348,10 +346,10 @@ class ProducerTrace:
                     message_id=part.message_id,
                     tags=message.tags,
                     keys=keys_text(message.keys) or None,
-                    store_host=sending.address,
+                    store_host=send.address,
                     body_length=part.size,
                     cost_ms=cost_ms,
-                    kind=_kind(outgoing, message),
+                    kind=_kind(prepared, message),
                     offset_message_id=part.offset_message_id,
                     is_success=result.status is SendStatus.SEND_OK,
                     client_host=self._client.client_id,
@@ -438,12 +436,12 @@ class _Part(NamedTuple):
     size: int
 
 
-def _parts(outgoing: Outgoing, result: SendResult) -> list[_Part]:
+def _parts(prepared: PreparedSend, result: SendResult) -> list[_Part]:
     """The messages of a send; a batch has several, each with its own ids."""
-    entries = outgoing.entries
+    entries = prepared.entries
     if not entries:
-        size = len(outgoing.payload.body)
-        return [_Part(outgoing.message, outgoing.message_id, result.offset_message_id, size)]
+        size = len(prepared.payload.body)
+        return [_Part(prepared.message, prepared.message_id, result.offset_message_id, size)]
     # A queue of batches has one offset for the batch, and so one id.
     places = result.offset_message_id.split(",")
     return [
@@ -457,9 +455,9 @@ def _parts(outgoing: Outgoing, result: SendResult) -> list[_Part]:
     ]
 
 
-def _kind(outgoing: Outgoing, message: Message) -> TracedType:
+def _kind(prepared: PreparedSend, message: Message) -> TracedType:
     """Source: DefaultMQProducerImpl.sendKernelImpl; timer messages are NORMAL there."""
-    if outgoing.payload.sys_flag & TRANSACTION_PREPARED_TYPE:
+    if prepared.payload.sys_flag & TRANSACTION_PREPARED_TYPE:
         return TracedType.HALF
     return TracedType.DELAY if is_delayed(message) else TracedType.NORMAL
 
@@ -470,7 +468,6 @@ class ConsumerTrace(Interceptor):
     Messages that say TRACE_ON false are not reported.
 
     Args:
-      client: the consumer's.
       group: the consumer's, with namespace.
       topic: the trace topic.
 

@@ -118,7 +118,7 @@ class TransactionProducer(Producer[SentT]):
         Args:
           message: the message; it must not be delayed.
           local: executes the local transaction and returns its outcome.
-          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
 
         Returns: the result of the send and the state that the broker was sent.
         Raises:
@@ -150,7 +150,7 @@ class TransactionProducer(Producer[SentT]):
 
         Args:
           message: the message; it must not be delayed.
-          timeout_s: seconds for all attempts of the send; None: `send_timeout_s`.
+          timeout_s: seconds for all attempts; None: the producer's `send_timeout_s`.
 
         Returns: the transaction; entering its block raises
           MessageRefusedError: the message is delayed, or no broker would accept it.
@@ -170,13 +170,13 @@ class TransactionProducer(Producer[SentT]):
             names.PROPERTY_PRODUCER_GROUP: self._group,
         }
         sender = self._sender
-        outgoing = sender.packer.message(message, more)
+        prepared = sender.packer.message(message, more)
         try:
-            result = await sender.send(sender.sending(outgoing, timeout_s=timeout_s))
+            result = await sender.send(sender.new_send(prepared, timeout_s=timeout_s))
         except Exception as error:
             call_after_send(self._client.interceptors, message, None, error)
             raise
-        return HalfMessage(message, outgoing.topic, result)
+        return HalfMessage(message, prepared.topic, result)
 
     async def _end_half(self, half: HalfMessage, state: TransactionState) -> None:
         # Shielded from cancellation, so that no transaction stays open needlessly.

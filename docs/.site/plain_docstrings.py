@@ -40,7 +40,7 @@ class PlainDocstrings(Extension):
 
 def _remove_internals(pkg: Module) -> None:
     """Leave out what parts of the package use of one another, and arguments that are refused."""
-    internals = ast.literal_eval(str(pkg["client.internals.INTERNALS"].value))
+    internals = ast.literal_eval(str(pkg["client.checks.misuse.INTERNALS"].value))
     for each in list(_objects(pkg)):
         if isinstance(each, Class):
             for name in internals.get(each.name, ()):

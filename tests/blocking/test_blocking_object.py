@@ -16,7 +16,14 @@ from typing import Any
 
 import pytest
 
-from trocket.blocking import Client, Producer, PullConsumer, PushConsumer, loop_thread
+from trocket.blocking import (
+    Client,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    SimpleConsumer,
+    loop_thread,
+)
 from trocket.blocking.loop_thread import LoopThread
 from trocket.client import Client as AsyncClient
 from trocket.client import (
@@ -46,6 +53,18 @@ def null() -> Iterator[BlockingNull]:
 
 
 # Opening and closing
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, SimpleConsumer])
+def test_an_iteration_over_what_was_never_opened_fails_and_over_what_was_closed_ends(
+    broker: Broker, kind: Any
+) -> None:
+    consumer = kind(broker.url, group="never_opened", subscriptions={"T": "*"})
+    with pytest.raises(ClosedError, match="is not open"):
+        next(iter(consumer))
+    with consumer:
+        pass
+    assert list(consumer) == []
 
 
 def test_all_objects_share_one_thread_which_ends_with_the_last(broker: Broker) -> None:

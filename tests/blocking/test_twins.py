@@ -11,13 +11,13 @@ import pytest
 
 from trocket import blocking, client
 from trocket.client.admin import Admin as AsyncAdmin
-from trocket.client.pulling import pushed_message
-from trocket.client.sending import delivery
+from trocket.client.pushing import pushed_message
+from trocket.client.sending import send_buffer
 
 TWINS = [
     (blocking.Client, client.Client),
     (blocking.Producer, client.Producer),
-    (blocking.Delivery, delivery.Delivery),
+    (blocking.Delivery, send_buffer.Delivery),
     (blocking.TransactionProducer, client.TransactionProducer),
     (blocking.Transaction, client.Transaction),
     (blocking.PushConsumer, client.PushConsumer),

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -141,3 +142,12 @@ def test_a_body_of_fastjson_is_read() -> None:
 def test_a_wrong_url_is_an_error(url: str) -> None:
     with pytest.raises(NamesError):
         Cluster.of(url, {}, DEADLINE_S)
+
+
+def test_a_file_of_tls_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_bytes(b"")
+    for path, text in ((tmp_path / "none.pem", "No such file"), (empty, "no certificate")):
+        url = f"rocketmq://127.0.0.1:1?tls=true&tls_ca={path}"
+        with pytest.raises(NamesError, match=f"ca_file {path} .*{text}"):
+            Cluster.of(url, {}, 1.0)

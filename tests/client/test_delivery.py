@@ -208,6 +208,29 @@ async def test_a_batch_that_is_filling_is_delivered_again_when_run_is_cancelled(
         assert await world.texts(3) == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_topic_that_is_paused_while_its_batch_fills_waits(
+    autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    handled: list[tuple[str, int]] = []
+
+    async def handle(batch: list[PushedMessage]) -> None:
+        handled.extend((message.text, message.reconsume_times) for message in batch)
+
+    async with opened(is_orderly=is_orderly) as world, trio.open_nursery() as nursery:
+        nursery.start_soon(partial(world.consumer.run, handle, batch=10, linger_s=10.0))
+        await world.send("A", "a0", "a1")
+        await world.send("B", "b0")
+        await trio.sleep(5.0)
+        world.consumer.pause(["A"])
+        await trio.sleep(60.0)
+        assert handled == [("b0", 0)]
+        world.consumer.resume(["A"])
+        await trio.sleep(60.0)
+        assert handled == [("b0", 0), ("a0", 0), ("a1", 0)]
+        world.consumer.stop()
+
+
 @pytest.mark.parametrize("is_shared", [False, True])
 async def test_an_orderly_message_is_dead_after_its_last_try_and_the_next_one_comes(
     autojump_clock: trio.testing.MockClock, is_shared: bool

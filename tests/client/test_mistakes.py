@@ -119,7 +119,7 @@ def test_a_wrong_sql_expression_for_a_new_topic_is_logged_once(
             broker.create_topic(topic, queues=2)
             await consumer.rebalance()
             while not seen:
-                mine = [r for r in caplog.records if r.name == "trocket.client.pulling.pulling"]
+                mine = [r for r in caplog.records if r.name == "trocket.client.pulling.pulls"]
                 seen.extend(r.getMessage() for r in mine)
                 await anyio.sleep(0.01)
 

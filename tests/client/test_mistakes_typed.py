@@ -532,7 +532,7 @@ def test_a_path_is_given_as_str_too(tmp_path: Any) -> None:
 def test_completion_shows_what_programs_use_and_nothing_else(kind: type) -> None:
     shown = {name for name in dir(kind) if not name.startswith("_")}
     assert not shown & {
-        *("sender", "accumulator", "delivery_queue", "handling", "next_message"),
+        *("sender", "accumulator", "ready_messages", "handling", "next_message"),
         *("receive_nowait", "again", "inner", "start_soon", "add_member", "settle", "look_at"),
         *("start", "shutdown", "set_namesrv_addr", "publish", "getone"),
     }

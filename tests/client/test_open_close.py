@@ -23,6 +23,7 @@ from trocket import (
     ConnectionEvent,
     ConsumeFromWhere,
     Message,
+    MessageQueue,
     Producer,
     PullConsumer,
     PushConsumer,
@@ -75,6 +76,24 @@ def test_async_with_can_be_left_in_another_task(play: Play, broker: Broker, make
     play(scenario)
 
 
+@pytest.mark.parametrize("make", SUBSCRIBED)
+def test_an_iteration_over_what_was_never_opened_fails_and_over_what_was_closed_ends(
+    play: Play, broker: Broker, make: Any
+) -> None:
+    async def scenario() -> None:
+        with pytest.raises(ClosedError, match="is not open"):
+            await anext(aiter(make(broker.url)))
+        async with Client(broker.url) as client:
+            made = make(client)
+            with pytest.raises(ClosedError, match="is not open"):
+                await anext(aiter(made))
+            async with made:
+                pass
+            assert [each async for each in made] == []
+
+    play(scenario)
+
+
 VERBS: list[tuple[Callable[[Any], Any], Callable[[Any, str], Any]]] = [
     (Producer, lambda made, topic: made.send(Message(topic, "x"))),
     (partial(Producer, linger_s=0.1), lambda made, topic: made.send(Message(topic, "x"))),
@@ -82,6 +101,9 @@ VERBS: list[tuple[Callable[[Any], Any], Callable[[Any, str], Any]]] = [
     (Producer, lambda made, topic: made.send_oneway(Message(topic, "x"))),
     (Producer, lambda made, topic: made.send_batch([Message(topic, "x")])),
     (Producer, lambda made, topic: made.request(Message(topic, "x"))),
+    (Producer, lambda made, topic: made.queues(topic)),
+    (Producer, lambda made, topic: made.recall(topic, "handle")),
+    (Producer, lambda made, topic: made.reply(None, "x")),
     (
         lambda client: TransactionProducer(client, group="open_close", check=print),
         lambda made, topic: made.transaction(Message(topic, "x")).__aenter__(),
@@ -90,8 +112,28 @@ VERBS: list[tuple[Callable[[Any], Any], Callable[[Any, str], Any]]] = [
     (partial(PullConsumer, group="open_close"), lambda made, topic: made.subscribe(topic)),
     (partial(PullConsumer, group="open_close"), lambda made, topic: made.assign([])),
     (partial(PullConsumer, group="open_close"), lambda made, topic: made.commit()),
+    *(
+        (partial(PullConsumer, group="open_close"), use)
+        for use in (
+            lambda made, topic: made.queues(topic),
+            lambda made, topic: made.committed(MessageQueue(topic, "broker", 0)),
+            lambda made, topic: made.begin_offset(MessageQueue(topic, "broker", 0)),
+            lambda made, topic: made.end_offset(MessageQueue(topic, "broker", 0)),
+            lambda made, topic: made.offset_at(MessageQueue(topic, "broker", 0), 0),
+            lambda made, topic: made.pull(MessageQueue(topic, "broker", 0), 0),
+            lambda made, topic: made.seek(MessageQueue(topic, "broker", 0), 0),
+            lambda made, topic: made.seek_to_begin(MessageQueue(topic, "broker", 0)),
+            lambda made, topic: made.seek_to_end(MessageQueue(topic, "broker", 0)),
+            lambda made, topic: made.seek_to_time(MessageQueue(topic, "broker", 0), 0),
+            lambda made, topic: made.seek_to_committed(MessageQueue(topic, "broker", 0)),
+        )
+    ),
     (SUBSCRIBED[0], lambda made, topic: made.run(print)),
     (SUBSCRIBED[0], lambda made, topic: made.receive()),
+    (SUBSCRIBED[0], lambda made, topic: made.rebalance()),
+    (SUBSCRIBED[0], lambda made, topic: made.commit()),
+    (SUBSCRIBED[0], lambda made, topic: made.reset({})),
+    (SUBSCRIBED[0], lambda made, topic: made.seek(MessageQueue(topic, "broker", 0), 0)),
     (SUBSCRIBED[1], lambda made, topic: made.receive()),
     (SUBSCRIBED[1], lambda made, topic: made.subscribe(topic)),
     (SUBSCRIBED[1], lambda made, topic: made.ack_all([])),

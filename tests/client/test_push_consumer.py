@@ -25,8 +25,7 @@ from trocket import (
 )
 from trocket.client import PushedMessage
 from trocket.client.connection import route_table
-from trocket.client.pulling import rebalance
-from trocket.client.pushing import queue_puller
+from trocket.client.pushing import push_rebalance, queue_puller
 from trocket.remoting.bodies import GetConsumerStatusBody
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
@@ -41,7 +40,7 @@ FIRST = PushConsumerOptions(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIR
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two attempts; no test here measures them."""
     monkeypatch.setattr(queue_puller, "PULL_RETRY_S", 0.05)
-    monkeypatch.setattr(rebalance, "REBALANCE_RETRY_S", 0.05)
+    monkeypatch.setattr(push_rebalance, "REBALANCE_RETRY_S", 0.05)
     monkeypatch.setattr(route_table, "RETRY_S", 0.05)
 
 

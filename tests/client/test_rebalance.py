@@ -23,7 +23,7 @@ from trocket import (
     PushedMessage,
 )
 from trocket.client.core.process_queue import REBALANCE_LOCK_MAX_LIVE_MS
-from trocket.client.pulling import rebalance
+from trocket.client.pushing import push_rebalance
 from trocket.client.tasks import clock
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode
@@ -41,7 +41,7 @@ ORDERLY = PushConsumerOptions(
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two attempts; no test here measures them."""
-    monkeypatch.setattr(rebalance, "REBALANCE_RETRY_S", 0.05)
+    monkeypatch.setattr(push_rebalance, "REBALANCE_RETRY_S", 0.05)
 
 
 async def send(broker: Broker, topic: str, *bodies: str) -> None:

@@ -1,12 +1,12 @@
-"""client/core/client_id.py against Apache's ClientConfig."""
+"""client/connection/client_id.py against Apache's ClientConfig."""
 
 from __future__ import annotations
 
 import pytest
 
-from trocket.client.core.client_id import build_client_id, default_instance_name
+from trocket.client.connection.client_id import build_client_id, default_instance_name
 
-from .apache_tables import table
+from .core.apache_tables import table
 
 
 @pytest.mark.parametrize("row", table("client_ids"), ids=lambda row: row["id"])

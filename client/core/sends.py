@@ -1,10 +1,11 @@
-"""The tries of one send: which queue each goes to, and whether its answer ends the send.
+"""A send: what is prepared for it, which queue each try goes to, and which answer ends it.
 
-All ways to send step through one `Sending`: `Producer.send` waits between its steps, `send_soon`
-and the blocking producer take the first try's steps in one plain call. A try has three steps:
+A `PreparedSend` is a message or batch that only lacks its queue. A `Send` has its tries, and all
+ways to send step through one: `Producer.send` waits between its steps, `send_soon` and the blocking
+producer take the first try's steps in one plain call. A try has three steps:
 
 1. `choose` picks the queue; `pause_s` says how long to wait before it.
-2. `begin` starts the try's clock, which a new or restarted send has running; `outgoing.encode`
+2. `begin` starts the try's clock, which a new or restarted send has running; `prepared.encode`
    makes the frame.
 3. `take` gets the answer, or the error that stands for it. True: the send is over, with `result` or
    `error`. False: there is another try, from step 1 on.
@@ -17,21 +18,26 @@ elsewhere it would be out of order. Only a try that could not even connect is fo
 one at the same broker. A message that is stored is not tried again because its answer
 cannot be read: it would be stored twice.
 
-Java counterpart: DefaultMQProducerImpl.sendDefaultImpl, MQClientAPIImpl.onExceptionImpl. Pure.
+Java counterpart: DefaultMQProducerImpl.sendDefaultImpl and sendKernelImpl,
+MQClientAPIImpl.onExceptionImpl and processSendResponse. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from ...common.java_hash import java_hash_code
 from ...remoting.bodies import MessageQueue
 from ...remoting.codec import RemotingCommand
+from ...remoting.errors import LocalProtocolError
 from ...remoting.response_codes import ResponseCode
 from ..errors import (
     Attempt,
+    BadAnswerError,
     ClientError,
     ClosedError,
     ConfigurationError,
@@ -42,11 +48,11 @@ from ..errors import (
     ServerError,
     server_error,
 )
-from ..messages.message import Message, SendResult
+from ..messages.message import Message, SendResult, SendStatus
 from ..messages.sendable import check_takes, is_queue, wrong_choice, wrong_queue
 from .fault_strategy import FaultStrategy, RoundRobinIndex
-from .outgoing import STORED, Outgoing
 from .routes import TopicPublishInfo
+from .send_header import SendPayload, SendTemplate
 
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses the queue of a message among all of its topic."""
@@ -82,6 +88,94 @@ WRONG_ROUTE_CODES: Final = frozenset(
 
 _SEND: Final = "SEND_MESSAGE_V2"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+
+STORED: Final[Mapping[int, SendStatus]] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+}
+"""Response codes after which the message is in the master's log, and their SendStatus."""
+
+
+class BatchEntry(NamedTuple):
+    """A message that is prepared for a batch.
+
+    Attributes:
+      message: the message that the program gave.
+      message_id: its unique key.
+      size: size of the body, in bytes.
+      encoded: the message as it stands in a batch's body.
+    """
+
+    message: Message
+    message_id: str
+    size: int
+    encoded: bytes
+
+
+class PreparedSend(msgspec.Struct, gc=False):
+    """A message or a batch, ready to be sent to any queue of its topic.
+
+    Attributes:
+      message: the message that the program gave; for a batch, the first one.
+      topic: name of the topic, with namespace.
+      message_id: its unique key; for a batch, all unique keys joined by commas.
+      template: encodes the request.
+      payload: the encoded message.
+      entries: the messages of a batch of several.
+    """
+
+    message: Message
+    topic: str
+    message_id: str
+    template: SendTemplate
+    payload: SendPayload
+    entries: Sequence[BatchEntry] = ()
+
+    def encode(self, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
+        """Encode the whole request.
+
+        Raises: MessageRefusedError: the message or a field is too long.
+        """
+        try:
+            return self.template.encode(
+                self.payload, queue.queue_id, queue.broker_name, opaque, oneway=oneway
+            )
+        except LocalProtocolError as error:
+            raise MessageRefusedError(str(error)) from error
+
+    def result(self, answer: RemotingCommand, queue: MessageQueue) -> SendResult:
+        """The result that an answer with a response code of STORED reports.
+
+        Raises: BadAnswerError: a field is missing or invalid.
+        """
+        # Called for each message, so without a header object, which costs three times as much.
+        find = answer.ext_fields.get
+        try:
+            queue_id = int(answer.ext_fields["queueId"])
+            queue_offset = int(answer.ext_fields["queueOffset"])
+            offset_message_id = answer.ext_fields["msgId"]
+        except (KeyError, ValueError) as error:
+            raise BadAnswerError(
+                queue.broker_name, f"a field of the send's answer is missing or invalid: {error}"
+            ) from error
+        if queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+        message_id = self.message_id
+        if self.payload.is_batch:
+            message_id = find("batchUniqId") or message_id
+        return SendResult(
+            STORED[answer.code],
+            message_id,
+            queue,
+            queue_offset,
+            offset_message_id,
+            find("transactionId"),
+            find("recallHandle"),
+            find("MSG_REGION"),
+        )
 
 
 class SendPolicy:
@@ -141,12 +235,11 @@ class SendPolicy:
         self._strategy.update(broker_name, elapsed_s * 1000, is_failed, True, now_s * 1000)
 
 
-class Sending:
+class Send:
     """One message or batch, from its first try to its last.
 
     Args:
-      outgoing: what is sent.
-      policy: the producer's.
+      prepared: what is sent.
       start_s: now, on the clock of all `now_s`.
       timeout_s: seconds for all tries.
       queue: where to; None: a queue of the topic in turn.
@@ -178,7 +271,7 @@ class Sending:
         "error",
         "failure",
         "is_sent",
-        "outgoing",
+        "prepared",
         "queue",
         "result",
         "start_s",
@@ -191,7 +284,7 @@ class Sending:
 
     def __init__(
         self,
-        outgoing: Outgoing,
+        prepared: PreparedSend,
         policy: SendPolicy,
         start_s: float,
         timeout_s: float,
@@ -199,7 +292,7 @@ class Sending:
         selector: Selector | None = None,
         try_timeout_s: float | None = None,
     ) -> None:
-        self.outgoing: Outgoing = outgoing
+        self.prepared: PreparedSend = prepared
         self.start_s: float = start_s
         self.timeout_s: float = timeout_s
         self.try_timeout_s: float = timeout_s if try_timeout_s is None else try_timeout_s
@@ -235,25 +328,25 @@ class Sending:
 
     def _fixed_queue(self, info: TopicPublishInfo) -> MessageQueue | None:
         """The one queue that the message has to go to, if there is one."""
-        outgoing, queue = self.outgoing, self._wanted
+        prepared, queue = self.prepared, self._wanted
         if queue is not None:
             if not is_queue(queue):
-                raise wrong_queue(queue, outgoing.message.topic)
-            if queue.topic in (outgoing.topic, outgoing.message.topic):
+                raise wrong_queue(queue, prepared.message.topic)
+            if queue.topic in (prepared.topic, prepared.message.topic):
                 return queue
             raise ConfigurationError(
-                f"a queue of {queue.topic} for a message to {outgoing.message.topic}"
+                f"a queue of {queue.topic} for a message to {prepared.message.topic}"
             )
         if self._selector is not None:
             try:
-                chosen = self._selector(info.queues, outgoing.message)
+                chosen = self._selector(info.queues, prepared.message)
             except TypeError:
                 check_takes("selector", self._selector, "choose(queues, message)")
                 raise
             if not is_queue(chosen):
                 raise wrong_choice(chosen)
             return chosen
-        key = outgoing.message.sharding_key
+        key = prepared.message.sharding_key
         if key is not None:
             return info.queues[abs(java_hash_code(key)) % len(info.queues)]
         return None
@@ -274,7 +367,7 @@ class Sending:
         left_s = max(self.timeout_s - (now_s - self.start_s), 0.0)
         if self._policy.waits_for_broker:
             return min(pause_s, left_s)
-        # The tries that are left shall have their time, too.
+        # Reserve time for the remaining tries.
         return min(pause_s, left_s / 4)
 
     def left_s(self, now_s: float) -> float:
@@ -316,7 +409,7 @@ class Sending:
         if policy.is_learning:
             policy.note(queue.broker_name, now_s - self._begin_s, now_s, is_failed=False)
         try:
-            result = self.outgoing.result(answer, queue)
+            result = self.prepared.result(answer, queue)
         except ClientError as error:
             self.error = error
             return True
@@ -367,7 +460,7 @@ class Sending:
         return self._fixed is None or not self.is_sent
 
     def _given_up(self) -> SendError:
-        error = SendError(self.outgoing.message.topic, self.attempts)
+        error = SendError(self.prepared.message.topic, self.attempts)
         error.__cause__ = self.attempts[-1].error
         return error
 

@@ -374,7 +374,7 @@ class AssignedQueue:
             self._room.set()
 
 
-class PushedMessages:
+class PushedMessageFactory:
     """Makes the messages of a consumer from records.
 
     Args:
@@ -417,13 +417,14 @@ class PushedMessages:
         return PushedMessage(ext, topic, assigned, self._results, ext.reconsume_times)
 
 
-class Messages(Generic[ValueT]):
+class MessageIterator(Generic[ValueT]):
     """An iterator over a consumer's messages, which ends when the consumer is stopped.
 
     Args:
       receive: waits for the next message; raises ClosedError when the consumer is stopped.
       receive_nowait: the next message, or None; it saves a coroutine for each message. Raises as
         `receive`.
+      was_opened: whether a ClosedError is the end; otherwise the consumer was never opened.
       auto_ack: acknowledge each message when the next one is requested, unless it is settled.
     """
 
@@ -431,10 +432,12 @@ class Messages(Generic[ValueT]):
         self,
         receive: Callable[[], Awaitable[PushedMessage[ValueT]]],
         receive_nowait: Callable[[], PushedMessage[ValueT] | None],
+        was_opened: Callable[[], bool],
         auto_ack: bool,
     ) -> None:
         self._receive = receive
         self._receive_nowait = receive_nowait
+        self._was_opened = was_opened
         self._auto_ack = auto_ack
         self._last: PushedMessage[ValueT] | None = None
 
@@ -449,7 +452,9 @@ class Messages(Generic[ValueT]):
         try:
             message = self._receive_nowait() or await self._receive()
         except ClosedError:
-            raise StopAsyncIteration from None
+            if self._was_opened():
+                raise StopAsyncIteration from None
+            raise
         if self._auto_ack:
             self._last = message
         return message

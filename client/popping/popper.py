@@ -20,8 +20,8 @@ from ...remoting.receipt import Receipt
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
 from ..connection.client import Client
-from ..core import pop as requests
-from ..core.pop import Place, PopAnswer, PopOrder, Settled
+from ..core import pop_requests as requests
+from ..core.pop_requests import Place, PopAnswer, PopOrder, Settled
 from ..errors import (
     BusyError,
     ClientError,
@@ -60,7 +60,7 @@ TRANSIENT_ERRORS: Final = (ConnectError, RequestTimeoutError, BusyError)
 """Errors after which the same request may succeed."""
 
 
-class Popping:
+class Popper:
     """The requests of one group's consumer.
 
     Args:

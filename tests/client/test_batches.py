@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trocket.client.core.batches import Batches
+from trocket.client.pushing.batches import Batches
 
 
 def test_a_batch_is_full_or_due() -> None:

@@ -69,7 +69,7 @@ class DeliveryState(Presentable, Generic[ErrorT]):
         return self._result
 
 
-class InFlight(Generic[ErrorT]):
+class UnconfirmedSends(Generic[ErrorT]):
     """The number and size of unconfirmed messages, and failures that were not looked at.
 
     Args:

@@ -1,13 +1,12 @@
-"""client/core/sending.py: the tries of one send, without a loop, a clock or a socket."""
+"""client/core/sends.py: the tries of one send, without a loop, a clock or a socket."""
 
 from __future__ import annotations
 
 import pytest
 
-from trocket.client.core.outgoing import Outgoing
 from trocket.client.core.routes import TopicPublishInfo
 from trocket.client.core.send_header import SendPayload, SendTemplate
-from trocket.client.core.sending import RETRY_CODES, TRY_TIME_MIN_S, Sending, SendPolicy
+from trocket.client.core.sends import RETRY_CODES, TRY_TIME_MIN_S, PreparedSend, Send, SendPolicy
 from trocket.client.errors import (
     BadAnswerError,
     ClosedError,
@@ -34,7 +33,7 @@ def info(*brokers: str) -> TopicPublishInfo:
     return TopicPublishInfo(TOPIC, tuple(MessageQueue(TOPIC, name, 0) for name in brokers), False)
 
 
-def sending(
+def new_send(
     *,
     timeout_s=3.0,
     queue=None,
@@ -55,18 +54,18 @@ def sending(
     )
     message = Message(TOPIC, "body", sharding_key=key)
     payload = SendPayload(b"", b"body", 0, 1)
-    outgoing = Outgoing(message, TOPIC, "ID", SendTemplate(TOPIC, "G"), payload)
-    return Sending(outgoing, policy, start_s, timeout_s, queue, selector, try_timeout_s)
+    prepared = PreparedSend(message, TOPIC, "ID", SendTemplate(TOPIC, "G"), payload)
+    return Send(prepared, policy, start_s, timeout_s, queue, selector, try_timeout_s)
 
 
-def outcome(one: Sending):
+def outcome(one: Send):
     """The result of a send that is over, or its error raised."""
     if one.error is not None:
         raise one.error
     return one.result
 
 
-def try_once(one: Sending, answer, *, now_s=100.0, took_s=0.0, brokers=("a", "b")) -> bool:
+def try_once(one: Send, answer, *, now_s=100.0, took_s=0.0, brokers=("a", "b")) -> bool:
     """One try; True: the send is over."""
     one.choose(info(*brokers), now_s)
     one.begin(now_s)
@@ -75,7 +74,7 @@ def try_once(one: Sending, answer, *, now_s=100.0, took_s=0.0, brokers=("a", "b"
 
 
 def test_a_stored_message_is_over_and_its_result_is_that_of_the_answer():
-    one = sending()
+    one = new_send()
     assert try_once(one, STORED)
     result = outcome(one)
     assert (result.status, result.message_id, result.queue_offset) == (SendStatus.SEND_OK, "ID", 7)
@@ -84,7 +83,7 @@ def test_a_stored_message_is_over_and_its_result_is_that_of_the_answer():
 
 
 def test_a_failed_try_goes_to_another_broker_until_no_try_is_left():
-    one = sending()
+    one = new_send()
     assert not try_once(one, BUSY)
     assert not try_once(one, GONE)
     assert try_once(one, BUSY, took_s=0.5)
@@ -96,7 +95,7 @@ def test_a_failed_try_goes_to_another_broker_until_no_try_is_left():
 
 
 def test_a_try_after_a_failure_may_succeed():
-    one = sending()
+    one = new_send()
     assert not try_once(one, BUSY)
     assert one.failure is one.attempts[0].error
     assert try_once(one, STORED)
@@ -106,14 +105,14 @@ def test_a_try_after_a_failure_may_succeed():
 
 def test_a_refusal_that_another_try_does_not_change_is_raised_as_it_is():
     assert ResponseCode.MESSAGE_ILLEGAL not in RETRY_CODES
-    one = sending()
+    one = new_send()
     assert try_once(one, ILLEGAL)
     with pytest.raises(ServerError, match="MESSAGE_ILLEGAL"):
         outcome(one)
 
 
 def test_what_is_no_brokers_fault_is_raised_as_it_is_and_is_no_attempt():
-    one = sending()
+    one = new_send()
     closed = ClosedError("the client is closed")
     assert try_once(one, closed)
     assert one.attempts == ()
@@ -123,7 +122,7 @@ def test_what_is_no_brokers_fault_is_raised_as_it_is_and_is_no_attempt():
 
 
 def test_a_stored_message_whose_answer_cannot_be_read_is_not_stored_twice():
-    one = sending()
+    one = new_send()
     assert try_once(one, RemotingCommand(ResponseCode.SUCCESS, {"queueId": "x"}))
     with pytest.raises(BadAnswerError):
         outcome(one)
@@ -131,8 +130,8 @@ def test_a_stored_message_whose_answer_cannot_be_read_is_not_stored_twice():
 
 @pytest.mark.parametrize("retry_times", [0, 1])
 def test_a_status_that_is_not_ok_is_a_result_or_another_try(retry_times):
-    assert try_once(sending(retry_times=retry_times), SLOW_FLUSH)
-    one = sending(retry_times=retry_times, retry_when_not_stored_ok=True)
+    assert try_once(new_send(retry_times=retry_times), SLOW_FLUSH)
+    one = new_send(retry_times=retry_times, retry_when_not_stored_ok=True)
     for _ in range(retry_times):
         assert not try_once(one, SLOW_FLUSH)
     assert try_once(one, SLOW_FLUSH)
@@ -146,7 +145,7 @@ def test_a_message_for_a_certain_queue_is_tried_once():
     queue = MessageQueue(TOPIC, "b", 0)
     ways = [{"queue": queue}, {"selector": lambda queues, message: queues[1]}, {"key": "order"}]
     for way in ways:
-        one = sending(**way)
+        one = new_send(**way)
         assert try_once(one, BUSY)
         with pytest.raises(SendError, match="in 1 tries"):
             outcome(one)
@@ -159,7 +158,7 @@ def test_a_selector_is_asked_once():
         asked.append(message)
         return queues[0]
 
-    one = sending(selector=selector)
+    one = new_send(selector=selector)
     for _ in range(2):  # the quick way finds no connection, and the slow one goes on
         one.choose(info("a", "b"), 100.0)
     assert len(asked) == 1
@@ -167,14 +166,14 @@ def test_a_selector_is_asked_once():
 
 def test_a_queue_of_another_topic_is_refused():
     with pytest.raises(ConfigurationError, match="a queue of U for a message to T"):
-        sending(queue=MessageQueue("U", "a", 0)).choose(info("a"), 100.0)
+        new_send(queue=MessageQueue("U", "a", 0)).choose(info("a"), 100.0)
 
 
 # The time
 
 
 def test_all_tries_share_the_time():
-    one = sending(timeout_s=3.0)
+    one = new_send(timeout_s=3.0)
     one.choose(info("a", "b"), 100.0)
     assert one.begin(101.0) == 2.0
     assert not one.take(RequestTimeoutError("SEND", "a", 2.0), 103.0)
@@ -186,7 +185,7 @@ def test_all_tries_share_the_time():
 
 
 def test_the_first_try_is_made_even_if_its_time_is_over():
-    one = sending(timeout_s=3.0)
+    one = new_send(timeout_s=3.0)
     one.choose(info("a"), 100.0)
     assert one.begin(110.0) == TRY_TIME_MIN_S
 
@@ -204,7 +203,7 @@ def test_the_first_try_is_made_even_if_its_time_is_over():
 def test_only_a_broker_that_was_not_there_and_has_no_other_beside_it_is_waited_for(
     brokers, failure, now_s, pause_s
 ):
-    one = sending()
+    one = new_send()
     one.choose(info(*brokers), 100.0)
     assert one.pause_s(100.0) == 0.0
     assert not try_once(one, failure, brokers=brokers)
@@ -213,7 +212,7 @@ def test_only_a_broker_that_was_not_there_and_has_no_other_beside_it_is_waited_f
 
 
 def test_each_pause_is_twice_as_long_as_the_one_before():
-    one = sending(timeout_s=100.0, retry_times=5)
+    one = new_send(timeout_s=100.0, retry_times=5)
     pauses = []
     for _ in range(3):
         assert not try_once(one, GONE, brokers=("a",))
@@ -223,7 +222,7 @@ def test_each_pause_is_twice_as_long_as_the_one_before():
 
 
 def test_a_broker_that_cannot_be_reached_is_tried_until_the_deadline():
-    one = sending(timeout_s=10.0, waits_for_broker=True)
+    one = new_send(timeout_s=10.0, waits_for_broker=True)
     now_s, pauses = 100.0, []
     while now_s < 110.0:
         assert not try_once(one, GONE, now_s=now_s, brokers=("a",))
@@ -238,7 +237,7 @@ def test_a_broker_that_cannot_be_reached_is_tried_until_the_deadline():
 
 
 def test_other_failures_are_counted_apart_from_unreachable_brokers():
-    one = sending(waits_for_broker=True, retry_times=1)
+    one = new_send(waits_for_broker=True, retry_times=1)
     assert not try_once(one, GONE)
     assert not try_once(one, GONE)
     assert not try_once(one, BUSY)
@@ -246,7 +245,7 @@ def test_other_failures_are_counted_apart_from_unreachable_brokers():
 
 
 def test_two_brokers_that_are_both_gone_are_tried_in_turn_with_pauses():
-    one = sending(waits_for_broker=True)
+    one = new_send(waits_for_broker=True)
     pauses = []
     for _ in range(3):
         assert not try_once(one, GONE)
@@ -256,7 +255,7 @@ def test_two_brokers_that_are_both_gone_are_tried_in_turn_with_pauses():
 
 
 def test_one_try_has_a_part_of_the_time():
-    one = sending(timeout_s=10.0, try_timeout_s=3.0)
+    one = new_send(timeout_s=10.0, try_timeout_s=3.0)
     one.choose(info("a"), 100.0)
     assert one.begin(100.0) == 3.0
     assert one.begin(108.0) == 2.0

@@ -2,11 +2,13 @@
 
 Brokers distinguish the members of a group by it, so no two clients may have the same id.
 
-Java counterpart: ClientConfig.buildMQClientId, changeInstanceNameToPID of RocketMQ 5.3.3. Pure.
+Java counterpart: ClientConfig.buildMQClientId, changeInstanceNameToPID of RocketMQ 5.3.3,
+NetworkUtil.getLocalAddress.
 """
 
 from __future__ import annotations
 
+import socket
 from typing import Final
 
 STREAM: Final = "STREAM"
@@ -47,3 +49,16 @@ def default_instance_name(pid: int, nano_time: int) -> str:
     Source: ClientConfig.changeInstanceNameToPID.
     """
     return f"{pid}#{nano_time}"
+
+
+def local_ip(server: str) -> str:
+    """This machine's address as the name server would see it; no packet is sent."""
+    host, _, port = server.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"

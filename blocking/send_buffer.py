@@ -10,7 +10,7 @@ from typing import Final
 from ..client.checks import process
 from ..client.checks.misuse import knows_elsewhere
 from ..client.checks.other_names import DELIVERY
-from ..client.core.in_flight import DeliveryState, InFlight
+from ..client.core.send_buffer import DeliveryState, UnconfirmedSends
 from ..client.errors import ClosedError, ForkedError
 from ..client.messages.message import Message, SendResult
 from .loop_thread import Waiter, longest_wait_s
@@ -67,7 +67,7 @@ class SendBuffer:
         self._generation = process.generation()
         # Guards the fields below. A forked child must not use it: it may be locked there.
         self._condition = threading.Condition()
-        self._in_flight: InFlight[Exception] = InFlight(count_max, size_max)
+        self._unconfirmed: UnconfirmedSends[Exception] = UnconfirmedSends(count_max, size_max)
         self._under_way: set[Delivery] = set()
         self._waiters: dict[Delivery, list[Waiter[None]]] = {}
         # Waking a thread costs as much as sending several messages, so it finds room for these.
@@ -82,15 +82,15 @@ class SendBuffer:
 
         Raises: ClosedError.
         """
-        in_flight, size = self._in_flight, delivery.size
+        unconfirmed, size = self._unconfirmed, delivery.size
         with self._condition:
-            if not in_flight.has_room(size):
+            if not unconfirmed.has_room(size):
                 free = self._free_count
-                self._wait_until(lambda: self._is_closed or in_flight.has_room(size, free))
+                self._wait_until(lambda: self._is_closed or unconfirmed.has_room(size, free))
             if self._is_closed:
                 raise ClosedError("the producer was closed meanwhile")
             self._under_way.add(delivery)
-            in_flight.enter(size)
+            unconfirmed.enter(size)
 
     def drain(self) -> None:
         """Wait until everything is confirmed or given up.
@@ -99,7 +99,7 @@ class SendBuffer:
         """
         with self._condition:
             self._wait_until(lambda: not self._under_way)
-            self._in_flight.raise_failures()
+            self._unconfirmed.raise_failures()
 
     def wait(self, delivery: Delivery, timeout_s: float | None) -> None:
         """Wait until it is confirmed or given up.
@@ -133,16 +133,16 @@ class SendBuffer:
 
     def leave(self, delivery: Delivery, result: SendResult | None, error: Exception | None) -> None:
         """Set the outcome of a message, and remove it; a second call has no effect."""
-        in_flight = self._in_flight
+        unconfirmed = self._unconfirmed
         with self._condition:
             if delivery not in self._under_way:
                 return
             self._under_way.remove(delivery)
-            in_flight.leave(delivery, delivery.size, result, error)
+            unconfirmed.leave(delivery, delivery.size, result, error)
             if self._waiters:
                 for waiter in self._waiters.pop(delivery, ()):
                     waiter.set(None)
-            if self._is_wanted and in_flight.has_room(0, self._free_count):
+            if self._is_wanted and unconfirmed.has_room(0, self._free_count):
                 # Notify once: more messages may leave before the thread runs.
                 self._is_wanted = False
                 self._condition.notify_all()

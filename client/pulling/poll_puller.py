@@ -1,4 +1,4 @@
-"""Fetching ahead for `poll`: one task for each queue of a pull consumer.
+"""Pulling ahead for `poll`: one task for each queue of a pull consumer.
 
 Java counterpart: DefaultLitePullConsumerImpl.PullTaskImpl, AssignedMessageQueue.
 """
@@ -19,7 +19,8 @@ from ..core.queue_requests import PullStatus
 from ..errors import ClientError, ConfigurationError
 from ..messages.message import ReceivedMessage
 from ..options.consumer_options import PULL_TIMEOUT_S, SUSPEND_S, ConsumerConfig
-from .pulling import PullFailureLog, committed_offset, initial_offset, max_offset, min_offset, pull
+from .offsets import committed_offset, initial_offset, max_offset, min_offset
+from .pulls import PullFailureLog, pull
 from .sql_check import sql_refusal
 
 logger = logging.getLogger(__name__)
@@ -28,18 +29,18 @@ PULL_RETRY_S: Final = 1.0
 """Pause after a failed pull. RocketMQ: pullTimeDelayMillsWhenException 1,000."""
 
 
-class FetchedQueue:
+class PolledQueue:
     """The state of an assigned queue.
 
     Attributes:
-      fetched: messages that `poll` has not returned yet.
-      is_paused: the program paused it: nothing is fetched or returned.
+      messages: those that `poll` has not returned yet.
+      is_paused: the program paused it: nothing is pulled or returned.
       position: offset of the next message that `poll` returns; None until the first one is known.
       done: where `position` was when the last `poll` began: messages before it were returned by
         earlier ones, and the program has asked for more since; None until then.
-      next_offset: offset of the next message to fetch; None until the first one is known.
+      next_offset: offset of the next message to pull; None until the first one is known.
       broker_id: id of the broker that the last pull suggested; 0: the master.
-      scope: cancels the task that fetches.
+      scope: cancels the task that pulls.
       wake: wakes the task when there is room, or when it is no longer paused.
       refusal: why the broker refuses the subscription, so that there are no more pulls.
     """
@@ -47,8 +48,8 @@ class FetchedQueue:
     __slots__ = (
         "broker_id",
         "done",
-        "fetched",
         "is_paused",
+        "messages",
         "next_offset",
         "position",
         "refusal",
@@ -57,7 +58,7 @@ class FetchedQueue:
     )
 
     def __init__(self, position: int | None = None, *, is_paused: bool = False) -> None:
-        self.fetched: deque[ReceivedMessage] = deque()
+        self.messages: deque[ReceivedMessage] = deque()
         self.is_paused: bool = is_paused
         self.position: int | None = position
         self.done: int | None = position
@@ -68,8 +69,8 @@ class FetchedQueue:
         self.refusal: ConfigurationError | None = None
 
 
-class QueueFetcher:
-    """Fetches messages of a pull consumer's queues.
+class PollPuller:
+    """Pulls the messages of a pull consumer's queues before `poll` asks for them.
 
     Args:
       client: an open client.
@@ -110,30 +111,30 @@ class QueueFetcher:
             return await initial_offset(self._client, queue, where, since_ms)
         return await max_offset(self._client, queue)
 
-    async def fetch(self, queue: MessageQueue, fetched: FetchedQueue) -> None:
-        """Fetch from a queue until its scope is cancelled, or the broker refuses it."""
-        with fetched.scope:
+    async def pull_queue(self, queue: MessageQueue, polled: PolledQueue) -> None:
+        """Pull from a queue until its scope is cancelled, or the broker refuses it."""
+        with polled.scope:
             while True:
                 try:
-                    await self._fetch_once(queue, fetched)
+                    await self._pull_once(queue, polled)
                 except ClientError as error:
                     await anyio.lowlevel.checkpoint_if_cancelled()
-                    fetched.refusal = sql_refusal(self._subscriptions[queue.topic], error)
-                    if fetched.refusal is not None:
+                    polled.refusal = sql_refusal(self._subscriptions[queue.topic], error)
+                    if polled.refusal is not None:
                         self._on_arrival()  # `poll` raises it
                         return
-                    fetched.broker_id = 0
+                    polled.broker_id = 0
                     self._failures.log(queue, error, PULL_RETRY_S)
                     self._client.refresh_soon()
                     await anyio.sleep(PULL_RETRY_S)
 
-    async def _fetch_once(self, queue: MessageQueue, fetched: FetchedQueue) -> None:
+    async def _pull_once(self, queue: MessageQueue, polled: PolledQueue) -> None:
         config = self._config
-        if fetched.next_offset is None:
-            fetched.position = fetched.next_offset = await self.first_offset(queue)
-        while fetched.is_paused or len(fetched.fetched) >= config.pull_threshold_for_queue:
-            fetched.wake = anyio.Event()
-            await fetched.wake.wait()
+        if polled.next_offset is None:
+            polled.position = polled.next_offset = await self.first_offset(queue)
+        while polled.is_paused or len(polled.messages) >= config.pull_threshold_for_queue:
+            polled.wake = anyio.Event()
+            await polled.wake.wait()
         # The topic may have been unsubscribed before this task ran.
         await anyio.lowlevel.checkpoint_if_cancelled()
         result = await pull(
@@ -141,28 +142,28 @@ class QueueFetcher:
             queue,
             self._subscriptions[queue.topic],
             self._group,
-            fetched.next_offset,
+            polled.next_offset,
             count=config.pull_batch_size,
             suspend_s=config.suspend_s,
             timeout_s=config.suspend_s + PULL_TIMEOUT_S - SUSPEND_S,
-            broker_id=fetched.broker_id,
+            broker_id=polled.broker_id,
             is_subscription_sent=True,
         )
-        fetched.broker_id = result.suggest_which_broker_id
+        polled.broker_id = result.suggest_which_broker_id
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
                 "%s: the queue does not have the offset %d (any more); continuing at %d",
                 queue,
-                fetched.next_offset,
+                polled.next_offset,
                 result.next_begin_offset,
             )
-            fetched.fetched.clear()
-            fetched.position = result.next_begin_offset
-        fetched.next_offset = result.next_begin_offset
+            polled.messages.clear()
+            polled.position = result.next_begin_offset
+        polled.next_offset = result.next_begin_offset
         if result.messages:
             topic = self._client.without_namespace(queue.topic)
-            fetched.fetched.extend(ReceivedMessage(m, queue, topic) for m in result.messages)
+            polled.messages.extend(ReceivedMessage(m, queue, topic) for m in result.messages)
             self._on_arrival()
-        elif not fetched.fetched:
+        elif not polled.messages:
             # All messages up to here were filtered out by the broker.
-            fetched.position = result.next_begin_offset
+            polled.position = result.next_begin_offset

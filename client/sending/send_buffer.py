@@ -9,7 +9,7 @@ import anyio
 
 from ..checks.misuse import knows_elsewhere
 from ..checks.other_names import DELIVERY
-from ..core.in_flight import DeliveryState, InFlight
+from ..core.send_buffer import DeliveryState, UnconfirmedSends
 from ..errors import ClientError
 from ..messages.message import Message, SendResult
 
@@ -56,7 +56,7 @@ class Delivery(DeliveryState[ClientError]):
             self._event.set()
 
 
-class SendBuffer(InFlight[ClientError]):
+class SendBuffer(UnconfirmedSends[ClientError]):
     """The unconfirmed messages of `send_soon`: tasks wait for room, or until there are none.
 
     Args:

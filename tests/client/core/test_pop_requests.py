@@ -1,4 +1,4 @@
-"""client/core/pop.py: what is sent, and what is made of answers, usual ones and odd ones."""
+"""client/core/pop_requests.py: what is sent, and what is made of usual and of odd answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from trocket.client.core.pop import (
+from trocket.client.core.pop_requests import (
     BATCH_SPAN_MAX,
     Place,
     PopOrder,

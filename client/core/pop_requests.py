@@ -30,13 +30,7 @@ from ...remoting.headers.pop import (
 from ...remoting.message import MessageExt
 from ...remoting.message_codec import decode_messages
 from ...remoting.number_fields import INT32, parse_integer
-from ...remoting.receipt import (
-    QueueKey,
-    Receipt,
-    TopicForm,
-    decode_offsets,
-    decode_start_offsets,
-)
+from ...remoting.receipt import QueueKey, Receipt, TopicForm, decode_offsets, decode_start_offsets
 from ...remoting.response_codes import ResponseCode
 from .subscription import matches
 
@@ -192,7 +186,7 @@ def read_pop(
       in_order: whether it was a pop in order.
 
     Raises:
-      RemoteProtocolError: a text or a record is malformed, a message has no receipt, or two
+      RemoteProtocolError: a string or a record is malformed, a message has no receipt, or two
         messages have the same one.
       RequestRefused: a field is missing or out of range.
       MissingPackageError: a body is compressed in a way that needs a package.
@@ -320,7 +314,6 @@ def ack_header(receipt: Receipt, topic: str, group: str) -> AckMessageRequestHea
     """The fields of an acknowledgement.
 
     Args:
-      receipt: of the message.
       topic: the topic that was popped, with namespace.
       group: name of the group, with namespace.
     """
@@ -375,7 +368,6 @@ class Settled(NamedTuple):
 
     Attributes:
       topic: the topic that was popped, with namespace.
-      receipt: of the message.
     """
 
     topic: str

@@ -1,7 +1,7 @@
-"""Pops at several brokers in turn: one that hangs delays the others by half a second, once.
+"""Pops and acknowledgements whose broker answers late: the consumer goes on after half a second.
 
-The pop of a broker that has not answered by then goes on. Its messages, which no other consumer
-gets meanwhile, are kept for the next call.
+A pop goes on, and its messages, which no other consumer gets meanwhile, are kept for the next
+call. An acknowledgement of an iteration goes on beside the next messages.
 
 Java counterpart: none; the proxy pops from one broker at a time.
 """
@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
 from ..connection.client import Client
 from ..connection.patience import wait_a_little
-from ..core.pop import Place
-from ..errors import ClientError, ConnectError
+from ..core.pop_requests import Place
+from ..errors import ClientError, ClosedError, ConnectError, ExpiredReceiptError
+from ..messages.message import for_log
+from ..tasks.task_group import together
 from .popped_message import PoppedMessage
+from .popper import TRANSIENT_ERRORS, Popper
 
 logger = logging.getLogger(__name__)
 
 Pop: TypeAlias = Callable[[], Awaitable[list[PoppedMessage]]]
 """Pops once from one place; raises ClientError."""
+
+DELIVERED_AGAIN: Final = (*TRANSIENT_ERRORS, ExpiredReceiptError)
+"""Errors after which an iteration goes on."""
 
 
 class LatePops:
@@ -144,3 +150,63 @@ def joined(failures: Sequence[ClientError]) -> ClientError:
     joined = ConnectError(";".join(addresses), f"no broker answered: {'; '.join(texts)}")
     joined.__cause__ = first
     return joined
+
+
+class LateAcks:
+    """The acknowledgements of one consumer's iterations.
+
+    Args:
+      client: an open client, whose background tasks send them.
+      on_acknowledged: called with each message that is acknowledged.
+    """
+
+    def __init__(
+        self, client: Client, popper: Popper, on_acknowledged: Callable[[PoppedMessage], None]
+    ) -> None:
+        self._client = client
+        self._popper = popper
+        self._on_acknowledged = on_acknowledged
+        self._under_way: set[_Ack] = set()
+
+    async def ack(self, message: PoppedMessage) -> None:
+        """Acknowledge a message, and wait for the answer for half a second at most.
+
+        If the broker cannot be reached, or does not accept the receipt any more, that is logged:
+        the message is delivered again.
+
+        Raises: ServerError: the broker refused the request in time. ClosedError; ForkedError.
+        """
+        self._client.check_open()
+        ack = _Ack()
+        self._under_way.add(ack)
+        await wait_a_little(self._client, self._run, message, ack)
+        if ack.error is not None and not isinstance(ack.error, DELIVERED_AGAIN):
+            raise ack.error
+
+    async def finish(self) -> None:
+        """Wait until all are answered."""
+        await together(ack.ended.wait for ack in self._under_way)
+
+    async def _run(self, message: PoppedMessage, ack: _Ack) -> None:
+        try:
+            await self._popper.ack(message.settled)
+            self._on_acknowledged(message)
+        except ClosedError as error:
+            ack.error = error
+        except ClientError as error:
+            ack.error = error
+            text = "%s was not acknowledged and is delivered again: %s"
+            logger.warning(text, for_log(message), error)
+        finally:
+            self._under_way.discard(ack)
+            ack.ended.set()
+
+
+class _Ack:
+    """An acknowledgement, and what became of it."""
+
+    __slots__ = ("ended", "error")
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.error: ClientError | None = None

@@ -9,31 +9,57 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 import anyio
 
 from ...remoting.bodies import MessageQueue
 from ..connection.client import Client
-from ..core.rate_limit import RateLimit
 from ..errors import ConfigurationError
 from ..messages.interceptor import Interceptor, call_before_consume
-from ..pulling.pushed_message import PushedMessage
+from .pushed_message import PushedMessage
+
+BURST_S: Final = 0.1
+"""Time whose messages may be delivered at once after a pause, because timers are not exact."""
 
 
-class DeliveryQueue:
+class RateLimit:
+    """Counts the messages of one consumer.
+
+    Args:
+      per_s: messages per second, above 0.
+      now_s: the current time.
+    """
+
+    def __init__(self, per_s: float, now_s: float) -> None:
+        self._interval_s = 1.0 / per_s
+        self._next_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Count a message; False: it has to wait, for `wait_s`."""
+        if self._next_s > now_s:
+            return False
+        self._next_s = max(self._next_s, now_s - BURST_S) + self._interval_s
+        return True
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until the next message may be delivered; 0: now."""
+        return max(self._next_s - now_s, 0.0)
+
+
+class ReadyMessages:
     """The messages that are ready for delivery, in the order of their arrival.
 
     Lifecycle: `open` in the event loop before messages are put or taken, then `stop`.
 
     Args:
-      client: the consumer's.
       rate_limit: messages per second; None: no limit.
       interceptors: see the attribute.
-      may_deliver: called for each message that is about to be taken; if it returns False, the
-        message is dropped. None: all may be taken.
 
     Attributes:
       interceptors: they see each message that is taken: the client's, and that of a trace.
+      may_deliver: called for each message that is about to be taken; if it returns False, the
+        message is dropped. None: all may be taken.
     """
 
     def __init__(
@@ -41,12 +67,11 @@ class DeliveryQueue:
         client: Client,
         rate_limit: float | None,
         interceptors: Sequence[Interceptor],
-        may_deliver: Callable[[PushedMessage], bool] | None = None,
     ) -> None:
         self._client = client
         self.interceptors: Sequence[Interceptor] = interceptors
         self._rate_limit = rate_limit
-        self._may_deliver = may_deliver
+        self.may_deliver: Callable[[PushedMessage], bool] | None = None
         self._limit: RateLimit | None = None
         self._ready: deque[PushedMessage] = deque()
         self._held: deque[PushedMessage] = deque()
@@ -80,7 +105,7 @@ class DeliveryQueue:
         self._arrival.set()
 
     def take(self) -> PushedMessage | None:
-        """The next message; None: there is none, or the rate limit is reached."""
+        """The next message; None if there is none, or the rate limit is reached."""
         limit = self._limit
         while self._ready:
             message = self._ready.popleft()
@@ -88,7 +113,7 @@ class DeliveryQueue:
                 if limit is not None and not limit.take(self._client.now_s()):
                     self._ready.appendleft(message)
                     return None
-                if self._may_deliver is not None and not self._may_deliver(message):
+                if self.may_deliver is not None and not self.may_deliver(message):
                     continue
                 if self.interceptors:
                     call_before_consume(self.interceptors, message)
@@ -118,7 +143,7 @@ class DeliveryQueue:
         return self._is_stopped
 
     def wake(self) -> None:
-        """Let `wait` return."""
+        """End `wait`."""
         self._arrival.set()
 
     def take_back(self, message: PushedMessage) -> bool:
@@ -170,7 +195,7 @@ class DeliveryQueue:
           paused: the argument of the program.
           subscribed: the topics of the consumer, with namespace.
 
-        Raises: ConfigurationError: it is a text, or a topic is not subscribed.
+        Raises: ConfigurationError: it is a string, or a topic is not subscribed.
         """
         self._paused.update(self._checked(paused, subscribed))
         self._held.extend([each for each in self._ready if self.holds(each)])
@@ -187,7 +212,7 @@ class DeliveryQueue:
         self, given: Iterable[str | MessageQueue], subscribed: Collection[str]
     ) -> list[str | MessageQueue]:
         if isinstance(given, str):
-            raise ConfigurationError(f"{given!r} is a text: give a list of topics or queues")
+            raise ConfigurationError(f"{given!r} is a string: give a list of topics or queues")
         wanted = list(given)
         for each in wanted:
             if isinstance(each, str) and self._client.with_namespace(each) not in subscribed:
