@@ -95,7 +95,7 @@ class AccountsCopy:
         return True
 
     async def _read(self, ask: Ask, known_version: str) -> _Found | None:
-        """The accounts there; None: there are none."""
+        """The accounts there; None if there are none."""
         for _ in range(ACCOUNTS_TRIES_MAX):
             header = ListUsersRequestHeader(accounts_version=known_version)
             code = RequestCode.AUTH_LIST_USER

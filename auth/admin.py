@@ -46,7 +46,7 @@ ACCOUNTS_OFF: Final = (
 _SHOWN_CHARS_MAX: Final = 64  # of a refused value
 
 _STEP_SIZE: Final = 16 * 1024
-"""Bytes of users or lists per step: 2 ms, unless their texts are kept."""
+"""Bytes of users or lists per step: 2 ms, unless their strings are kept."""
 
 _BodyT = TypeVar("_BodyT", bound=Body)
 _ItemT = TypeVar("_ItemT")
@@ -59,7 +59,7 @@ class AuthAdmin:
     Args:
       accounts: the server's; None: it has none.
       requester: the user whose signature a request has; None: it has no valid one.
-      start: a text that is another one at each start of the server; slaves get it.
+      start: a string that is another one at each start of the server; slaves get it.
       is_slave: the accounts are copies of a master's. mqadmin makes each change on every broker of
         a cluster, and the copy may bring it first, so what is done already is no error.
 

@@ -1,6 +1,6 @@
 """Conversion between the values of access control and their JSON bodies.
 
-The refusals have RocketMQ's texts. Pure.
+The refusals have RocketMQ's wording. Pure.
 
 Java counterpart: RocketMQ 5.3.3 broker/auth/converter/{AclConverter,UserConverter}.java, validate
 of auth/authorization/manager/AuthorizationMetadataManagerImpl.java.
@@ -129,7 +129,7 @@ def _entry_of(info: PolicyEntryInfo) -> PolicyEntry:
         if parse_range(source_ip) is None:
             refuse("The source ip is invalid.")
     if len(source_ips) > SOURCE_IPS_MAX:
-        refuse(f"The source ips are {len(source_ips)}, the limit is {SOURCE_IPS_MAX}.")
+        refuse(f"{len(source_ips)} source ips; the limit is {SOURCE_IPS_MAX}.")
     decision = Decision.of(info.decision)
     if decision is None:
         refuse("The decision is null or illegal.")

@@ -1,8 +1,8 @@
 """PlainAclFiles: the files of ACL 1.0, watched, and changed by requests.
 
-Files are read and parsed in a thread: 1,000 accounts in 0.5 s, while requests go on, with pauses of
-up to 60 ms; 10,000 in 4 s, with pauses of up to 0.12 s (a busy machine of two cores). The table of
-accounts is replaced as a whole: a request sees the old accounts or the new ones.
+Files are read and parsed in a thread: 1,000 accounts in 0.5 s, while requests are served, with
+pauses of up to 60 ms; 10,000 in 4 s, with pauses of up to 0.12 s (a busy machine of two cores). The
+table of accounts is replaced as a whole: a request sees the old accounts or the new ones.
 
 Java counterpart: acl/plain/PlainPermissionManager.java and srvutil/AclFileWatchService.java of
 4.9.7. There a change by request is in the table before it is in the file, and a file that becomes
@@ -100,7 +100,7 @@ class PlainAclFiles:
     def load(self) -> None:
         """Read the files at the start.
 
-        Raises: ConfigError: there is none, or one of them cannot be used.
+        Raises: ConfigError: there is no file, or one of them cannot be used.
         """
         try:
             texts = _read_texts(self.folder, self.main_path)
@@ -159,7 +159,7 @@ class PlainAclFiles:
         await self._change(edit)
 
     async def delete_account(self, access_key: str) -> bool:
-        """Remove an account; false: there is none with this key.
+        """Remove an account; false if there is none with this key.
 
         Raises: ConfigError: its file cannot be read or written.
         """
@@ -180,9 +180,9 @@ class PlainAclFiles:
 
         Args:
           path: of one of the files; "": the main one.
-        Returns: false: this is none of the files.
+        Returns: False if this is not one of the files.
         Raises:
-          PlainAclError: an address is none.
+          PlainAclError: an address is invalid.
           ConfigError: the file cannot be read or written.
         """
 
@@ -317,7 +317,7 @@ def _edit(edit: _Edit, acl: PlainAcl, now_ms: int) -> str | None:
 
 
 def _text_of(path: str) -> bytes:
-    """The text of a file; b"": there is none. Raises: OSError: it cannot be read."""
+    """The text of a file; b"" if there is none. Raises: OSError: it cannot be read."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -325,7 +325,7 @@ def _text_of(path: str) -> bytes:
 
 
 def _read_texts(folder: str, main_path: str) -> _Texts:
-    """The texts of all files: those of the folder `acl` by name, the main one last, as RocketMQ.
+    """The strings of all files: those of the folder `acl` by name, the main one last, as RocketMQ.
 
     Raises: OSError: a file or folder cannot be read. ConfigError: there are too many.
     """

@@ -67,7 +67,7 @@ class ServerAccess:
         """Read the accounts' file, and create the super users of the configuration.
 
         Args:
-          add: adds further accounts, such as those of ACL 1.0; None: there are none.
+          add: adds further accounts, such as those of ACL 1.0; None if there are none.
         Raises:
           CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
             part of its accounts would refuse clients, or serve the wrong ones.
@@ -114,7 +114,7 @@ class ServerAccess:
                 fault
                 for fault, is_so in (
                     ("is disabled", not user.is_enabled),
-                    ("is no super user", not user.is_super),
+                    ("is not a super user", not user.is_super),
                     # The password of the first user is expected to change.
                     (
                         "has another password",

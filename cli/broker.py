@@ -98,7 +98,7 @@ def broker_stats(
 
 
 def _facts(stats: BrokerStats) -> list[list[object]]:
-    """What is typed, by our names; then the broker's own texts."""
+    """Typed figures, by our names; then the broker's own strings."""
     import msgspec
 
     rows: list[list[object]] = []
@@ -269,7 +269,7 @@ def broker_wipe_write_perm(
     as_json: AsJson = False,
     timeout_s: TimeoutS = 3.0,
 ) -> None:
-    """Have producers avoid a broker that shall go; its consumers go on.
+    """Have producers avoid a broker that is to be removed; consumers still read from it.
 
     The name servers take the permission to write off its topics. They give it back with
     add-write-perm, or when the broker registers its topics anew.

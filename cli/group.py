@@ -214,7 +214,7 @@ app.command(
 
 
 def _settings(pairs: dict[str, str]) -> dict[str, Any]:
-    """Convert the texts to the types of the settings' fields."""
+    """Convert the strings to the types of the settings' fields."""
     import msgspec
 
     from ..remoting.bodies import SubscriptionGroupConfig

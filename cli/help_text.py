@@ -116,7 +116,7 @@ def settings() -> dict[str, Any]:
 
 
 def _take_texts(command: Any, ctx: Any) -> None:
-    """Have texts, and values that have their type already, taken as they are.
+    """Accept strings, and values that have their type already, as they are.
 
     Typer has pydantic convert even these, and importing pydantic takes longer than a help or a
     completion should.

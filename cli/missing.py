@@ -118,4 +118,4 @@ def _line(kind: str, name: str, known: _Known) -> str:
     near = nearest(name, known.shown)
     if near is not None:
         return f"there is no {kind} {name!r}; did you mean {near!r}?"
-    return f"there is no {kind} {name!r}; `trocket {kind} list` shows those that there are"
+    return f"there is no {kind} {name!r}; `trocket {kind} list` lists them"

@@ -68,7 +68,7 @@ def run_of(server: Server) -> Callable[[Namespace], int]:
 def add(app: typer.Typer, name: str, *, panel: str) -> typer.Typer | None:
     """Add a server's command to the command line.
 
-    Returns: the commands that administer such servers; None: there are none.
+    Returns: the commands that administer such servers; None if there are none.
     """
     import typer
 

@@ -157,7 +157,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print a
 """TIME is as `read_time` has it."""
 
 TEXT_SHOWN_MAX = 64
-"""Characters of a wrong text in an error."""
+"""Characters of a wrong string in an error."""
 
 T = TypeVar("T")
 
@@ -343,7 +343,7 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
 
 
 def is_offset(text: str) -> bool:
-    """Whether a text is an offset, where a time may stand, too."""
+    """Whether a string is an offset, where a time may stand, too."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
     return is_number and int(text) < OFFSET_MAX
 

@@ -52,7 +52,7 @@ def event_of(record: logging.LogRecord) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: numbers and lists of texts as they are, anything else as its text."""
+    """A value for JSON: numbers and lists of strings as they are, anything else by `str`."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -23,7 +23,7 @@ INTERVAL_S: Final = 10.0
 """Seconds that are counted together: 20 lines in 10 s are some 20 MB a day."""
 
 EVENTS_MAX: Final = 512
-"""Events that are counted at a time; there are about 250, and texts of other packages."""
+"""Events that are counted at a time; there are about 250, and those of other packages."""
 
 
 class _Count:

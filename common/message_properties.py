@@ -95,7 +95,7 @@ class IllegalPropertyError(ValueError):
 
 
 def properties_to_string(properties: Mapping[str, str]) -> str:
-    """The properties as one text, in the mapping's order, 0x02 at the end.
+    """The properties as one string, in the mapping's order, 0x02 at the end.
 
     Args:
       properties: names not empty and without 0x01 or 0x02, values without 0x02. An empty value is
@@ -128,7 +128,7 @@ def properties_to_bytes(properties: Mapping[str, str]) -> bytes:
 
 
 def properties_from_string(text: str) -> dict[str, str]:
-    """The properties in a text; what is not `name 0x01 value` with both not empty is dropped.
+    """The properties in a string; what is not `name 0x01 value` with both not empty is dropped.
 
     A value may hold 0x01. A name given twice has its last value.
     """

@@ -40,7 +40,7 @@ class ConfigChanges:
     Args:
       live: the configuration.
       disk: holds the file.
-      path: of the file, absolute; "": there is none, and changes are lost at the end.
+      path: of the file, absolute; "" if there is none, and changes are lost at the end.
     """
 
     def __init__(self, live: LiveConfig, disk: Disk, path: str) -> None:

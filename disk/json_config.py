@@ -176,7 +176,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
         try:
             if is_right is False:
                 raise ValueError(
-                    "its text was changed: the checksum in its last line, 32 blanks, is wrong (if "
+                    "it was changed: the checksum in its last line, 32 blanks, is wrong (if "
                     "you edited it by hand, remove that line)"
                 )
             if not text.strip(b"\0 \r\n\t"):
@@ -190,7 +190,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
                 logger.error("%(file)s is used instead, which is older", {"file": candidate})
             was_spare = is_right is True and data == sealed(text, as_spare=True)
             if was_spare and candidate == path:
-                logger.warning("%(file)s holds an older text: it is a renamed .bak", {"file": path})
+                logger.warning("%(file)s has older content: it is a renamed .bak", {"file": path})
             return value, was_spare or candidate != path
     if not problems:
         return None

@@ -204,7 +204,7 @@ def explain(error: OSError) -> str:
 
 
 def errno_of(error: StoreIOError) -> int:
-    """The errno of the system's error that caused it; 0 when there is none."""
+    """The errno of the system's error that caused it; 0 if there is none."""
     cause = error.__cause__
     return (cause.errno or 0) if isinstance(cause, OSError) else 0
 
@@ -431,7 +431,7 @@ class OsDisk:
                 new, old = self._beside_linked(new, old)
             if old.exists():
                 if not old.is_file():
-                    raise StoreIOError(target, "it is no regular file, so it is not replaced")
+                    raise StoreIOError(target, "not a regular file, so it is not replaced")
                 if not self.is_private(source):  # a file with secrets never becomes readable
                     keep_attributes(new, old)
             new.replace(old)

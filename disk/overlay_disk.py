@@ -273,7 +273,7 @@ class OverlayDisk:
         """The open file below; for the overlay's files.
 
         Raises:
-          StoreIOError: there is none, or it was removed in the overlay.
+          StoreIOError: it does not exist, or was removed in the overlay.
         """
         if not self._shows(path):
             raise StoreIOError(path, "the file was removed while open")

@@ -131,7 +131,7 @@ class StateFiles:
     def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Read the `.bak` of a file without entries; `replace_damaged` makes it the file.
 
-        Returns: the result of `decode`; None: there is no `.bak`, or it has no entries either.
+        Returns: the result of `decode`; None if there is no `.bak`, or it has no entries either.
         """
         path = self._path(f"{name}.bak")
         found = load_newest(self._disk, path, lambda text: (decode(text), text))

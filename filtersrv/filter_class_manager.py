@@ -80,7 +80,7 @@ class FilterClassInfo:
       class_name: full name of the class.
       class_crc: CRC of the source; 0: the class has no source, or it is not fetched yet.
       language: language of the source, or "configured".
-      filter: the filter; None: there is none yet.
+      filter: the filter; None if there is none yet.
       error: why there is no filter, or why the newest source was refused.
       lock: held while the class is compiled or fetched.
     """

@@ -1,4 +1,4 @@
-"""A frame's body as a short text for one line. Pure; any bytes give a text.
+"""A frame's body as a short string for one line. Pure; any bytes give a string.
 
 Known bodies are decoded (heartbeats, routes, locks, records, batches, offsets); other JSON and
 text is shown as it is, truncated; the rest is hex.

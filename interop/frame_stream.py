@@ -215,7 +215,7 @@ def _brokers(tree: object) -> list[dict[object, object]]:
 def with_broker_addresses(frame: SeenFrame, new_address: Callable[[str], str]) -> bytes:
     """A frame's bytes with its broker addresses replaced, if it is an answer to 105 or 106.
 
-    Addresses are replaced as quoted texts; all other bytes stay as they are, except the length.
+    Addresses are replaced as quoted strings; all other bytes stay as they are, except the length.
 
     Args:
       new_address: maps an address of the frame, HOST:PORT, to its replacement.

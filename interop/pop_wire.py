@@ -70,7 +70,7 @@ def pop(
     Args:
       now_ms: the wall clock, ms since 1970.
       poll_ms: how long the broker waits for messages, ms.
-    Returns: what was delivered; nothing when there is none.
+    Returns: what was delivered; nothing if there is none.
     Raises: PeerError: the broker refuses, or the answer does not fit together.
     """
     fields = {

@@ -1,6 +1,6 @@
 """Random SQL92 filters and property sets. Pure: the same seed gives the same ones.
 
-Most expressions compile, many do not. They use all kinds of numbers, texts and keywords, and edge
+Most expressions compile, many do not. They use all kinds of numbers, strings and keywords, and edge
 cases more often than chance would.
 """
 

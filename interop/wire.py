@@ -359,7 +359,7 @@ class WireClient:
     # ---- tables --------------------------------------------------------------------------
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset of a group; None: there is none."""
+        """The committed offset of a group; None if there is none."""
         answer = self.call(
             QUERY_CONSUMER_OFFSET,
             {

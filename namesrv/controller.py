@@ -187,7 +187,7 @@ class NamesrvController:
         """Serve until cancelled; it reports "started" once the sockets listen.
 
         Raises:
-          OSError: an address is in use or not of this machine; the text names it.
+          OSError: an address is in use or not of this machine; the message names it.
           StoreError: the KV table cannot be read, or is damaged.
         """
         self._kv_files.load(self._kv_file.name, self.kv.decode)

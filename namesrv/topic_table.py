@@ -76,7 +76,7 @@ class TopicTable:
         """Set the queues that a broker name has of a topic.
 
         Args:
-          topic: any text from the wire.
+          topic: any string from the wire.
           queue_data: the queues, with the broker's name.
         Returns: False, with a log line: the name is illegal, a number is out of range, or the
           table is full. Known queues of the topic stay.

@@ -82,7 +82,7 @@ def open_listener(host: str, port: int) -> socket.socket:
       host: an address of this machine, IPv4 or IPv6; "" or "0.0.0.0" for all of IPv4.
       port: 0 to 65,535; 0 takes a free one.
 
-    Raises: OSError: the address is in use or not of this machine; the text names it.
+    Raises: OSError: the address is in use or not of this machine; the message names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -188,7 +188,7 @@ class Channel:
     Args:
       transport: connected.
       turn: shared by all connections of the process.
-      memory: shared by all connections of the server; None: there is no limit.
+      memory: shared by all connections of the server; None if there is no limit.
       frame_size_max: bytes of the largest frame that the peer may send.
       policy: the limits; None: their defaults.
 

@@ -77,7 +77,7 @@ class ClientUrl:
 def parse_url(text: str) -> ClientUrl:
     """Parse a URL, or RocketMQ's list of name servers.
 
-    Raises: ValueError: it is invalid; the text says what is wrong, where, and what to write.
+    Raises: ValueError: it is invalid; the message says what is wrong, where, and what to write.
     """
     text = text.strip()
     if not text:
@@ -143,7 +143,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     Raises: ValueError: there are none, too many, or an invalid one.
     """
     if "@" in text:
-        # The texts below quote the input, which must not contain a secret.
+        # The strings below quote the input, which must not contain a secret.
         raise ValueError(
             "the name servers have an '@': with an account, "
             f"write {URL_SCHEME}access:secret@host:port"
@@ -167,7 +167,7 @@ def _name_server(number: int, item: str) -> str:
     if item.startswith("["):
         host, closed, port = item[1:].partition("]")
         if not closed or not _is_ipv6(host) or (port and port[0] != ":"):
-            raise ValueError(f"{where} is no IPv6 address: write [address]:port")
+            raise ValueError(f"{where} is not an IPv6 address: write [address]:port")
         host, has_port, port = f"[{host}]", port[:1], port[1:]
     else:
         host, has_port, port = item.partition(":")
@@ -187,7 +187,7 @@ def _wrong_port(item: str, port: str) -> str:
     if item.lower().startswith(URL_SCHEME):
         return f"begins with {URL_SCHEME} again: write it once, before all"
     if "/" in port:
-        return f"has a path behind it: {_EXAMPLE}; topics are no part of it"
+        return f"has a path behind it: {_EXAMPLE}; it does not name a topic"
     if len(port.split()) > 1:
         return "has a space: write a ';' between name servers"
     return f"has no port from 1 to 65535 behind the ':': {_EXAMPLE}"

@@ -98,7 +98,7 @@ def _number(value: object) -> int:
 
 
 def _enum_name(value: object, names: dict[int, str]) -> str:
-    """The name of an enum's constant, given by name or number; "": there is none with this name.
+    """The name of an enum's constant, given by name or number; "" if there is none with this name.
 
     Raises: ValueError.
     """
@@ -113,7 +113,7 @@ def _enum_name(value: object, names: dict[int, str]) -> str:
         return names.get(value, "")
     name = names.get(_number(value))
     if name is None:
-        raise ValueError(f"{value}, which is the number of none")
+        raise ValueError(f"{value}, which is not the number of a name")
     return name
 
 

@@ -335,7 +335,7 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
         (topic_length,) = TOPIC_LENGTH_V2.unpack_from(buffer, topic_at)
         topic_at += 2
     else:
-        raise RemoteProtocolError(f"magic {magic & 0xFFFFFFFF:08x} is no record's", position)
+        raise RemoteProtocolError(f"magic {magic & 0xFFFFFFFF:08x} is not a record's", position)
     properties_at = topic_at + topic_length + 2
     if topic_length < 0 or properties_at > end:
         raise RemoteProtocolError(f"topic of {topic_length} bytes in {total_size}", position)

@@ -26,7 +26,7 @@ bits."""
 
 _FIELDS_MIN: Final = 8
 _ENTRIES_MAX: Final = 1024
-"""Entries of one text: an answer has one for each queue, or for each message."""
+"""Entries of one string: an answer has one for each queue, or for each message."""
 
 
 class TopicForm(StrEnum):

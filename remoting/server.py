@@ -55,7 +55,7 @@ class RemotingServer:
       turn: shared with other servers and clients of the process; None: a new one.
       on_channel_closed: called once for every connection that ended.
       limits: of each connection, their number, and the memory of all.
-      runs: serves runs of usual requests before they are decoded; None: there are none.
+      runs: serves runs of usual requests before they are decoded; None if there are none.
       tls: decides which connections are encrypted; None: none is.
       refusals: counts what the limits refuse; None: new ones.
 

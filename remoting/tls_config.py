@@ -58,7 +58,7 @@ class ClientAuth(enum.Enum):
 class TlsConfig:
     """The settings of TLS of one process, for its listeners and for its own connections.
 
-    Paths are of PEM files. An empty text means that a setting is not there.
+    Paths are of PEM files. An empty string means that a setting is not there.
 
     Attributes:
       mode: what listeners do: `disabled` closes connections that begin with TLS, `permissive`

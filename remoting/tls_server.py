@@ -42,7 +42,7 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 HANDSHAKES_MAX: Final = 1_000
 """Handshakes of a server that have begun and are unfinished; another one ends the oldest of the
 address with the most. A client
-needs less than a second, so a flood of peers that do not go on ends its own handshakes first. Each
+needs less than a second, so a flood of peers that stall ends its own handshakes first. Each
 takes about 100 KiB of memory."""
 
 WAITING_MAX: Final = 5_000
@@ -133,7 +133,7 @@ class ServerTls:
         return len(self._shaking)
 
     async def context(self) -> ssl.SSLContext | None:
-        """The context for new connections; None: there is no certificate."""
+        """The context for new connections; None if there is no certificate."""
         if self._context is None and not self._problem:
             async with self._making:
                 if self._context is None and not self._problem:

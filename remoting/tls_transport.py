@@ -45,7 +45,7 @@ class TlsTransport(SocketTransport):
       server_hostname: the name that a server is asked for, and its certificate is compared with, if
         the context says so.
 
-    Raises: ssl.SSLError, ValueError: the name is none.
+    Raises: ssl.SSLError, ValueError: the name is invalid.
     """
 
     __slots__ = ("_has_early", "_incoming", "_is_established", "_outgoing", "_sealed", "_ssl")
@@ -148,7 +148,8 @@ class TlsTransport(SocketTransport):
     def receive_nowait(self) -> bytes:
         """Receive and decrypt all complete records; empty at the end.
 
-        Raises: BlockingIOError: there is none. Other OSErrors: the connection is lost, or broken.
+        Raises: BlockingIOError: no bytes have arrived. Other OSErrors: the connection is lost, or
+          broken.
         """
         size = 0
         buffer = self._poller.buffer

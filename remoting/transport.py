@@ -76,7 +76,7 @@ class SocketTransport:
     def receive_nowait(self) -> bytes:
         """Receive bytes; empty at the end.
 
-        Raises: BlockingIOError: there are none. Other OSErrors: the connection is lost.
+        Raises: BlockingIOError: no bytes have arrived. Other OSErrors: the connection is lost.
         """
         buffer = self._poller.buffer
         return bytes(buffer[: self._socket.recv_into(buffer, self.receive_size)])

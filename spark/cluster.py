@@ -170,7 +170,7 @@ class Cluster:
         ]
 
     def _named_route(self, topic: str) -> TopicRouteData:
-        """The route of a topic that the user named. Raises: OptionError: there is none."""
+        """The route of a topic that the user named. Raises: OptionError: the topic has none."""
         try:
             return self._route(topic)
         except RouteNotFoundError as error:
@@ -288,7 +288,7 @@ class Cluster:
         return answer
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
-        """The average size of the next messages of a queue in bytes; None: there are none.
+        """The average size of the next messages of a queue in bytes; None if there are none.
 
         Raises: ClientError: the broker failed.
         """
@@ -409,7 +409,7 @@ def close_clients() -> None:
 
 
 def _files(options: ConnectionOptions) -> tuple[tuple[str | None, str, str], ...]:
-    """The files of TLS: path, name in the client's texts, option."""
+    """The files of TLS: path, name in the client's messages, option."""
     return (
         (options.tls_ca_file, "ca_file", "tlsCaFile"),
         (options.tls_cert_file, "cert_file", "tlsCertFile"),

@@ -80,7 +80,7 @@ class QueueUnits:
         return found
 
     def _places(self, queue: tuple[str, int], offsets: np.ndarray) -> np.ndarray:
-        """The physical offsets in the units at these queue offsets; -1: there is no unit."""
+        """The physical offsets in the units at these queue offsets; -1 if there is no unit."""
         found = np.full(len(offsets), -1, np.int64)
         files = self._known.get(queue)
         if files is None:

@@ -406,5 +406,5 @@ def column_of(
 
 
 def constant(value: str | None, records: RecordColumns) -> pa.Array:
-    """A column with one text in all rows; None: null."""
+    """A column with one string in all rows; None: null."""
     return repeated(value, "string", len(records))

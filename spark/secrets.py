@@ -20,7 +20,7 @@ def read_secrets(path: str) -> Credentials:
     """Read the credentials in a file.
 
     Raises:
-      OptionError: it cannot be read, or a key is missing. The text shows nothing of its content.
+      OptionError: it cannot be read, or a key is missing. The message shows nothing of its content.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()

@@ -109,7 +109,7 @@ class SourceOptions(ConnectionOptions):
     arrow_batch_rows: int = field(default=8192, metadata={"minimum": 1})
 
     def __post_init__(self) -> None:
-        """Raises: OptionError: options contradict each other, or a text cannot be parsed."""
+        """Raises: OptionError: options contradict each other, or a string cannot be parsed."""
         super().__post_init__()
         ways = {
             "topic": self.topic,

@@ -69,7 +69,7 @@ def find_stores(disk: Disk, options: StoreOptions) -> list[StoreAt]:
     """The stores that match the option path.
 
     Raises:
-      OptionError: there is none, or brokerName is given for several.
+      OptionError: there is no such folder, or brokerName is given for several.
     """
     path = options.path.removeprefix("file://").rstrip("/") or "/"
     roots = _matching(path) if has_magic(path) else [path]

@@ -313,7 +313,7 @@ def check_topics(options: SourceOptions, offset: StreamOffset) -> None:
     """Check that a checkpoint and the options share at least one topic.
 
     Raises:
-      SparkConnectorError: they share none.
+      SparkConnectorError: they have no offset in common.
     """
     known = {queue.topic for queue in offset.offsets}
     names, pattern = options.topic_names, options.topic_pattern

@@ -89,7 +89,7 @@ class Opened(NamedTuple):
 
     Attributes:
       end: physical offset of its end; this process wrote the bytes after it.
-      newest_ms: store timestamp of the newest message; 0: there was none.
+      newest_ms: store timestamp of the newest message; 0 if there was none.
       is_ours: this program wrote the checkpoint.
     """
 
@@ -248,8 +248,8 @@ class MessageStore:
             self.log.close()
             self._recover(unwritable=error)
             logger.error(
-                "the store could not be opened for writing: %(error)s. Messages can be read, and "
-                "none are taken; %(what_to_do)s and restart the broker",
+                "the store could not be opened for writing: %(error)s. Messages can be read "
+                "and not stored: %(what_to_do)s and restart the broker",
                 {"error": error, "what_to_do": TO_WRITE[errno_of(error)]},
             )
 
@@ -496,7 +496,7 @@ class MessageStore:
 
         Raises:
           StoreIOError: a file could not be read.
-          CorruptRecordError: the first message is damaged, or there is none at this offset.
+          CorruptRecordError: the first message is damaged, or this offset has no message.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:

@@ -1,6 +1,6 @@
-"""Runtime information of a broker: a table of texts, the answer to GET_BROKER_RUNTIME_INFO (28).
+"""Runtime information of a broker: a table of strings, the answer to GET_BROKER_RUNTIME_INFO (28).
 
-Programs parse the texts (mqadmin, the Dashboard, the exporter), so their forms are part of the
+Programs parse the strings (mqadmin, the Dashboard, the exporter), so their forms are part of the
 protocol. There are no thread pools here: the sizes of their queues are 0, and their capacities
 RocketMQ's defaults.
 
@@ -49,7 +49,7 @@ class RuntimeInfo:
       store: already loaded.
       stats: the broker's counters.
       delay_offsets: the progress of delayed messages.
-      timers: None: there are none (timerWheelEnable=false).
+      timers: None if there are none (timerWheelEnable=false).
       is_active: whether the broker delivers delayed messages and checks transactions.
     """
 
@@ -71,7 +71,7 @@ class RuntimeInfo:
         self._is_active = is_active
 
     def table(self) -> Steps[dict[str, str]]:
-        """Steps that return the texts by their keys.
+        """Steps that return the strings by their keys.
 
         Raises: StoreError: a file cannot be read.
         """
@@ -154,7 +154,7 @@ class RuntimeInfo:
         return str(space.used / max(space.used + space.free, 1))
 
     def _earliest_ms(self) -> int:
-        """When the oldest message was stored; -1: there is none, or it cannot be read."""
+        """When the oldest message was stored; -1 if there is none, or it cannot be read."""
         try:
             record = self._store.message_at(PhysicalOffset(self._store.min_physical_offset))
             return -1 if record is None else decode_record(record).store_timestamp_ms

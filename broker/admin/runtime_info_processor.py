@@ -1,4 +1,4 @@
-"""Runtime information: GET_BROKER_RUNTIME_INFO (28), a table of texts.
+"""Runtime information: GET_BROKER_RUNTIME_INFO (28), a table of strings.
 
 Java counterpart: getBrokerRuntimeInfo of AdminBrokerProcessor.java of 5.5.0. Pure.
 """

@@ -314,8 +314,8 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
       seen_version: the DataVersion of the last page, as JSON; None or "": there was none.
       version: the table's.
       begin: the requested index.
-    Source: AdminBrokerProcessor.getAllTopicConfig of 5.5.0: a text that is no DataVersion counts as
-      none.
+    Source: AdminBrokerProcessor.getAllTopicConfig of 5.5.0: a string that is no DataVersion counts
+      as none.
     """
     if seen_version is None or not seen_version.strip():
         return 0
@@ -355,7 +355,7 @@ def _topic_of(header: CreateTopicRequestHeader) -> TopicConfig:
 
 
 def _filter_type(name: str) -> TopicFilterType:
-    """Raises: RequestRefused: SYSTEM_ERROR: it is none of RocketMQ's."""
+    """Raises: RequestRefused: SYSTEM_ERROR: unknown filter type."""
     try:
         return TopicFilterType(name)
     except ValueError as error:

@@ -56,7 +56,7 @@ class ProducerManager:
         """Record a heartbeat.
 
         Args:
-          group: a producer group; any text, as in RocketMQ.
+          group: a producer group; any string, as in RocketMQ.
           client: the client at the time of this heartbeat.
         Returns: whether the client is new in the group.
         """

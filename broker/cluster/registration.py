@@ -163,7 +163,7 @@ class Registrar:
         Args:
           topic: its name.
           callback: called from a task of the registrar.
-        Returns: False: there is no registration to wait for, and `callback` will not be called.
+        Returns: False if there is no registration to wait for, and `callback` will not be called.
         """
         if self._nursery is None or not self._links:
             return False

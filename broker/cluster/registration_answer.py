@@ -44,7 +44,7 @@ class Master(NamedTuple):
 
 
 def master_of(answer: RemotingCommand) -> Master | None:
-    """The master that the answer to a slave's REGISTER_BROKER (103) names; None: there is none.
+    """The master that the answer to a slave's REGISTER_BROKER (103) names; None if there is none.
 
     Args:
       answer: with code 0.

@@ -178,7 +178,7 @@ class ScheduleMessageService:
         return max(known, self._store.min_offset(SCHEDULE_TOPIC, level - 1))
 
     def _due_ms(self, level: int, queue_offset: int) -> int | None:
-        """The due time of a level's message; None: there is no message at the offset.
+        """The due time of a level's message; None if there is no message at the offset.
 
         A due time that is further away than the level's delay means that the clock was set back
         since the message was sent: then its delay counts from now, and the due times of the

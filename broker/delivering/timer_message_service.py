@@ -338,7 +338,7 @@ class TimerMessageService:
     def unread(self) -> tuple[int, int]:
         """The timer messages that were not yet read from the queue.
 
-        Returns: their number, and when the oldest was stored, ms since 1970; 0: there is none, or
+        Returns: their number, and when the oldest was stored, ms since 1970; 0 if there is none, or
           it cannot be read.
         """
         count = max(self._store.max_offset(*_QUEUE) - self._read_offset, 0)

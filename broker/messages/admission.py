@@ -308,7 +308,7 @@ class TopicKinds:
         Args:
           waiting: a half message, a delayed message or a timer message.
         Raises: NotDeliverableError: the record names no topic and queue, or a topic that no message
-          may be delivered to; the text names the topic.
+          may be delivered to; the message names the topic.
         """
         topic, queue_id = real_place(waiting)
         reason = self.delivery_refusal(topic)

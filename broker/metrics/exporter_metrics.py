@@ -116,7 +116,7 @@ class RuntimeMetric(NamedTuple):
 
     Attributes:
       metric: its declaration.
-      key: of the table of texts.
+      key: of the table of strings.
       read: finds the number in the text.
     """
 

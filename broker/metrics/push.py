@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class PushError(Exception):
-    """The samples did not arrive; the text says why."""
+    """The samples did not arrive; the message says why."""
 
 
 class Period(NamedTuple):

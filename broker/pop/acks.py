@@ -37,11 +37,11 @@ class Acks:
         self._turn = turn
 
     def find(self, queue: OrderKey, receipt: Receipt) -> Buffered | None:
-        """The check point in memory; None: it is stored, or there is none."""
+        """The check point in memory; None if it is stored, or there is none."""
         return self._buffer.entry_of(text_of_receipt(queue, receipt))
 
     def refusal(self, receipt: Receipt) -> str:
-        """Why a receipt is none of this broker's; "": it may be."""
+        """Why a receipt is not from this broker; "" if it may be."""
         queue_ids = self._revive.queue_ids
         if receipt.revive_queue_id not in queue_ids:
             return (

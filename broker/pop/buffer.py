@@ -82,7 +82,7 @@ class Buffered:
       next_offset: the committed offset when it and all before it are passed.
       is_done: whether the committed offset may pass it when the log is on the device to `log_end`.
       is_hurried: it is stored before its time, because its queue is full.
-      log_end: physical offset; 0: there is no record.
+      log_end: physical offset; 0 if there is no record.
       all_acked: `CheckPoint.all_acked`.
     """
 
@@ -185,11 +185,11 @@ class PopBuffer:
     # ---- pops ------------------------------------------------------------------------------
 
     def find(self, topic: str, group: str, queue_id: int) -> PopOrder | None:
-        """The pops of a queue by a group; None: there was none lately."""
+        """The pops of a queue by a group; None if there was none lately."""
         return self._orders.get((topic, group, queue_id))
 
     def order(self, topic: str, group: str, queue_id: int) -> PopOrder:
-        """The same, created if there is none."""
+        """The same, created if missing."""
         key = OrderKey(topic, group, queue_id)
         order = self._orders.get(key)
         if order is None:
@@ -197,7 +197,7 @@ class PopBuffer:
         return order
 
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """The offset after the last pop whose commit waits; -1: there is none."""
+        """The offset after the last pop whose commit waits; -1 if there is none."""
         order = self._orders.get((topic, group, queue_id))
         return order.entries[-1].next_offset if order is not None and order.entries else -1
 

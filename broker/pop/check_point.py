@@ -97,7 +97,7 @@ class CheckPoint:
         return self.acked == self.all_acked
 
     def index_of(self, offset: int) -> int:
-        """The index of the message at a queue offset; -1: it is none of these."""
+        """The index of the message at a queue offset; -1 if it is not one of these."""
         diff, diffs = offset - self.start_offset, self.diffs
         if type(diffs) is range:
             return diff if 0 <= diff < len(diffs) else -1

@@ -56,7 +56,7 @@ class Deadlines(Generic[T]):
 
     @property
     def next_s(self) -> float:
-        """When the next slot is over; infinity: there is none."""
+        """When the next slot is over; infinity if there is none."""
         if self._due:
             return -math.inf
         return self._numbers[0] * SLOT_S if self._numbers else math.inf

@@ -96,7 +96,7 @@ class PopHold:
       serve, serve_notification: the processors of waiting requests, which set them. One may write
         its answer itself, and must do nothing but answer or hold the request again.
       pops, notifications: those that wait.
-      rights: whether those that wait may still be served; None: there are no accounts.
+      rights: whether those that wait may still be served; None if there are no accounts.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class OrderInfo:
 
     @property
     def next_offset(self) -> int:
-        """The queue offset at which the group goes on: the first one without acknowledgement."""
+        """The queue offset at which the group continues: the first without acknowledgement."""
         if self.is_all_acked:
             return self.offsets[-1] + 1
         lowest_zero = ~self.acked & (self.acked + 1)

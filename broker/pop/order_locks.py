@@ -48,7 +48,7 @@ class OrderLocks:
 
     @property
     def next_ms(self) -> int | None:
-        """When the next queue becomes free, ms since 1970; None: there is none."""
+        """When the next queue becomes free, ms since 1970; None if there is none."""
         while self._heap:
             free_ms, queue = self._heap[0]
             if self._times.get(queue) == free_ms:

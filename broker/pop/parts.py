@@ -33,7 +33,7 @@ class Pop:
       hold: the waiting pops.
       revive: gives messages to their group again that were not acknowledged.
       orders: pops in order.
-      recorded: where pops go on after a crash.
+      recorded: where pops continue after a crash.
     """
 
     puts: RevivePuts

@@ -346,7 +346,7 @@ class PopMessageProcessor:
         return self._store.get_message(topic, queue_id, offset, count, tags_codes=selector)
 
     def _is_over(self, asked: Asked) -> bool:
-        """Whether a pop with a filter has scanned long enough; the next one goes on."""
+        """Whether a pop with a filter has scanned long enough; the next pop continues there."""
         return asked.selector is not None and self._monotonic_s() > asked.end_s
 
     def _correct(self, order: PopOrder, offset: int, result: GetMessageResult) -> int:
@@ -354,8 +354,8 @@ class PopMessageProcessor:
         corrected = result.next_begin_offset
         topic, group, queue_id = order.key
         logger.warning(
-            "group %(group)s pops %(topic)s queue %(queue_id)d from %(corrected)d on: there is "
-            "nothing at %(queue_offset)d (%(status)s)",
+            "group %(group)s pops %(topic)s queue %(queue_id)d from %(corrected)d on: no "
+            "message is at %(queue_offset)d (%(status)s)",
             {
                 "group": group,
                 "topic": topic,

@@ -53,7 +53,7 @@ class PopPositions:
         Args:
           offset_key: of topic and group in the table of offsets.
           topic: the queue's, maybe a retry topic.
-          order: the pops of the queue by the group; None: there was none lately.
+          order: the pops of the queue by the group; None if there was none lately.
           init_mode: where a group begins that has no offset.
         """
         offsets = self._offsets

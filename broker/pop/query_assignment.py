@@ -135,7 +135,7 @@ class QueryAssignmentProcessor:
             return set(queues)
         group = self._consumers.get_consumer_group_info(asked.consumer_group)
         if group is None:
-            return "the group has no connected client: heartbeats come first"
+            return "the group has no connected client; a client sends a heartbeat first"
         share = STRATEGIES.get(asked.strategy_name or "")
         if share is None:
             known = " and ".join(STRATEGIES)

@@ -1,4 +1,4 @@
-"""RecordedPositions: after a crash pops go on behind the check points that the log has.
+"""RecordedPositions: after a crash pops continue behind the check points in the log.
 
 The committed offset of a popped queue is saved every few seconds. A pop that began at the saved one
 would give out messages again that were acknowledged since. Where acknowledgements are durable

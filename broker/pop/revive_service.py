@@ -1,4 +1,4 @@
-"""ReviveService: gives popped messages to their group again that were not acknowledged in time.
+"""ReviveService: redelivers popped messages that were not acknowledged in time.
 
 It reads the revive topic, has `revive.py` decide what is due, and stores copies of the messages in
 the group's retry topic. A message that cannot be read now is tried again later, by a new check
@@ -62,7 +62,7 @@ class ReviveLag(NamedTuple):
 
     Attributes:
       unread: records that are not read.
-      oldest_ms: when the first of them was stored, ms since 1970; 0: there is none.
+      oldest_ms: when the first of them was stored, ms since 1970; 0 if there is none.
     """
 
     unread: int

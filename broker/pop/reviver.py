@@ -1,6 +1,6 @@
 """Reviver: stores what the due check points of a revive queue need, in one burst of the store.
 
-That are copies of the messages in the group's retry topic, or new check points for messages that
+These are copies of the messages in the group's retry topic, or new check points for messages that
 cannot be read now.
 
 Java counterpart: reviveMsgFromCk and reviveRetry of broker/processor/PopReviveService.java of

@@ -5,7 +5,7 @@ A message wakes one request of each group, and one more that waits for its queue
 again as if it had just come. A message in a group's retry topic wakes one of the group.
 
 Nothing here takes time in proportion to all that wait: deadlines are in a wheel, topics without
-waiting requests cost one look-up, and whatever may be much (the groups of a topic, requests that
+waiting requests cost one look-up, and anything unbounded (the groups of a topic, requests that
 are due together or whose connection was closed) is done in slices, fair between connections.
 
 Pure, but for the task.

@@ -101,7 +101,7 @@ class SlaveSynchronize:
         self._failures = FailureLog(logger)
 
     def set_master(self, address: str) -> None:
-        """Copy from the master at `host:port` from now on; "": there is none."""
+        """Copy from the master at `host:port` from now on; "" if there is none."""
         if address != self._master:
             if address:
                 logger.info(

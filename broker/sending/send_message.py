@@ -133,7 +133,7 @@ class SendMessageProcessor:
             turn.begin(channel)
         fields = request.ext_fields
         n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume, n_batch = names
-        # In nearly all sends the numbers are these texts; others are parsed one by one.
+        # In nearly all sends the numbers are these strings; others are parsed one by one.
         try:
             topic = fields[n_topic]
             queue_id = QUEUE_IDS.get(fields[n_queue])

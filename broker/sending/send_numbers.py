@@ -19,7 +19,7 @@ from ...remoting.response_codes import ResponseCode
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 
 QUEUE_IDS: Final = {str(queue_id): queue_id for queue_id in range(-1, 1024)}
-"""The queue ids of nearly all sends by their texts: faster than `int`, and as strict as Java."""
+"""The queue ids of nearly all sends by their strings: faster than `int`, and as strict as Java."""
 BORN_DIGITS: Final = 13
 """Digits of a time in ms since 1970 between the years 2001 and 2286."""
 

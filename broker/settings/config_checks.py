@@ -84,7 +84,7 @@ def read_broker_config(
 
 
 def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
-    """Check texts with a form of their own, and numbers that depend on others.
+    """Check strings with a form of their own, and numbers that depend on others.
 
     Raises: ConfigError: at the start, or at a change while the broker runs.
     """
@@ -119,7 +119,7 @@ def _check_names(broker: BrokerConfig, store: MessageStoreConfig) -> None:
         if address and not is_address(join_address(address, 1)):
             problems.add(
                 ConfigError(
-                    f"{key}={address[:NAME_SHOWN_MAX]!r} is no address or host name, such as "
+                    f"{key}={address[:NAME_SHOWN_MAX]!r} is not an address or host name, such as "
                     "192.168.0.1 or broker-a.example.com"
                 )
             )
@@ -127,7 +127,7 @@ def _check_names(broker: BrokerConfig, store: MessageStoreConfig) -> None:
 
 
 def _check_forms(broker: BrokerConfig, store: MessageStoreConfig) -> None:
-    """Raises: ConfigErrors: texts that the parts of the broker would refuse at the start."""
+    """Raises: ConfigErrors: strings that the parts of the broker would refuse at the start."""
     problems = Problems((), "")
     try:
         delay_levels_ms(store.message_delay_level)
@@ -229,7 +229,7 @@ def _check_plain_acl(broker: BrokerConfig) -> None:
     if broker.acl_enable and broker.authentication_enabled:
         raise ConfigError(
             "aclEnable=true and authenticationEnabled=true: a broker has accounts of one "
-            "generation. To go on with those of plain_acl.yml in 2.0, set aclEnable=false and "
+            "generation. To keep those of plain_acl.yml in 2.0, set aclEnable=false and "
             "migrateAuthFromV1Enabled=true"
         )
     if broker.migrate_auth_from_v1_enabled and not broker.authentication_enabled:
@@ -283,7 +283,7 @@ def _check_replication(
         if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN
     ]
     if not store.ha_listen_port and broker.listen_port + HA_PORT_STEP > PORT_MAX:
-        raise ConfigError("haListenPort is listenPort + 1, which is no port: set it", path=path)
+        raise ConfigError("haListenPort is listenPort + 1, which is not a port: set it", path=path)
     if store.ha_master_address and not is_address(store.ha_master_address):
         raise ConfigError(
             f"haMasterAddress={store.ha_master_address} is not host:port of the master's "

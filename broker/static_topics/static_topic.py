@@ -182,7 +182,7 @@ class StaticTopicProcessor:
         turn.change_last_answer(to_logic)
 
     def _any_queue(self, topic: str) -> int:
-        """A queue that this broker leads; -1: there is none.
+        """A queue that this broker leads; -1 if there is none.
 
         Source: TopicQueueMappingManager.buildTopicQueueMappingContext, which takes the first one,
         even if another broker leads it.

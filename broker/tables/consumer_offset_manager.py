@@ -171,7 +171,7 @@ class ConsumerOffsetManager:
         return queue_id in self.reset_offset_table.get(key_of(topic, group), ())
 
     def take_reset_offset(self, key: str, queue_id: int) -> int | None:
-        """The offset to which an administrator set a group, once; None: there is none.
+        """The offset to which an administrator set a group, once; None if there is none.
 
         Source: ConsumerOffsetManager.queryThenEraseResetOffset.
         """

@@ -87,7 +87,7 @@ def _whole_entries(
         if numbers and not _problem({member: {key: numbers}}, decode):
             found[key] = numbers
             lost = sorted(map(str, value.keys() - numbers.keys()))
-            bad.append(f"{key}: {', '.join(lost)} is no whole number")
+            bad.append(f"{key}: {', '.join(lost)} is not a whole number")
         else:
             bad.append(f"{key}: {problem}")
     return found

@@ -192,7 +192,7 @@ def _show_acls(found: Mapping[str, Sequence[AclInfo]], *, as_json: bool) -> None
 
 
 def _rows(acls: Iterable[AclInfo]) -> Iterator[tuple[str, ...]]:
-    """The entries of some users' policies, as texts."""
+    """The entries of some users' policies, as strings."""
     for each in acls:
         for policy in each.policies or ():
             for entry in policy.entries or ():

@@ -148,12 +148,12 @@ async def _name_servers(client: Client, progress: Progress) -> tuple[NameServerF
 
 def _name_server_error(error: ClientError) -> str:
     if is_not_supported(error):
-        return "it answers, and is no name server. Is this a broker's port?"
+        return "it answers, but it is not a name server. Is this a broker's port?"
     return one_line(error)
 
 
 async def _ordered(client: Client, name_servers: Sequence[NameServerFacts]) -> Mapping[str, str]:
-    """The orders of topics; empty: there are none, or no name server answered."""
+    """The orders of topics; empty if there are none, or no name server answered."""
     header = GetKVListByNamespaceRequestHeader(namespace=ORDERS)
 
     async def ask(address: str) -> Mapping[str, str]:
@@ -312,7 +312,7 @@ async def _health(
 
 
 async def _get(url: str, timeout_s: float) -> bytes:
-    """The body of a page, whatever its status; empty: there is none."""
+    """The body of a page, whatever its status; empty if there is none."""
     return await anyio.to_thread.run_sync(_read, url, timeout_s, abandon_on_cancel=True)
 
 

@@ -98,7 +98,7 @@ class BrokerFacts:
         return f"{self.key.name}{number} ({self.address})"
 
     def number(self, name: str) -> float | None:
-        """A number of the runtime information; None: it is not there, or it is none."""
+        """A number of the runtime information; None if it is missing or not a number."""
         return _finite(self.runtime.get(name, ""))
 
     def setting(self, key: str, default: float) -> float:

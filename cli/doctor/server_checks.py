@@ -50,9 +50,9 @@ def name_servers(facts: Facts) -> Iterator[Finding]:
             "was configured), and that no firewall is between"
         )
         if all_failed:
-            yield problem(f"{each.address} is no working name server: {each.error}", advice)
+            yield problem(f"{each.address} does not work as a name server: {each.error}", advice)
         else:
-            text = f"{each.address} is no working name server: {each.error}"
+            text = f"{each.address} does not work as a name server: {each.error}"
             yield warning(f"{text}. Clients use the others", advice)
     for each in facts.name_servers:
         if each.warning:
@@ -107,7 +107,7 @@ def addresses(facts: Facts) -> Iterator[Finding]:
             )
         elif kind == "any":
             yield problem(
-                f"{each.label} advertises an address that is none",
+                f"{each.label} advertises an invalid address",
                 "Set brokerIP1 in its broker.conf to an address that clients reach, and restart it",
             )
         elif each.error:

@@ -28,7 +28,7 @@ class _Fault(NamedTuple):
 
     Attributes:
       is_there: whether they have it.
-      severity, text, advice: of the finding; the text goes on with the names.
+      severity, text, advice: of the finding; names are appended to the text.
     """
 
     is_there: Callable[[TopicConfig], bool]

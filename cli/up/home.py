@@ -35,7 +35,7 @@ def default_home(environment: Mapping[str, str], user_home: Path) -> Path:
     if source_in(earlier, earlier / "store"):
         logger.warning(
             "%(earlier)s has messages of an earlier version, in a folder of source code: they are "
-            "not used. To go on with them, move commitlog, consumequeue, index and config from "
+            "not used. To use them, move commitlog, consumequeue, index and config from "
             "there to %(new)s while no broker runs",
             {"earlier": earlier / "store", "new": home / "store"},
         )

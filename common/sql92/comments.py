@@ -16,7 +16,7 @@ from .errors import FilterSyntaxError
 TOKENS_MAX: Final = 1_000
 """Most names, literals, operators and brackets of an expression: compiling it takes 15 ms at the
 worst, evaluating it for the worst message 25 ms, while no other request is served. An IN of 490
-texts reaches it. RocketMQ has no limit."""
+strings reaches it. RocketMQ has no limit."""
 
 _MARK: Final = re.compile(r"'(?:[^']|'')*+'?|--|/\*")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
@@ -50,7 +50,7 @@ def without_comments(text: str) -> str:
 
 
 def check_tokens(text: str) -> None:
-    """Refuse a text without comments that has too many tokens.
+    """Refuse a string without comments that has too many tokens.
 
     Raises: FilterSyntaxError: more than TOKENS_MAX; at the first token above the limit.
     """

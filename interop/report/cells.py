@@ -114,7 +114,7 @@ class Run:
 
     @classmethod
     def from_json(cls, data: bytes) -> Run:
-        """Decode a run. Raises: ValueError: the data is not a run; the text names the place."""
+        """Decode a run. Raises: ValueError: the data is not a run; the message names the place."""
         return msgspec.json.decode(data, type=cls)
 
     @classmethod

@@ -22,7 +22,7 @@ from ...remoting.recall_handle import RecallHandle
 from ...remoting.receipt import Receipt
 
 Tree: TypeAlias = object
-"""A decoded answer: dicts with text keys, lists, texts, numbers, booleans and None."""
+"""A decoded answer: dicts with string keys, lists, strings, numbers, booleans and None."""
 
 _CLOCK = SystemClock()
 CLOCK_SPAN_MS = 3_600_000
@@ -415,7 +415,7 @@ def rates(*paths: str) -> Normaliser:
 
 
 def forms(table: str, *names: str) -> Normaliser:
-    """Of a table of texts only these, with their numbers replaced: programs parse their forms."""
+    """Of a table of strings only these, with their numbers replaced: programs parse their forms."""
 
     def change(value: Tree, _: Side) -> Tree:
         if not isinstance(value, dict):

@@ -47,7 +47,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
     def from_body(cls: type[_BodyT], body: bytes) -> _BodyT:
         """Read a body as Java's fastjson would.
 
-        Raises: RemoteProtocolError: not JSON, or not of this shape; the text names the member.
+        Raises: RemoteProtocolError: not JSON, or not of this shape; the message names the member.
         """
         fastjson.check_size(body)
         try:
@@ -99,7 +99,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
     def from_tree(cls: type[_BodyT], tree: object) -> _BodyT:
         """Convert the result of `fastjson.loads`; numbers may be strings.
 
-        Raises: RemoteProtocolError: not of this shape; the text names the member.
+        Raises: RemoteProtocolError: not of this shape; the message names the member.
         """
         try:
             return msgspec.convert(fastjson.without_nulls(tree), cls, strict=False)

@@ -198,7 +198,7 @@ def item_at(
 def item_after(
     items: Sequence[LogicQueueMappingItem], item: LogicQueueMappingItem
 ) -> LogicQueueMappingItem | None:
-    """The item after another one; None: there is none, or its logic offset is not known yet."""
+    """The item after another one; None if there is none, or its logic offset is not known yet."""
     for older, newer in itertools.pairwise(items):
         if older.gen == item.gen:
             return newer if newer.is_decided else None
@@ -232,7 +232,8 @@ def fault_of_items(items: Sequence[LogicQueueMappingItem]) -> str | None:
 def shared_queue(
     topic: str, queues: Iterable[tuple[int, Sequence[LogicQueueMappingItem]]]
 ) -> str | None:
-    """A physical queue that is part of two logic queues, in RocketMQ's words; None: there is none.
+    """A physical queue that is part of two logic queues, in RocketMQ's words; None if there is
+    none.
 
     Args:
       topic: for the text.

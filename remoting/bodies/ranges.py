@@ -18,7 +18,7 @@ Check = Callable[[Any], str | None]
 def out_of_range(body: msgspec.Struct) -> str | None:
     """The first number of a body that is out of its member's range.
 
-    Returns: a text that names the member, the number and the range; None: all are in range.
+    Returns: a string that names the member, the number and the range; None: all are in range.
     """
     check = _check_of_struct(type(body))
     fault = None if check is None else check(body)

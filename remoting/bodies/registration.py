@@ -195,7 +195,7 @@ def _from_pieces(pieces: _Pieces) -> Generator[None, None, RegisterBrokerBody]:
         wrapper.topic_config_table[config.topic_name] = config
     servers = fastjson.loads(pieces.piece())
     if not isinstance(servers, list):
-        raise RemoteProtocolError("the filter servers of a registration are no list")
+        raise RemoteProtocolError("the filter servers of a registration are not a list")
     if not pieces.at_end():
         wrapper.topic_queue_mapping_info_map = dict(map(_mapping, pieces.array()))
     return RegisterBrokerBody(wrapper, [str(server) for server in servers])

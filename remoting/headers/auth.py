@@ -78,7 +78,7 @@ class AccountsResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to AUTH_LIST_USER (3005) and AUTH_LIST_ACL (3010). Not in RocketMQ.
 
     Attributes:
-      accounts_version: of all users and access control lists, a text that every change and
+      accounts_version: of all users and access control lists, a string that every change and
         every start changes; None: not asked, or not a super user.
     """
 

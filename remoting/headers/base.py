@@ -71,7 +71,7 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
 
     Args:
       header_class: the class of the header; unknown fields are ignored.
-      ext_fields: texts by wire name. An integer is decimal and in its field's range; msgspec also
+      ext_fields: strings by wire name. An integer is decimal and in its field's range; msgspec also
         accepts integers as "1e3" and "1.0", and reads "null" as not sent. A boolean is "true" (or
         "1") in any letter case, anything else is false.
     Returns: the header.
@@ -85,7 +85,7 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
 
 
 def encode_header(header: Header) -> dict[str, str]:
-    """The ext fields of a header: texts by wire name, without the fields that are None."""
+    """The ext fields of a header: strings by wire name, without the fields that are None."""
     fields: dict[str, str] = {}
     for attribute, wire_name in _names(type(header)):
         value = getattr(header, attribute)

@@ -100,7 +100,7 @@ GetMinOffsetResponseHeader = OffsetResponseHeader
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 32: store time of the first message, ms since 1970; -1: there is none."""
+    """Answer to 32: store time of the first message, ms since 1970; -1 if there is none."""
 
     timestamp: Int64
 

@@ -165,7 +165,7 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
       batch_uniq_id: unique key of an automatic batch (5.x).
       recall_handle: the handle for RECALL_MESSAGE; timer messages only (5.x).
       msg_region: region of the broker; wire `MSG_REGION`.
-      trace_on: "true" when clients shall trace; wire `TRACE_ON`.
+      trace_on: "true" when clients are to trace; wire `TRACE_ON`.
     """
 
     msg_id: str

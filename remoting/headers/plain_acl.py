@@ -1,7 +1,7 @@
 """Headers for the accounts of ACL 1.0.
 
-Java requires some of the fields and does not check them, so brokers answer with a text about null:
-here they may be missing, too.
+Java requires some of the fields and does not check them, so brokers answer with a string about
+null: here they may be missing, too.
 
 Java counterpart: CreateAccessConfigRequestHeader.java, DeleteAccessConfigRequestHeader.java,
 GetBrokerAclConfigResponseHeader.java and UpdateGlobalWhiteAddrsConfigRequestHeader.java of 4.9.7

@@ -55,7 +55,7 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
 
 class PopMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to a pop; `receipt.py` has the forms of the three texts.
+    """Answer to a pop; `receipt.py` has the forms of the three strings.
 
     Attributes:
       pop_time: when the messages were popped, ms since 1970.

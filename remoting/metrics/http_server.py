@@ -105,7 +105,7 @@ class HttpServer:
             self._places.pop(place, None)
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that waits for a request; False: there is none."""
+        """Close the oldest connection that waits for a request; False if there is none."""
         waiting = next((place for place in self._places if place.is_waiting), None)
         what = f"a connection for metrics is closed, because {len(self._places)} are open"
         self._refusals.note(LIMIT, WHERE, what)
@@ -145,7 +145,7 @@ class _Connection:
             pass  # the reader has left
 
     async def _serve(self) -> None:
-        """Serve requests until the connection ends, or what comes is none."""
+        """Serve requests until the connection ends, or an invalid request arrives."""
         import h11
 
         try:
@@ -159,7 +159,7 @@ class _Connection:
     async def _serve_one(self) -> bool:
         """Serve a request; returns whether another one may follow.
 
-        Raises: h11.RemoteProtocolError: it is none. trio.TooSlowError: it did not come in time.
+        Raises: h11.RemoteProtocolError: it is invalid. trio.TooSlowError: it did not come in time.
         """
         import h11
 

@@ -100,7 +100,7 @@ def read_manifest(text: str, path: str) -> Manifest:
     """Parse a manifest.
 
     Args:
-      path: its file, for error texts.
+      path: its file, for error messages.
 
     Raises:
       JobError: the text is not a manifest, or of another version.

@@ -84,7 +84,7 @@ class Archive:
         self.checkpoint = Files(spark, checkpoint or self.files.where(CHECKPOINT))
 
     def manifest(self) -> Manifest | None:
-        """The manifest; None: there is none yet. Raises: JobError: the file is not a manifest."""
+        """The manifest; None if there is none yet. Raises: JobError: the file is not a manifest."""
         text = self.files.read(MANIFEST)
         return None if text is None else read_manifest(text, self.files.where(MANIFEST))
 

@@ -213,7 +213,7 @@ def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> soc
       port: None: haListenPort.
 
     Raises:
-      OSError: the address is in use or not local; the text names it.
+      OSError: the address is in use or not local; the message names it.
     """
     address = config.ha_listen_address
     is_open = not config.ha_allowed_slaves and not config.ha_tls_enable

@@ -207,7 +207,7 @@ class IndexLoader:
             end = files[-1].end_physical_offset
             if end < log.start or log.is_record(end):
                 return end
-            self._discard(files.pop(), f"it ends with a message at {end}, where there is none")
+            self._discard(files.pop(), f"its last message is at {end}, where the log has none")
         return log.start
 
     def _discard(self, file: IndexFile, problem: str) -> None:

@@ -142,12 +142,12 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Physical offset of the oldest file; 0 when there is none."""
+        """Physical offset of the oldest file; 0 if there is none."""
         return next(iter(self.files), 0)
 
     @property
     def end_of_files(self) -> int:
-        """Physical offset at which the newest file ends; 0 when there is none."""
+        """Physical offset at which the newest file ends; 0 if there is none."""
         return next(reversed(self.files)) + self.file_size if self.files else 0
 
     def create(self, base: int) -> None:
@@ -329,7 +329,7 @@ class CommitLog:
             self._pool.drop_pages()
 
     def store_timestamp_ms(self, physical_offset: int) -> int:
-        """Store timestamp of the record at an offset; -1 when there is none.
+        """Store timestamp of the record at an offset; -1 if there is none.
 
         The caller guarantees that a record starts there.
         """
@@ -433,5 +433,5 @@ def is_zero(file: DiskFile, start: Position, end: int) -> bool:
 
 
 def blank(remaining: int) -> bytes:
-    """The 8 bytes that end a file with `remaining` bytes left."""
+    """The filler record for the last `remaining` bytes of a file."""
     return RECORD_PREFIX.pack(remaining, MAGIC_BLANK)

@@ -285,7 +285,7 @@ class _Filling:
         self._next = 0
 
     def pieces(self) -> list[Piece] | None:
-        """The pieces; None: there is no room with these options."""
+        """The pieces; None if there is no room with these options."""
         at, hole = self._hole.start, self._hole
         while at < hole.end:
             file_end = at - at % self._file_size + self._file_size

@@ -51,8 +51,8 @@ class Problems:
 
 
 WORDS = {
-    "chain": "entries have another predecessor than their slot's last entry before them",
-    "slot": "slots name another entry than the newest of their hashes",
+    "chain": "entries do not name the entry before them in their slot",
+    "slot": "slots do not name the newest entry of their hashes",
     "nowhere": "entries point at no record of the log",
     "key": "entries point at a record that has no key of this hash",
     "time": "first messages are newer than the last: the clock went back",

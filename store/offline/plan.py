@@ -244,7 +244,7 @@ def _plan_config(plan: Plan, report: Report) -> None:
     folder = report.config.folder
     for path in report.config.restorable:
         plan.restore.append(path)
-        plan.add("config.restore", path, "restore the text of its .bak")
+        plan.add("config.restore", path, "restore the content of its .bak")
     plan.topics = dict(report.unknown_topics)
     for topic, count in plan.topics.items():
         plan.add(

@@ -53,7 +53,7 @@ class Gap(NamedTuple):
 
     start: int
     stop: int
-    after: int  # physical offset behind the record before the gap; -1: there is none
+    after: int  # physical offset behind the record before the gap; -1 if there is none
     before: int  # physical offset of the record behind the gap
 
 
@@ -412,7 +412,7 @@ class QueueCheck:
             elif kind == "wrong":
                 words = "units point at something else than their message"
             elif kind == "tags":
-                words = "units have another tags code than their message"
+                words = "units do not have the tags code of their message"
             elif kind == "delay":
                 severity, advice = Severity.INFO, "give -c broker.conf to have them compared"
                 words = "delays are not those of RocketMQ's default messageDelayLevel"

@@ -169,7 +169,7 @@ class QueuesOnDisk:
         return 0 if size == PRE_BLANK_SIZE else physical_offset + size
 
     def max_offset(self, queue: QueueOnDisk) -> int:
-        """Queue offset behind the last unit that was written; 0 when there is none.
+        """Queue offset behind the last unit that was written; 0 if there is none.
 
         Raises:
           StoreIOError: a file cannot be read.

@@ -462,7 +462,7 @@ class Repair:
             name = path.rpartition("/")[2]
             spare = read_json(self._disk, f"{folder}/{name}.bak")
             self._keep(f"{folder}/{name}")
-            self._say(f"{folder}/{name}: taking the text of its .bak")
+            self._say(f"{folder}/{name}: taking the content of its .bak")
             save_json(self._disk, f"{folder}/{name}", spare.text)
         if self._plan.topics:
             self._keep(f"{folder}/{TOPICS}")
@@ -554,7 +554,7 @@ class Repair:
         store = self._open_store(config, disk)
         try:
             if store.read_only:
-                raise RepairError(f"{self._root}: it does not open well: {store.trouble}")
+                raise RepairError(f"{self._root}: it opens with a problem: {store.trouble}")
             if plan.index:
                 store.index.catch_up_from(store.min_physical_offset)
             while store.index.is_behind:
@@ -579,7 +579,7 @@ class Repair:
 
 
 def _stamp(newest_ms: int, beside: MessageExt | None) -> Stamp:
-    """Time and host of records in a hole: of the records before and beside it."""
+    """Time and host for filler records, taken from the record before the hole."""
     host = host_bytes("127.0.0.1", 0)
     if beside is None:
         return Stamp(newest_ms, host)

@@ -24,7 +24,7 @@ from .json_files import (
 )
 
 MaxOffset = Callable[[str, int], int | None]
-"""(topic, queue id) to the offset after its last message; None: there is no such queue."""
+"""(topic, queue id) to the offset after its last message; None if there is no such queue."""
 
 
 class ConfigState:

@@ -100,12 +100,12 @@ def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
     Source: RocketMQ 5.3.3 store/DefaultMessageStore.java asyncPutMessage.
     """
     if sys_flag & INNER_BATCH and not queue.is_batch:
-        return f"an inner batch, and {queue.key[0]} is no topic of batches (queue.type=BatchCQ)"
+        return f"an inner batch, and {queue.key[0]} is not a topic of batches (queue.type=BatchCQ)"
     count = find_property(properties, b"INNER_NUM")
     if count is None:
         return ""
     if not sys_flag & INNER_BATCH:
-        return "INNER_NUM on a message that is no inner batch"
+        return "INNER_NUM on a message that is not an inner batch"
     if not count.isdigit() or len(count) > 5 or not 0 < int(count) <= BATCH_SIZE_MAX:
         return f"a batch of {count[:20]!r} messages"
     return ""

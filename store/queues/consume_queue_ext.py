@@ -129,7 +129,7 @@ class ConsumeQueueExt:
             self._file_offsets.append(int(name))
 
     def unit_at(self, address: int) -> ExtUnit | None:
-        """The unit at an address; None when there is none.
+        """The unit at an address; None if there is none.
 
         Raises:
           StoreIOError: the file could not be read.

@@ -125,7 +125,7 @@ def _offset(what: str, value: object) -> int:
 
 
 def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
-    """Read the file; None when there is none, or it is damaged.
+    """Read the file; None if there is none, or it is damaged.
 
     Raises:
       StoreIOError: it could not be read.

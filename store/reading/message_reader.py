@@ -541,7 +541,7 @@ class MessageReader:
                     self._index.folder,
                     physical_offset,
                     f"the index names a message of topic {topic} with the key {key[:80]!r} at this "
-                    "offset of the log, where none is; remove this folder while the broker is down "
+                    "offset, where the log has none; remove this folder while the broker is down "
                     "to have the index built again, and check the log with `trocket store fsck`",
                 )
             if holds(record, topic, key) and stored_since(record, begin_ms):

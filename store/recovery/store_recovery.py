@@ -88,7 +88,7 @@ class RecoveryResult:
     Attributes:
       end: physical offset of the next append.
       start: physical offset from which the log was read.
-      newest_ms: the newest store timestamp of the log's records; 0: there is none.
+      newest_ms: the newest store timestamp of the log's records; 0 if there is none.
       refusal: why the store must be read-only; "": it need not.
       as_closed: nothing has to be done: log and queues are as a clean exit of this program left
         them.

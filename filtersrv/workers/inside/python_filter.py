@@ -206,5 +206,5 @@ def describe(error: BaseException) -> str:
     try:
         text = f"{type(error).__name__}: {error}"
     except BaseException as another:  # noqa: BLE001 - its __str__ was uploaded too
-        text = f"{type(error).__name__}, whose text raises {type(another).__name__}"
+        text = f"{type(error).__name__}, whose str() raises {type(another).__name__}"
     return f"{text} (line {line})" if line else text

@@ -72,7 +72,7 @@ class Stage:
         return Message(self.topic, body, tags=tags, keys=keys, **more)
 
     async def send(self, *bodies: str) -> None:
-        """Send texts without tags, by turns to all queues."""
+        """Send strings without tags, by turns to all queues."""
         for body in bodies:
             await self.producer.send(self.message(body))
 
