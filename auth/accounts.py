@@ -123,10 +123,8 @@ class Accounts:
     Args:
       save: writes the file, with mode 0600; None: nothing is saved.
       save_later: schedules a write, see `StateFile`.
-      name: of the file.
 
     Attributes:
-      file: the table's file.
       users: user by name, always the same dict; only this class changes it.
       acls: access control list by subject, likewise.
       version: increases with every change, so that caches know that they are old.
@@ -383,7 +381,6 @@ class Accounts:
 
         Args:
           users: the master's, with their passwords.
-          acls: the master's.
         Returns: whether that changed anything.
         Raises: ValueError: as `decode`; what the iterators raise. Nothing is changed then.
         """

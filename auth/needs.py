@@ -61,7 +61,6 @@ class Places(NamedTuple):
     """What a server tells the needs.
 
     Attributes:
-      cluster: the server's.
       topic_at: gives the topic of the message at an offset of the log; None if there is no message.
         That of a half or a delayed message is the topic that it is for.
       has_group: whether there is a consumer group of that name. A server that does not know says
@@ -153,7 +152,6 @@ def topic_contexts(
     """The contexts of a topic, which may be a retry topic.
 
     Args:
-      topic: from a request.
       group: the group that the request names; "": none.
       actions: for a topic.
       retry_actions: for the group of a retry topic.

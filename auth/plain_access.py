@@ -101,7 +101,6 @@ class PlainAccess:
     Args:
       acl: gives the accounts now.
       needs: what each code needs; a code without an entry is for administrators.
-      places: the broker's.
     """
 
     def __init__(

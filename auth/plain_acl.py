@@ -83,7 +83,6 @@ class PlainAccount:
     """An account, ready for checks. RocketMQ: PlainAccessResource.
 
     Attributes:
-      access_key: its name.
       secret_key: the key of its signatures.
       white_addresses: from these it needs neither a signature nor a permission.
       is_admin: whether it may administer the broker.
@@ -121,7 +120,6 @@ class PlainAclFile:
     """One file.
 
     Attributes:
-      path: of the file.
       accounts: its accounts, in its order, each once.
       configs: the same as the file spells them.
       white_addresses: its globalWhiteRemoteAddresses.
@@ -144,7 +142,6 @@ class PlainAcl:
       files: in their order.
 
     Attributes:
-      files: as above.
       accounts: account by access key.
       file_of: path of its file by access key.
       white_addresses: requests from these are accepted without an account.

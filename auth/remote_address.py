@@ -47,7 +47,6 @@ class RemoteAddresses:
       text: in one of the forms above; blanks around an address are ignored.
 
     Attributes:
-      text: as above.
       is_everyone: whether it names every address.
 
     Raises: RemoteAddressError: the text is in none of the forms.

@@ -36,7 +36,6 @@ class ServerAccess:
     Attributes:
       accounts: loaded by `load`; empty before.
       control: checks requests; None: authenticationEnabled is false.
-      places: see the argument.
       credentials: the account for the server's own requests; None: they are not signed.
     """
 

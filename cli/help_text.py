@@ -150,7 +150,6 @@ def _option_names(command: Any, ctx: Any) -> set[str]:
 
 
 def _with_new_names(words: Sequence[str], known: set[str]) -> list[str]:
-    """The words with today's names of options."""
     found: list[str] = []
     for index, word in enumerate(words):
         if word == "--":

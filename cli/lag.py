@@ -47,7 +47,6 @@ class _Shown(NamedTuple):
 
     Attributes:
       tree: as JSON has it.
-      title: of the table.
       notes: for people, on standard error.
     """
 

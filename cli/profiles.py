@@ -67,7 +67,6 @@ class Profiles(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def path_of(environment: Mapping[str, str]) -> Path:
-    """The file's path."""
     folder = environment.get("XDG_CONFIG_HOME")
     return (Path(folder) if folder else Path.home() / ".config") / "trocket" / "profiles.json"
 

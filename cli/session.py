@@ -390,7 +390,6 @@ class _LineHandler(logging.Handler):
     """Prints log records as single lines on standard error, without tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
         say(f"trocket: {one_line(record.getMessage())}")
 
 

@@ -20,7 +20,6 @@ class Histogram:
       bounds: upper ends of the buckets, rising; greater values have one more bucket.
 
     Attributes:
-      bounds: as above.
       counts: by bucket, one more than there are bounds.
       count, total: of all values: their number and their sum.
       largest: the greatest value; 0 if there is none.

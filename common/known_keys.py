@@ -74,7 +74,6 @@ def read_keys(*tables: str) -> dict[str, KnownKey]:
 
 
 def parse_keys(table: str) -> dict[str, KnownKey]:
-    """The keys of a table's text."""
     keys: dict[str, KnownKey] = {}
     section = ""
     for line in table.split("\n"):

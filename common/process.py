@@ -266,7 +266,6 @@ def refuse(
 
 
 def print_error(program: str, line: str) -> None:
-    """Print an error in one line."""
     print(f"{program}: {line}", file=sys.stderr, flush=True)
 
 

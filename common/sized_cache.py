@@ -24,7 +24,6 @@ class SizedCache(Generic[T]):
       size_of: estimates the bytes of a string and its result.
 
     Attributes:
-      size_max: see the argument.
       size: bytes of the cached results, by `size_of`.
     """
 
@@ -39,7 +38,6 @@ class SizedCache(Generic[T]):
         self.__doc__ = compute.__doc__
 
     def __call__(self, text: str) -> T:
-        """The function's result."""
         found = self._results.get(text)
         if found is not None:
             return found[0]

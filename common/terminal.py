@@ -179,7 +179,6 @@ def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) 
 
 
 def _word(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) -> int:
-    """The length of a column's longest word."""
     texts = (columns[index], *(row[index] for row in rows))
     return max((len(word) for text in texts for word in text.split()), default=1)
 

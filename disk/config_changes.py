@@ -38,8 +38,6 @@ class ConfigChanges:
     Owned by the server's task. Only the write runs in another thread.
 
     Args:
-      live: the configuration.
-      disk: holds the file.
       path: of the file, absolute; "" if there is none, and changes are lost at the end.
     """
 

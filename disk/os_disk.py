@@ -137,8 +137,7 @@ class Disk(Protocol):
     def list(self, folder: str) -> list[str]:
         """Names in a folder, sorted; empty when there is no such folder."""
 
-    def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder."""
+    def is_folder(self, path: str) -> bool: ...
 
     def is_private(self, path: str) -> bool:
         """Whether there is a file that only its owner may read or write."""
@@ -407,7 +406,6 @@ class OsDisk:
                 return []
 
     def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder."""
         return os.path.isdir(path)  # noqa: PTH112 - as `exists`
 
     def is_private(self, path: str) -> bool:

@@ -48,8 +48,6 @@ class StateFiles:
     Owned by the server's task. Only the writes run in other threads.
 
     Args:
-      disk: holds the files.
-      folder: of the files.
       write: replaces a file atomically.
       secret: names of the files that hold secrets, which get mode 0600.
     """

@@ -49,7 +49,6 @@ Key = tuple[str, str]
 
 
 def crc_of(source: bytes) -> int:
-    """The `classCRC` of a source."""
     return zlib.crc32(source) & 0x7FFFFFFF
 
 
@@ -135,7 +134,6 @@ class FilterClassManager:
 
     @property
     def classes(self) -> Mapping[Key, FilterClassInfo]:
-        """All classes."""
         return self._classes
 
     async def register(

@@ -127,7 +127,6 @@ class Conversation:
         }
 
     def splitter(self, to_server: bool) -> FrameSplitter:
-        """The splitter of one direction."""
         return self._splitters[to_server]
 
     def receive_data(self, to_server: bool, data: bytes, at_ms: int = 0) -> list[SeenFrame]:

@@ -57,7 +57,6 @@ class JavaPeer:
     Args:
       version: of rocketmq-client, such as "4.9.7"; missing jars and classes are fetched and built.
       folder: for its logs.
-      options: of the JVM.
     Raises: PeerError: it could not be built or started.
     """
 

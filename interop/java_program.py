@@ -71,7 +71,6 @@ def run_java(
       version: of rocketmq-client.
       folder: for its logs.
       is_done: called with each line and all lines so far.
-      options: of the JVM.
     Raises: PeerError: the program ended early, or was not done in time.
     """
     command = java_command(version, program, *arguments, folder=folder, options=options)

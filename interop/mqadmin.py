@@ -343,10 +343,6 @@ class AdminJvm:
 
     `has_ended`: the last command ended the JVM, as wrong arguments do.
 
-    Args:
-      folder: for its files.
-      options: of the JVM.
-
     Raises: PeerError: it did not start.
     """
 
@@ -396,7 +392,6 @@ class AdminJvm:
         return self._next(3 * COMMAND_TIMEOUT_S)
 
     def close(self) -> None:
-        """Kill the JVM."""
         if self._process.running:
             class_archive.dump(self._command, self._process.pid)
         self._process.kill()

@@ -139,7 +139,6 @@ class Values:
         )
 
     def batch(self) -> list[Message]:
-        """One to eight messages."""
         return [
             Message("T", self.body(), self.number(32), self.properties())
             for _ in range(self._random.randint(1, 8))

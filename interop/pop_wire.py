@@ -36,7 +36,6 @@ class Popped:
     Attributes:
       topic: where the message is: the topic, or the group's retry topic.
       queue_id, queue_offset: of that topic.
-      body: of the message.
       receipt: what an ack names.
       reconsume_times: the number of earlier deliveries that count.
     """
@@ -103,7 +102,6 @@ def pop(
 def _popped(
     record: bytes, fields: Mapping[str, str], group: str, topic: str, broker_name: str
 ) -> Popped:
-    """A message of an answer with these fields."""
     message = decode_record(record)
     receipt = message.properties.get("POP_CK")
     if receipt is None:

@@ -227,7 +227,6 @@ class TrocketFilterServer:
             process.stop()
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

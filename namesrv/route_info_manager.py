@@ -97,7 +97,6 @@ class RouteInfoManager:
         registers again between two steps, the rest is skipped.
 
         Args:
-          registration: the broker's.
           channel: its connection; when it closes, the broker is removed.
           now_ms: monotonic.
           delete_missing_topics: `deleteTopicWithBrokerRegistration`: topics that are missing in a

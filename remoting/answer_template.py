@@ -122,8 +122,6 @@ class AnswerTemplate:
         """The frame without its body.
 
         Args:
-          opaque: the request's.
-          serialize_type: the request's.
           first, second, third: the values; ASCII, at most 255 bytes, no character that JSON
             escapes.
           body_size: bytes of the body that is sent right after.

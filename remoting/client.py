@@ -112,7 +112,6 @@ class RemotingClient:
 
         Args:
           address: `host:port`.
-          command: the request.
           timeout_s: seconds for connecting and answering together.
 
         Raises:

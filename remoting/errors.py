@@ -68,7 +68,6 @@ class RemotingTimeoutError(RemotingError):
 
     Args:
       peer: "ip:port".
-      code: the request's.
       timeout_s: the time-out in seconds.
     """
 

@@ -307,7 +307,6 @@ class _Reader:
         self._refuse(position, expected[state])
 
     def _refuse_token(self, position: int, state: str) -> NoReturn:
-        """Refuse characters that are not a token."""
         space = _SPACES.match(self._text, position)
         end = position if space is None else space.end()
         if self._text[end : end + 1] in _QUOTES and state in ("value", "key"):

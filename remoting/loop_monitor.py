@@ -99,7 +99,6 @@ class LoopMonitor:
 
         Args:
           requests: of the burst; empty if no frame was complete.
-          peer: the connection.
           seconds: the burst's time.
           run_count: further requests of the burst, sends that were served as a run.
         """

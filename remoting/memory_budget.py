@@ -235,7 +235,6 @@ class MemoryBudget:
 
     @property
     def shares(self) -> tuple[MemoryShare, ...]:
-        """All shares."""
         return self.half_frames, self.held_requests, self.unread_answers, self.subscriptions
 
     @property
@@ -258,7 +257,6 @@ class MemoryBudget:
         half of the bytes of incomplete frames are free for other connections.
 
         Args:
-          holder: the connection.
           doing: the failed action, such as "reading what it sent".
         """
         # Frees before it allocates, because even the log line needs memory.

@@ -19,7 +19,6 @@ class Message:
     """A message to send.
 
     Attributes:
-      topic: name of the topic.
       body: any bytes.
       flag: an int32 for the application.
       properties: names and values; see `properties_to_bytes` for allowed characters.
@@ -45,7 +44,6 @@ def message_text(
     Args:
       place: its topic, or, if it is stored, topic/queue id@offset in the queue.
       tags: its tag, or None.
-      keys: its keys.
       body: its body; bytes are shown as text if they are UTF-8. What is long is cut.
       kind: name of its class.
     """

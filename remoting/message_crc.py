@@ -48,7 +48,6 @@ def check_record_crc(
 
     Args:
       buffer: holds the whole record at `position`.
-      position: the record's.
       total_size: the record's, from its head.
 
     Returns: None: the record does not end in such a property.

@@ -32,7 +32,6 @@ class UsedPort(NamedTuple):
     """A socket that has a local port.
 
     Attributes:
-      local: its address.
       remote: the address of its peer, `host:port`; "": it listens.
     """
 

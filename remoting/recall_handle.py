@@ -17,10 +17,8 @@ class RecallHandle(NamedTuple):
     """The parts of a handle.
 
     Attributes:
-      topic: the message's.
       broker_name: the broker on which it waits.
       deliver_ms: a time in the slot in which it is due, ms since 1970, as text.
-      unique_key: the message's.
     """
 
     topic: str
@@ -52,7 +50,6 @@ def recall_handle(waiting_properties: bytes, broker_name: str) -> str:
 
     Args:
       waiting_properties: of the message in its waiting form.
-      broker_name: this broker's.
     Source: RocketMQ 5.5.0 SendMessageProcessor.attachRecallHandle.
     """
     properties = properties_from_bytes(waiting_properties)

@@ -61,7 +61,6 @@ class RemotingServer:
 
     Attributes:
       memory: the memory budget of the connections.
-      refusals: see the argument.
     Raises: ValueError: limitExemptAddresses is not a list of addresses and networks.
     """
 

@@ -95,9 +95,6 @@ class ServerTls:
 
     Lifecycle: `watch` as a task, if certificates are to be renewed; all else works without it.
 
-    Args:
-      config: the settings.
-
     Raises: ConfigError: a file of it cannot be used.
     """
 

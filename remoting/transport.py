@@ -166,5 +166,4 @@ class StreamTransport:
         self._closed.set()
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await trio.aclose_forcefully(self._stream)

@@ -47,7 +47,6 @@ class Secret(str):
         return "***"
 
     def reveal(self) -> str:
-        """The secret itself."""
         return str.__str__(self)
 
 

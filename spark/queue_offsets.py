@@ -90,7 +90,6 @@ class QueueRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of offsets in the range."""
         return self.end - self.start
 
 

@@ -51,7 +51,6 @@ class QueueUnits:
         self._known: dict[tuple[str, int], dict[int, str]] = {}
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -126,7 +126,6 @@ class RecordColumns:
         return len(self.starts)
 
     def first(self, count: int) -> RecordColumns:
-        """The first `count` records."""
         return self if count >= len(self) else self._some(slice(0, count))
 
     def part(self, begin: int, end: int) -> RecordColumns:
@@ -134,7 +133,6 @@ class RecordColumns:
         return self if begin <= 0 and end >= len(self) else self._some(slice(begin, end))
 
     def where(self, mask: np.ndarray) -> RecordColumns:
-        """The records that a mask selects."""
         return self if mask.all() else self._some(mask)
 
     def _some(self, rows: slice | np.ndarray) -> RecordColumns:
@@ -251,12 +249,10 @@ class RecordColumns:
 
     @cached_property
     def topics(self) -> pa.StringArray:
-        """The topic of each record."""
         return as_text(slices(self._buffer, self._layout.topic_at, self._layout.topic_end))
 
     @cached_property
     def properties(self) -> PropertyColumns:
-        """The properties of all records."""
         return PropertyColumns(self._buffer, self._layout.properties_at, self._layout.ends)
 
     @property
@@ -265,7 +261,6 @@ class RecordColumns:
         return self._layout.body_at, self._layout.body_end
 
     def head(self, row: int, size: int) -> bytes:
-        """The first bytes of a record."""
         begin = int(self.starts[row])
         return self._data[begin : min(begin + size, int(self.ends[row]))]
 

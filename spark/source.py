@@ -47,7 +47,6 @@ class RocketMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:
@@ -122,7 +121,6 @@ class QueueReader(DataSourceReader):
     """Plans on the driver, reads in tasks.
 
     Args:
-      options: the user's.
       columns: names, in the schema's order.
     """
 

@@ -39,7 +39,6 @@ class RocketMQStoreSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:
@@ -73,7 +72,6 @@ class StoreReader(DataSourceReader):
     """Plans on the driver, reads in tasks.
 
     Args:
-      options: the user's.
       columns: names, in the schema's order.
     """
 

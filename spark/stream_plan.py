@@ -45,8 +45,7 @@ class StreamCluster(QueueEnds, Protocol):
     def missing(self, queues: Iterable[Queue]) -> dict[Queue, Missing | None]:
         """Why queues are not among those of `queues`; None: it is there again."""
 
-    def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
-        """Commit an offset of a group."""
+    def commit_offset(self, queue: Queue, group: str, offset: int) -> None: ...
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
         """The average size of the next messages in bytes."""
@@ -56,7 +55,6 @@ class StreamPlan:
     """The offsets of one query.
 
     Args:
-      options: the user's.
       cluster: returns the cluster; called for each use, as a cluster cannot be pickled to tasks.
       now_s: a monotonic clock.
       wait_s: waits for a time in seconds.

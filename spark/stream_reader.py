@@ -39,7 +39,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one stream: plans in one process for the query's life, reads in tasks.
 
     Args:
-      options: the user's.
       request: the columns and tags of the rows.
     """
 

@@ -211,7 +211,6 @@ class MessageStoreConfig:
 
     @property
     def commit_log_folder(self) -> str:
-        """Folder of the commit log files."""
         return self.store_path_commit_log or f"{self.store_path_root_dir}/commitlog"
 
     @property

@@ -119,7 +119,6 @@ async def _checkpoint(store: MessageStore) -> None:
 
 
 async def checkpoint_now(store: MessageStore) -> None:
-    """One round of the checkpoint service."""
     checkpoints = store.checkpoints
     target, timestamp_ms = store.dispatched_offset, store.store_time_ms
     ends = checkpoints.queue_ends()

@@ -30,7 +30,6 @@ class BrokerConfigProcessor:
     """Shows and changes the configuration of the broker and its store.
 
     Args:
-      live: the configuration.
       changes: changes and saves it.
       clock: its wall time at the start, and at each change, is part of the configuration's version.
       register_all: registers all topics with the name servers.

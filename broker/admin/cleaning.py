@@ -25,12 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningProcessor:
-    """Deletes what has expired, and queues of topics that were deleted.
-
-    Args:
-      store: the broker's messages.
-      topics: the broker's table.
-    """
+    """Deletes what has expired, and queues of topics that were deleted."""
 
     def __init__(self, store: MessageStore, topics: TopicConfigManager) -> None:
         self._store = store

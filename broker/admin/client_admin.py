@@ -75,7 +75,6 @@ class ClientAdminProcessor:
     """Lists connected clients, and forwards requests to them.
 
     Args:
-      config: the broker's.
       store: already loaded.
       consumers, producers, offsets, topics, groups: the broker's tables.
       try_pulls: tries the held pulls and pops of queues again.

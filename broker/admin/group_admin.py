@@ -86,8 +86,6 @@ class GroupAdminProcessor:
         }
 
     def _saved(self, answer: RemotingCommand) -> Deferred:
-        """The answer once the groups are saved."""
-
         async def run() -> RemotingCommand:
             began_s = trio.current_time()
             await until_saved(self._groups.file)

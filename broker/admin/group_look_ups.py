@@ -53,7 +53,6 @@ class GroupLookUpProcessor:
     """Answers what groups subscribe to and have consumed, and copies offsets.
 
     Args:
-      store: the broker's messages.
       broker_addr: of this broker, for the answers.
       topics, offsets, consumers, producers: the broker's tables.
     """

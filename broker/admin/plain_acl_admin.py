@@ -48,9 +48,6 @@ class PlainAclProcessor:
     """Shows and changes the accounts.
 
     Args:
-      config: names the broker.
-      address: of the broker.
-      files: the accounts.
       is_administrator: whether a request is signed by an administrator's account.
     """
 

@@ -39,7 +39,6 @@ class QueryConsumeQueueProcessor:
     """Shows what a queue has.
 
     Args:
-      store: the broker's messages.
       consumers, filters: the broker's tables.
       bit_maps: tests the bit maps of extension units.
     """

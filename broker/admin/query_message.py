@@ -67,11 +67,7 @@ class Messages(Protocol):
 
 
 class QueryMessageProcessor:
-    """Serves queries from the store.
-
-    Args:
-      store: the broker's messages.
-    """
+    """Serves queries from the store."""
 
     def __init__(self, store: Messages) -> None:
         self._store = store

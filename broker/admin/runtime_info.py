@@ -45,9 +45,7 @@ class RuntimeInfo:
     """Describes the running broker.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      stats: the broker's counters.
       delay_offsets: the progress of delayed messages.
       timers: None if there are none (timerWheelEnable=false).
       is_active: whether the broker delivers delayed messages and checks transactions.

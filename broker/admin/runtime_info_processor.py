@@ -17,11 +17,7 @@ from .runtime_info import RuntimeInfo
 
 
 class RuntimeInfoProcessor:
-    """Answers with the broker's runtime information.
-
-    Args:
-      info: the table.
-    """
+    """Answers with the broker's runtime information."""
 
     def __init__(self, info: RuntimeInfo) -> None:
         self._info = info

@@ -78,7 +78,6 @@ class TopicAdminProcessor:
 
     Args:
       topics, mappings, offsets: the broker's tables.
-      store: the broker's messages.
       register_topics: registers topics by name, and other pending changes, with the name servers;
         waits a short time for their answers, and does not raise.
       on_deleted: called with the name of a deleted topic.
@@ -124,7 +123,6 @@ class TopicAdminProcessor:
         """The answer once the topics are saved and the name servers know them.
 
         Args:
-          answer: the answer.
           topics: registered even if they did not change: a name server may have lost them.
           is_static: also wait until consumers can see the messages so far. A tool that moves a
             queue asks for its end next, and what comes later would be skipped.
@@ -312,7 +310,6 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
 
     Args:
       seen_version: the DataVersion of the last page, as JSON; None or "": there was none.
-      version: the table's.
       begin: the requested index.
     Source: AdminBrokerProcessor.getAllTopicConfig of 5.5.0: a string that is no DataVersion counts
       as none.

@@ -67,7 +67,6 @@ class ClientManageProcessor:
     """Registers producers and consumers, and checks their expressions.
 
     Args:
-      config: the broker's configuration.
       consumers, producers, groups, topics: the broker's tables.
       clock: its monotonic time goes into the tables.
       register_topics: registers changed topics with the name servers; waits a short time for their

@@ -75,7 +75,6 @@ class CompensatedConsumers:
             self._drop(*next(iter(self._entries)))
 
     def topics_of(self, group: str) -> Collection[str]:
-        """The topics that a group pops."""
         return self._groups.get(group, {}).keys()
 
     @property

@@ -34,7 +34,6 @@ class ConsumerGroupInfo:
     """The clients and subscriptions of one group. Changed only by `ConsumerManager`.
 
     Attributes:
-      group_name: the group.
       consume_type, message_model, consume_from_where: as the last heartbeat said.
       subscription_table: subscription by topic.
       channel_info_table: client by connection.

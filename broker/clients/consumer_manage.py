@@ -59,7 +59,6 @@ class ConsumerManageProcessor:
 
     Args:
       consumers, offsets, groups, topics: the broker's tables.
-      store: the broker's messages.
     """
 
     def __init__(

@@ -146,8 +146,6 @@ class ConsumerManager:
         """Remove one client from one group.
 
         Args:
-          group: a consumer group.
-          channel: the client's connection.
           notify: whether the remaining clients are notified.
         Returns: whether the client was registered.
         """

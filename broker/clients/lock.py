@@ -29,7 +29,6 @@ class LockProcessor:
     """Locks and frees queues.
 
     Args:
-      locks: the table.
       clock: its monotonic time decides which locks have expired.
     """
 

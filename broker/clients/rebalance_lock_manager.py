@@ -57,8 +57,6 @@ class RebalanceLockManager:
         """Lock or renew queues for a client.
 
         Args:
-          group: consumer group.
-          queues: the queues to lock.
           client_id: the client that locks them.
           now_s: monotonic seconds.
         Returns: the queues that the client now holds, in the order of `queues`, each once.

@@ -161,7 +161,6 @@ class Registrar:
         The wait is limited as for `register_topics`.
 
         Args:
-          topic: its name.
           callback: called from a task of the registrar.
         Returns: False if there is no registration to wait for, and `callback` will not be called.
         """

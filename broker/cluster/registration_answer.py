@@ -61,7 +61,6 @@ def query_data_version_request(
     """QUERY_DATA_VERSION (322), which asks whether a name server's copy of the topics is current.
 
     Args:
-      config: the broker's.
       broker_addr: the `host:port` advertised to clients.
       data_version: of the table of topics.
     """

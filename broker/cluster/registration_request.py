@@ -88,7 +88,6 @@ def part_size(config: BrokerConfig, topic_count: int) -> int:
 
 
 def is_one_part(config: BrokerConfig, topic_count: int) -> bool:
-    """Whether a registration of `topic_count` topics is one request."""
     return config.compressed_register or part_size(config, topic_count) >= topic_count
 
 
@@ -107,7 +106,6 @@ def register_requests(
     Args:
       identity: the broker's part of the registration.
       topics: all of the broker; the sequence must not change meanwhile.
-      data_version: of the table.
       size: topics of one part, > 0; see `part_size`.
     """
     waiting = [topics[at : at + size] for at in range(0, len(topics), size)] or [topics]

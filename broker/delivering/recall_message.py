@@ -33,10 +33,8 @@ class RecallMessageProcessor:
     """Recalls timer messages.
 
     Args:
-      config: the broker's.
       store: already loaded.
       puts: appends messages, and answers when they are written.
-      topics: the broker's.
     """
 
     def __init__(

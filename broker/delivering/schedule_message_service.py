@@ -59,7 +59,6 @@ class ScheduleMessageService:
     Args:
       store: already loaded.
       clock: its wall time decides which messages are due.
-      levels: of this broker.
       offsets: already read from its file.
       puts: appends the delivered messages.
       on_messages: called with the queues that got messages.

@@ -147,11 +147,6 @@ async def open_filter_server() -> Child:
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a filter server.
-
-    Args:
-      environment: the broker's.
-    """
     kept = {name: environment[name] for name in _INHERITED if name in environment}
     folders = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     path = os.pathsep.join(map(_absolute, folders))
@@ -180,7 +175,6 @@ def child_properties(config: BrokerConfig, port: int, tls: TlsConfig | None = No
     Values are escaped, so a value cannot set another key.
 
     Args:
-      config: the broker's.
       port: the port that the broker listens on.
       tls: the broker's, with absolute paths; None: RocketMQ's defaults.
     """
@@ -351,7 +345,6 @@ async def _send_keys(child: Child, properties: str) -> None:
 
 
 async def _end(child: Child) -> None:
-    """End a process and reap it."""
     assert child.stdin is not None
     await child.stdin.aclose()
     if child.returncode is None:

@@ -43,7 +43,6 @@ class FilterBitMaps:
     """Makes the bit maps of extension units from filters, and tests them for pulls.
 
     Args:
-      filters: the broker's.
       monotonic_s: a clock that times evaluations.
     """
 
@@ -59,7 +58,6 @@ class FilterBitMaps:
         A result that is unknown, or an evaluation that fails, counts as no match, as in a pull.
 
         Args:
-          topic: the message's.
           properties: encoded, as they are stored.
         """
         filters = self._filters.topics.get(topic)

@@ -202,8 +202,6 @@ def admitted(properties: bytes) -> bytes:
 def may_break_batch_rules(body: bytes) -> bool:
     """Quick test whether a message of a batch may have a property that is removed or refused.
 
-    Args:
-      body: the batch's.
     Returns: False: certainly not. True: perhaps; see `is_special`.
     """
     if b"DELAY" in body:

@@ -76,7 +76,6 @@ class DelayLevels:
 
     @property
     def level_max(self) -> int:
-        """The highest level."""
         return len(self._delays_ms)
 
     def delay_ms(self, level: int) -> int:
@@ -185,7 +184,6 @@ class InnerPuts:
 
     Args:
       store: already loaded.
-      levels: of this broker.
       client_topics: see `TopicKinds`.
 
     Attributes:

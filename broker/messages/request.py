@@ -79,7 +79,6 @@ def stored_message(
     """The message that a request names by its physical offset.
 
     Args:
-      store: the broker's.
       physical_offset: from the request, any number.
       failed: begins the remark if the record is damaged or cannot be read.
       missing: the remark if no record starts there.

@@ -260,7 +260,6 @@ def collect(parts: BrokerParts, clients: ClientFigures, samples: Samples) -> Ste
     Args:
       parts: the broker's, with its counters up to date.
       clients: the last figures of the connected consumers.
-      samples: takes the samples.
     """
     yield from _broker(parts, samples)
     yield from _topics(parts, samples)

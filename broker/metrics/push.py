@@ -128,7 +128,6 @@ class Log:
         self._common = config.metrics_labels
 
     def send(self, families: Families, period: Period) -> None:
-        """Log samples."""
         for metric, values in families.items():
             samples = []
             for label_values, value in values.items():

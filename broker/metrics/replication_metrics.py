@@ -60,7 +60,6 @@ RECEIVED: Final = _metric(
 
 
 def collect(parts: BrokerParts, samples: Samples) -> None:
-    """Collect the metrics of the broker's role."""
     state = parts.replication.state()
     if isinstance(state, MasterState):
         _of_master(parts, state, samples)

@@ -208,7 +208,6 @@ def collect(parts: BrokerParts, times: RequestTimes | None, samples: Samples) ->
     Args:
       parts: the broker's, with its counters up to date.
       times: of the requests; None: they are not counted.
-      samples: takes the samples.
     """
     config = parts.config
     if config.enable_stats_metrics:
@@ -328,7 +327,6 @@ class _Progress(NamedTuple):
     """A topic that a group consumes, or one of its retry topics.
 
     Attributes:
-      group: the group.
       topic: the topic that it asks for.
       source: the topic with the messages: `topic`, or a retry topic.
       pops: whether the group pops it.

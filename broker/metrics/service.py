@@ -48,7 +48,6 @@ class MetricsService:
     Lifecycle: `start` once the store is loaded, then `run`.
 
     Args:
-      parts: the broker's.
       server: returns the server of its connections; None: it does not listen.
       elapsed_s: a clock that measures the time of a collection.
 

@@ -50,11 +50,8 @@ class AckMessageProcessor:
     """Serves acknowledgements.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      turn: of the broker.
       pop: the parts of pop consumption.
-      topics: the broker's.
     """
 
     def __init__(

@@ -24,7 +24,6 @@ class Acks:
     Args:
       buffer: has the check points in memory.
       puts: appends records.
-      turn: of the broker.
       revive: knows the queues of the revive topic.
     """
 
@@ -68,7 +67,6 @@ class Acks:
         """Append the record of an acknowledgement; return why it is not stored, None: it is.
 
         Args:
-          queue: of the messages.
           offsets: of the messages, 1 to 32.
         """
         key = _key(queue, receipt)

@@ -40,7 +40,6 @@ def assigned_queues(
 
     Args:
       queues: all of the topic, sorted.
-      client_id: of the client.
       client_ids: of all clients of the group, sorted.
       share: of `STRATEGIES`.
       setting: the mode of the group for the topic.

@@ -38,9 +38,7 @@ class ChangeInvisibleTimeProcessor:
 
     Args:
       store: already loaded.
-      turn: of the broker.
       pop: the parts of pop consumption.
-      topics: the broker's.
     """
 
     def __init__(

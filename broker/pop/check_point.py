@@ -44,7 +44,6 @@ class CheckPoint:
 
     Attributes:
       topic: where the messages are: the topic, or the group's retry topic.
-      group: the consumer group.
       queue_id: of `topic`.
       start_offset: offset in the queue that the others are counted from.
       pop_time: ms since 1970.

@@ -33,9 +33,7 @@ class WaitingPop:
     Attributes:
       request: served again from the beginning when a message may be there or the time is over; its
         bornTime is set.
-      channel: its connection.
       topic: the topic that was asked for, no retry topic.
-      group: the consumer group.
       queue_id: one queue; -1: all queues.
       born_time: ms since 1970.
       poll_time: how long to wait, ms after `born_time`; 0 or less: not at all.
@@ -85,14 +83,12 @@ class PopHold:
     """Holds pops and notifications. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      config: the broker's.
       clock: of the time that one slice may take.
       clients_ms: the time of day by which clients give born times, ms since 1970.
       now_s: the clock for deadlines, such as trio.current_time.
       tags_codes_since: see TagsCodesSince.
 
     Attributes:
-      clients_ms: as above.
       serve, serve_notification: the processors of waiting requests, which set them. One may write
         its answer itself, and must do nothing but answer or hold the request again.
       pops, notifications: those that wait.

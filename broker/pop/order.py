@@ -51,17 +51,12 @@ class OrderedPops:
     """Pops in order. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      config: the broker's.
-      files: the tables' files.
       table: of messages in order.
       buffer: the pops in parallel that the groups' offsets have not passed.
       offsets, topics, groups: the broker's tables.
       max_offset: returns the next offset of a queue, of topic and queue id.
       now_ms: the wall clock, ms since 1970.
       wake: see `Wake`.
-
-    Attributes:
-      table: as above.
     """
 
     def __init__(
@@ -153,7 +148,6 @@ class OrderedPops:
 
         Args:
           topic, group, queue_id: they exist.
-          attempt_id: of the request.
           invisible_time: of the request, ms; 0 for a notification.
         """
         if self._buffer.next_offset(topic, group, queue_id) >= 0:
@@ -219,7 +213,6 @@ class OrderedPops:
         Args:
           topic, group, queue_id, pop_time: of the receipts.
           offsets: queue offsets of the messages.
-          remote_address: of the client.
         Returns: None; or the remark of an answer MESSAGE_ILLEGAL, because the pop did not have one
           of the messages; the others are acknowledged.
         Source: AckMessageProcessor.ackOrderly.

@@ -51,11 +51,9 @@ class ConsumerOrderInfoManager:
     """The table of queues with messages in order. Not thread-safe: of the broker's one trio run.
 
     Args:
-      save: writes the file.
       queues_max: see QUEUES_MAX.
 
     Attributes:
-      file: the table's file.
       count: number of entries.
     """
 

@@ -43,7 +43,6 @@ class OrderLocks:
             heapq.heapify(self._heap)
 
     def drop(self, queue: LockedQueue) -> None:
-        """Forget a queue."""
         self._times.pop(queue, None)
 
     @property

@@ -30,9 +30,7 @@ class Pop:
       storing: stores what is due of the buffer.
       positions: where the next pops begin.
       retry_topics: names and creates retry topics.
-      hold: the waiting pops.
       revive: gives messages to their group again that were not acknowledged.
-      orders: pops in order.
       recorded: where pops continue after a crash.
     """
 
@@ -54,7 +52,6 @@ class Pop:
         self.orders.load()
 
     def start(self, services: Supervisor, turn: Turn) -> None:
-        """Start the services, on a master."""
         services.start_soon("the storing of check points", self.storing.run)
         services.every(
             "the search for queues without pops", DROP_IDLE_INTERVAL_S, self.storing.drop_idle
@@ -80,13 +77,11 @@ class Pop:
         self.storing.store_all()
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget a deleted topic."""
         self.buffer.forget_topic(topic)
         self.orders.table.remove_topic(topic)
         self.recorded.leave_behind()
 
     def group_deleted(self, group: str) -> None:
-        """Forget a deleted group."""
         self.buffer.forget_group(group)
         self.orders.table.remove_group(group)
         self.recorded.leave_behind()

@@ -41,7 +41,6 @@ class PopChecks:
     """The checks of one broker.
 
     Args:
-      config: the broker's.
       store_config: says which invisible times can be stored.
       topics, groups: the broker's tables.
       compensated: groups that consume without heartbeats.
@@ -256,7 +255,6 @@ def _no_topic(name: str) -> RequestRefused:
 
 
 def _illegal_queue(topic: TopicConfig, queue_id: int, channel: Channel) -> str:
-    """The remark of a refusal of a queue id."""
     return (
         f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
         f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{channel.remote_address}]"

@@ -94,12 +94,10 @@ class Asked(NamedTuple):
     """A pop that passed its checks.
 
     Attributes:
-      header: of the request.
       count_max: messages wanted.
       pop_time: ms since 1970.
       revive_queue_id: queue of the revive topic for its check points.
       selector: the filter; None: all messages.
-      channel: its connection.
       end_s: when a scan for matching messages ends, by the monotonic clock.
     """
 
@@ -116,9 +114,7 @@ class PopMessageProcessor:
     """Serves pops, at once or after they have waited.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      turn: of the broker.
       pop: the parts of pop consumption.
       checks: of pops.
       topics, offsets: the broker's tables.

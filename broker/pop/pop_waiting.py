@@ -44,11 +44,9 @@ class PopWaitingProcessor:
     """Tells whether there is a message to pop, and how many pops wait.
 
     Args:
-      config: the broker's.
       store: already loaded.
       pop: the parts of pop consumption.
       checks: of pops.
-      topics: the broker's table.
       random: picks the queue that is looked at first.
     """
 

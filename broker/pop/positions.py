@@ -24,9 +24,7 @@ class PopPositions:
     """The positions of all groups.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      offsets: the committed offsets.
       buffer: the pops that they have not passed.
       on_reset: called with topic, group and queue id when an offset was set by an administrator.
     """

@@ -49,7 +49,6 @@ class QueryAssignmentProcessor:
     Args:
       config: the broker's; read at each use.
       modes, topics, groups: the broker's tables.
-      consumers: the connected consumers.
       routes: the queues of topics on all brokers.
     """
 

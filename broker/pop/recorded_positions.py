@@ -74,7 +74,6 @@ class RecordedPositions:
 
     Args:
       store: already loaded when `load` is called.
-      offsets: the broker's table.
       buffer: commits the offsets.
       revive: knows the queues of the revive topic.
       puts: appends the records.

@@ -36,7 +36,6 @@ class CheckPointId(NamedTuple):
 
     @classmethod
     def of(cls, receipt: Receipt) -> CheckPointId:
-        """The check point of a receipt."""
         return cls(
             receipt.start_offset,
             receipt.pop_time,

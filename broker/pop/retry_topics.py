@@ -29,7 +29,6 @@ class PopRetryTopics:
     """Names and creates retry topics.
 
     Args:
-      config: the broker's.
       topics, offsets: the broker's tables.
       has_group: whether there is a consumer group of that name.
     """

@@ -99,13 +99,10 @@ class ReviveService:
     """Revives messages, in one task, on a master.
 
     Args:
-      config: the broker's.
       store: already loaded when `load` is called.
       clock: its wall time decides what is due.
       timers: deliver the records.
-      offsets: the broker's table.
       topic: the revive topic.
-      topics: the broker's table.
       reviver: appends what check points need.
       on_messages: called with the queues that got messages.
       counts: counts the records that are read.
@@ -393,5 +390,4 @@ class ReviveService:
         return ReviveLag(count, max(oldest_ms, 0))
 
 
-def _ignore(check_point: CheckPoint, count: int) -> None:
-    """Do nothing."""
+def _ignore(check_point: CheckPoint, count: int) -> None: ...

@@ -99,7 +99,6 @@ class Reviver:
     """Appends what check points need to a burst of the store.
 
     Args:
-      config: the broker's.
       store: has the original messages.
       clock: its wall time.
       topics, groups: the broker's tables.

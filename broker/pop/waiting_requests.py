@@ -69,7 +69,6 @@ class PollingKey(NamedTuple):
 
     Attributes:
       topic: never a retry topic of pop.
-      group: consumer group.
       queue_id: one queue; ANY_QUEUE: all.
     """
 
@@ -103,7 +102,6 @@ class Waiter(msgspec.Struct, eq=False):
 
     Attributes:
       request: is served again, so it keeps its fields, but no body.
-      channel: its connection.
       key: what it waits for.
       selector: its filter; None: all messages.
       deadline_s: trio time at which it is answered in any case.
@@ -164,7 +162,6 @@ class WaitingRequests:
     Args:
       serve: serves a request again. Either it answers, or it calls `hold` with the request, which
         then keeps its place and its time.
-      config: the broker's.
       youngest_first: whether a message wakes the request that may wait longest, as notifications
         do, instead of the one whose time is over first.
       now_s: the clock for deadlines, such as trio.current_time.
@@ -241,7 +238,6 @@ class WaitingRequests:
 
         Args:
           request: the same object each time that it is held. Its body is dropped.
-          channel: its connection.
           key: what it waits for.
           wait_ms: see `wait_ms_of`.
           selector: tags codes: only messages with one of them wake it. An expression is compared
@@ -402,7 +398,6 @@ class WaitingRequests:
         )
 
     def _next(self, key: PollingKey) -> Waiter | None:
-        """The request of a key that is woken next."""
         while (known := self._lists.get(key)) is not None and known.waiters:
             waiter = known.waiters[self._next_index]
             if not waiter.channel.closed:

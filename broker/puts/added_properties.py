@@ -25,7 +25,6 @@ class AddedProperties:
     Clients read CLUSTER for request-reply, the others for traces.
 
     Args:
-      config: the broker's.
       unique_ids: generates the unique keys.
 
     Attributes:

@@ -12,12 +12,7 @@ from ...store.status import PutMessageStatus, PutRefusal
 
 
 def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRefused:
-    """The answer to a put that stored nothing.
-
-    Args:
-      refusal: the store's.
-      config: the limits.
-    """
+    """The answer to a put that stored nothing."""
     status, remark = refusal
     if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
         # The broker adds properties, so a message may be refused that seems to be within 32 KB.

@@ -159,7 +159,6 @@ class SendTurn:
         """Keep the answer to a send until the turn's end.
 
         Args:
-          request: the send.
           queue_id: for the answer.
           physical_offset, queue_offset: of the stored message.
           waits: whether the answer waits for disk and slaves.

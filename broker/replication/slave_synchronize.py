@@ -56,7 +56,6 @@ class SlaveSynchronize:
     The tables are saved by the same services as on a master.
 
     Args:
-      config: the broker's.
       store: of a slave, loaded.
       client: running.
       ha: follows the same master's log.

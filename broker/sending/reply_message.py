@@ -54,7 +54,6 @@ class ReplyMessageProcessor:
     """Forwards replies to the requesters.
 
     Args:
-      config: the broker's.
       store: already loaded.
       puts: appends messages, and has the broker's turn.
       topics: finds or creates topics, as for any send.

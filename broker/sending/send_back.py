@@ -71,13 +71,10 @@ class SendBackProcessor:
     """Stores messages again that consumers send back.
 
     Args:
-      config: the broker's.
       store: has the original message.
       puts: appends messages, and answers when they are written.
       topics: finds or creates the group's topics.
-      groups: the consumer groups.
       random: picks the queue of the retry topic.
-      stats: counts them.
     """
 
     def __init__(

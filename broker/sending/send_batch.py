@@ -35,7 +35,6 @@ class SendBatchProcessor:
 
     Args:
       store: already loaded.
-      turn: of the broker.
       topics: finds or creates the topic.
       added: the properties that the broker adds to each message.
       static: rewrites sends to static topics.

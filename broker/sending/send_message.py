@@ -66,12 +66,10 @@ class SendMessageProcessor:
     """Checks and appends sends, and has the turn answer them.
 
     Args:
-      config: the broker's.
       store: already loaded.
       halves: appends half messages; with the puts of all others, and the turn.
       topics: finds or creates topics.
       added: the properties that the broker adds to each message.
-      groups: the consumer groups.
       is_ordered: returns whether a group consumes in order, that is, a client of it holds locks.
       static: rewrites sends to static topics.
       send_batch: serves the sends that say that their body is a batch.

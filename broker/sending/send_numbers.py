@@ -70,9 +70,6 @@ def is_batch(fields: Mapping[str, str], names: SendNames) -> bool:
 def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:
     """Read and check the numbers of a send.
 
-    Args:
-      fields: the send's header.
-      names: the fields' names.
     Raises: KeyError: a field is missing. RequestRefused: a number is malformed or out of range, or
       its sysFlag would hide the message from all consumers.
     """

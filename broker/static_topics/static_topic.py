@@ -156,10 +156,8 @@ class StaticTopicProcessor:
         """Serve a send to a logic queue.
 
         Args:
-          request: the send.
           topic: its topic, which is static.
           queue_name: the field of the header that has the queue id.
-          turn: keeps the answer.
           send: serves the rewritten send, and has the turn keep its answer.
         Raises: RequestRefused: NOT_LEADER_FOR_QUEUE, or as `send`.
         """
@@ -204,7 +202,6 @@ class StaticTopicProcessor:
         Offsets that the pull would commit are ignored: consumers commit by request 15, too.
 
         Args:
-          request: the pull.
           header: its header, of a static topic.
           channel: where it came from.
           pull: serves the rewritten pull.
@@ -493,7 +490,6 @@ def _with_fields(request: RemotingCommand, changes: Mapping[str, str]) -> Remoti
 def _physical(
     request: RemotingCommand, item: LogicQueueMappingItem, fields: Mapping[str, str]
 ) -> RemotingCommand:
-    """The request for an item's physical queue."""
     names = {_LO: _FALSE, "bname": item.bname, "queueId": str(item.queue_id)}
     return _with_fields(request, {**names, **fields})
 

@@ -53,7 +53,6 @@ class TopicQueueMappingCleanService:
     """Cleans the mappings of one broker, which is a master.
 
     Args:
-      mappings: of the broker.
       store: its messages.
       peers: asks other brokers.
     """

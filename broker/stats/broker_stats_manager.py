@@ -181,7 +181,6 @@ class BrokerStatsManager:
 
         Args:
           key: topic@group.
-          queue_id: of the queue.
           elapsed_s: from the read to the answer.
         """
         times = self._get_times.get((key, queue_id))

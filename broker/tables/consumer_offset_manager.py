@@ -47,10 +47,8 @@ class ConsumerOffsetManager:
 
     Args:
       clock: gives the data version's time.
-      save: writes the file.
 
     Attributes:
-      file: the table's file.
       reset_offset_table: offsets to which an administrator has set a group and which its next pull
         is sent to; not saved, but `offset_table` has them, too. Offsets that clients commit
         meanwhile are ignored.
@@ -198,7 +196,6 @@ class ConsumerOffsetManager:
                 yield key, topic, group
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """The topics for which a group has offsets."""
         return {
             key.removesuffix(f"{SEPARATOR}{group}")
             for key in self._keys_of_group(self.offset_table, group)
@@ -206,7 +203,6 @@ class ConsumerOffsetManager:
         }
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """The groups that have offsets for a topic."""
         return {
             key.removeprefix(f"{topic}{SEPARATOR}")
             for key in self._keys_of_topic(self.offset_table, topic)

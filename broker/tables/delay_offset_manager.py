@@ -34,10 +34,8 @@ class DelayOffsetManager:
     Args:
       clock: gives the data version's time.
       version_step: updates per data version (delayOffsetUpdateVersionStep).
-      save: writes the file.
 
     Attributes:
-      file: the table's file.
       offset_table: queue offset in SCHEDULE_TOPIC_XXXX to deliver next, by level; level n has the
         queue n - 1.
     """

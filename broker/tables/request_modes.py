@@ -41,11 +41,7 @@ class MessageRequestModeManager:
     """The table of modes. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
-
-    Attributes:
-      file: the table's file.
     """
 
     def __init__(

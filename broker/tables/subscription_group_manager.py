@@ -68,12 +68,10 @@ class SubscriptionGroupManager:
     Args:
       config: the broker's configuration; read at each use, so changes take effect at once.
       clock: gives the data version's time.
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
       refusals: counts new groups that are refused.
 
     Attributes:
-      file: the table's file.
       subscription_group_table: group by name, always the same dict; only this class changes it.
       forbidden_table: by group and topic the bits of what the group may not do; only this class
         changes it.

@@ -24,7 +24,6 @@ class TableSaver:
     """Saves changed tables. Owned by the broker's task.
 
     Args:
-      files: the tables' files.
       store: its log is synced before tables that refer to it.
     """
 
@@ -47,8 +46,6 @@ class TableSaver:
         """Start a service that saves a file periodically if it changed.
 
         Args:
-          services: runs it.
-          file: the table's file.
           interval_s: gives the seconds until the next check.
           sync: awaited before each save, see `sync_log`.
           before_save: called before each check, for instance to drop old entries.

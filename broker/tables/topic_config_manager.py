@@ -77,14 +77,12 @@ class TopicConfigManager:
     Args:
       config: the broker's configuration; read at each use, so changes take effect at once.
       clock: gives the data version's time.
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
       on_change: called after every change, with the new and changed topics, without deleted ones.
         The controller then registers.
       refusals: counts new topics that are refused.
 
     Attributes:
-      file: the table's file.
       topic_config_table: topic by name, always the same dict. The hot path reads it directly; only
         this class changes it.
       data_version: increases with every change; name servers compare it.

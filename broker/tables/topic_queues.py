@@ -83,7 +83,6 @@ def mended_topic(topic: TopicConfig, table: str = MASTERS_TABLE) -> TopicConfig:
     `bounded_topic` corrects it once the store is known.
 
     Args:
-      topic: as in the table.
       table: the topic's table, for the log.
     """
     mended = readable_topic(topic, table)
@@ -98,7 +97,6 @@ def readable_topic(topic: TopicConfig, table: str) -> TopicConfig:
     acknowledged there become readable.
 
     Args:
-      topic: as in the table.
       table: the topic's table, for the log.
     """
     read, write = topic.read_queue_nums, topic.write_queue_nums
@@ -184,7 +182,6 @@ def mended_group(
     A number that is too large becomes QUEUE_COUNT_MAX, a negative one RocketMQ's default.
 
     Args:
-      group: as in the table.
       table: the group's table, for the log.
     """
     count = group.retry_queue_nums

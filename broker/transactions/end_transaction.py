@@ -50,7 +50,6 @@ class EndTransactionProcessor:
     """Commits and rolls back transactions, and resumes parked ones.
 
     Args:
-      config: the broker's.
       store: has the half messages.
       halves: has the open transactions; appends messages, and answers when they are written.
     """

@@ -93,7 +93,6 @@ class UsualHalves:
     """Appends half messages of the usual kind.
 
     Args:
-      config: the broker's.
       store: already loaded.
       halves: has the turn and the transactions.
       added: the properties that the broker adds to each message.
@@ -115,7 +114,6 @@ class UsualHalves:
         """Store a half message and have the turn answer it, which must have begun.
 
         Args:
-          request: the send.
           message: what it sends, as it came.
         Returns: False: it is of another kind, or cannot be stored, and nothing was done.
         Raises: RequestRefused: the store refuses it.

@@ -71,11 +71,7 @@ SCAN_COUNT: Final = 32
 
 
 class _Refused(StoreIOError):
-    """The store refuses a message.
-
-    Attributes:
-      status: the reason.
-    """
+    """The store refuses a message."""
 
     def __init__(self, topic: str, reason: str, status: PutMessageStatus) -> None:
         super().__init__(topic, reason)
@@ -96,11 +92,9 @@ class TransactionService:
     """The open transactions of a broker, and the task that checks them.
 
     Args:
-      config: the broker's.
       store: already loaded when `load` is called.
       address: of this broker, for op messages.
       clock: its wall time decides when checks are due.
-      producers: the connected producers.
       offsets: stores the progress.
       puts: appends messages.
       on_messages: called with the queues that got messages.

@@ -33,7 +33,6 @@ class Result(NamedTuple):
     """What a check came to.
 
     Attributes:
-      check: its name.
       severity: that of the worst finding.
       findings: all; OK and SKIPPED have one, which says so.
     """

@@ -177,10 +177,8 @@ class Facts:
 
     @property
     def masters(self) -> tuple[BrokerFacts, ...]:
-        """The masters that answered."""
         return tuple(each for each in self.brokers if each.is_master and not each.error)
 
     @property
     def answering(self) -> tuple[BrokerFacts, ...]:
-        """The brokers that answered."""
         return tuple(each for each in self.brokers if not each.error)

@@ -348,7 +348,6 @@ def health_address(config: Mapping[str, str], address: str) -> str:
     """Where a broker serves metrics and health, `host:port`; "": nowhere that is known from here.
 
     Args:
-      config: its settings.
       address: the `host:port` that it advertises.
     """
     port = config.get("metricsPromExporterPort", "")

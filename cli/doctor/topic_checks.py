@@ -156,7 +156,6 @@ def subscriptions(facts: Facts) -> Iterator[Finding]:
 
 
 def _wanted(member: MemberFacts, topic: str) -> str:
-    """What a member wants of a topic, in words."""
     for each in sorted(member.subscriptions or ()):
         if each.topic == topic:
             return f"{each.expression_type} {each.expression!r}"

@@ -223,7 +223,6 @@ def _title(name: str, count: int, shown: int) -> str:
 
 
 def broker_cells(row: BrokerRow) -> list[str]:
-    """A broker's row."""
     disk = plain(None) if row.disk_ratio is None else f"{row.disk_ratio:.0%}"
     rates = (rate(row.in_rate), rate(row.out_rate))
     cells = (row.broker, row.cluster, row.address, row.version, *rates, disk, row.error)
@@ -231,14 +230,12 @@ def broker_cells(row: BrokerRow) -> list[str]:
 
 
 def topic_cells(row: TopicRow) -> list[str]:
-    """A topic's row."""
     rates = (rate(row.in_rate), rate(row.out_rate))
     cells = (row.topic, row.queues, *rates, row.groups, row.lag, span_text(row.delay_s))
     return [plain(cell) for cell in cells]
 
 
 def group_cells(row: GroupRow) -> list[str]:
-    """A group's row."""
     topics = " ".join(row.topics[:TOPICS_SHOWN])
     if len(row.topics) > TOPICS_SHOWN:
         topics += f" +{len(row.topics) - TOPICS_SHOWN}"

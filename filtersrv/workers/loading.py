@@ -20,10 +20,6 @@ class NoWorkerError(FilterError):
 async def open_worker(program: WorkerProgram, timeout_s: float) -> tuple[WorkerProcess, Report]:
     """Start a process that has enabled its protections, and has no uploaded code yet.
 
-    Args:
-      program: settings of the process.
-      timeout_s: time limit in seconds.
-
     Returns: the process, and the report of its protections.
     Raises:
       NoWorkerError: no process could be started, or a required protection is lacking.
@@ -51,11 +47,9 @@ async def load(
     """Have a process compile or load a class.
 
     Args:
-      process: a worker process.
       kind: COMPILE or LOAD.
       class_name: full name of the class.
       content: the source, or the result of COMPILE.
-      timeout_s: time limit in seconds.
 
     Returns: the compiled classes after COMPILE; empty after LOAD.
     Raises:

@@ -36,7 +36,6 @@ def clean_text(text: str, *, length_max: int, keep: str = "") -> str:
     """Clean a string of a worker for the log: it could have been written to forge log lines.
 
     Args:
-      text: the text.
       length_max: largest number of characters.
       keep: characters to keep although they are not printable.
     """

@@ -97,7 +97,6 @@ class Run:
 
     @property
     def failed(self) -> list[Cell]:
-        """The cells that failed."""
         return [cell for cell in self.cells if cell.verdict is Verdict.FAILED]
 
     @property

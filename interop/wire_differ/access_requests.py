@@ -236,7 +236,6 @@ def _messaging(topic: str, group: str) -> Iterator[Ask]:
 
 
 def _administration(topic: str, group: str) -> Iterator[Ask]:
-    """The requests of mqadmin and the dashboard."""
     both = {"topic": topic, "group": group}
     yield Ask(Code.UPDATE_AND_CREATE_TOPIC, topic_fields(topic))
     yield Ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=json_body({"groupName": group}))

@@ -57,7 +57,6 @@ class Side:
 
     @property
     def is_apache(self) -> bool:
-        """Whether it is Apache's."""
         return self.label.startswith(("apache", "docker"))
 
     def address_names(self) -> dict[str, str]:
@@ -94,7 +93,6 @@ class Normaliser:
 
 
 def matches(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Whether a path matches a pattern."""
     if pattern and pattern[-1] == "**":
         return len(path) >= len(pattern) - 1 and matches(path[: len(pattern) - 1], pattern[:-1])
     return len(path) == len(pattern) and all(

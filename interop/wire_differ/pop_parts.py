@@ -228,7 +228,6 @@ def sent(
 
     Args:
       count: number of messages.
-      queue_id: of the topic.
       first: n of the first; greater than 0: as many are in the queue already.
     """
     steps = [

@@ -87,7 +87,6 @@ def waiting(header: SerializeType) -> Script:
 
 
 def _on_own_connection(steps: list[Request]) -> list[Request]:
-    """The steps on a connection of their own."""
     return [replace(step, connection="producer") for step in steps]
 
 

@@ -199,7 +199,6 @@ def keep_zone(route: TopicRouteData, ext_fields: Mapping[str, str]) -> None:
 
     Args:
       route: changed in place.
-      ext_fields: the request's.
     """
     zone = ext_fields.get(ZONE_NAME_FIELD, "").strip()
     if not zone or ext_fields.get(ZONE_MODE_FIELD, "").lower() != "true":

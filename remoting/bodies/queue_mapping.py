@@ -93,7 +93,6 @@ class TopicQueueMappingInfo(Body):
     """The logic queues of a static topic that a broker leads: a part of registrations and routes.
 
     Attributes:
-      topic: the topic.
       scope: GLOBAL_SCOPE, which becomes a part of the artificial broker name of its queues.
       total_queues: number of logic queues on all brokers.
       bname: name of the broker.
@@ -150,7 +149,6 @@ class TopicQueueMappingSerializeWrapper(Body):
 
     Attributes:
       topic_queue_mapping_info_map: mapping by topic.
-      data_version: version of the table.
     Source: RocketMQ 5.5.0 TopicQueueMappingSerializeWrapper.
     """
 

@@ -101,7 +101,6 @@ class TopicConfigSerializeWrapper(Body):
 
     Attributes:
       topic_config_table: name to settings.
-      data_version: version of the table.
       mapping_data_version: version of the mapping tables, or None.
       topic_queue_mapping_info_map: the queues of static topics on this broker, or None.
       topic_queue_mapping_detail_map: the same with the history of each queue, or None.

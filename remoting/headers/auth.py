@@ -15,9 +15,6 @@ from .base import Header
 class UserRequestHeader(Header, frozen=True, kw_only=True):
     """Request of AUTH_CREATE_USER (3001), AUTH_UPDATE_USER (3002), AUTH_DELETE_USER (3003) and
     AUTH_GET_USER (3004).
-
-    Attributes:
-      username: the user's name.
     """
 
     username: str | None = None

@@ -25,7 +25,6 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of POP_MESSAGE (200050).
 
     Attributes:
-      consumer_group: the group.
       topic: the topic, never a retry topic of pop: the broker reads those by itself.
       queue_id: one queue; -1: all queues of the topic.
       max_msg_nums: number of messages at most; the broker allows 32.
@@ -80,7 +79,6 @@ class AckMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of ACK_MESSAGE (200051).
 
     Attributes:
-      consumer_group: the group.
       topic: where the message is: the topic, or the group's retry topic.
       queue_id: queue of that topic.
       extra_info: the message's receipt.
@@ -133,10 +131,8 @@ class PeekMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of PEEK_MESSAGE (200052): read messages as a pop would, without popping them.
 
     Attributes:
-      topic: the topic.
       queue_id: one queue; -1: all queues of the topic.
       max_msg_nums: number of messages at most.
-      consumer_group: the group.
     """
 
     topic: str
@@ -178,8 +174,6 @@ class PollingInfoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of POLLING_INFO (200055).
 
     Attributes:
-      consumer_group: the group.
-      topic: the topic.
       queue_id: one queue; -1: the pops of all queues.
     """
 

@@ -60,7 +60,6 @@ class HistogramValue(NamedTuple):
 
     @classmethod
     def of(cls, histogram: Histogram) -> HistogramValue:
-        """A copy of a histogram."""
         return cls(tuple(histogram.bounds), tuple(histogram.counts), histogram.total)
 
 

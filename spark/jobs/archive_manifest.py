@@ -49,7 +49,6 @@ class Manifest:
         """The manifest after a batch; the same batch again changes nothing.
 
         Args:
-          batch: its name.
           end: its end; `init` has the beginning of new queues, and of queues that had to restart
             because messages are gone.
         """

@@ -74,7 +74,6 @@ class Archive:
     """One archive.
 
     Args:
-      root: its folder.
       checkpoint: the folder of Spark's checkpoint; "": in the archive.
     """
 
@@ -89,7 +88,6 @@ class Archive:
         return None if text is None else read_manifest(text, self.files.where(MANIFEST))
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest."""
         self.files.write(MANIFEST, manifest.to_text())
 
     def rows(self) -> DataFrame:
@@ -172,7 +170,6 @@ def source(given: ArchiveFlags, **more: str) -> dict[str, str]:
 
 
 def start(spark: SparkSession, archive: Archive, given: ArchiveFlags) -> StreamingQuery:
-    """Start archiving."""
     options = source(given, startingOffsets=begin(archive, given))
     stream = read_stream(spark, options)
     writer = (
@@ -187,7 +184,6 @@ def start(spark: SparkSession, archive: Archive, given: ArchiveFlags) -> Streami
 
 
 def work(spark: SparkSession, given: ArchiveFlags, summary: Summary) -> int:
-    """Archive, or check an archive."""
     archive = Archive(spark, given.out, given.checkpoint)
     if given.rebuild_manifest:
         archive.write_manifest(rebuilt(archive.rows()))

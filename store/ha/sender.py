@@ -47,7 +47,6 @@ class LogSender:
     """Sends the log to one slave. Owned by the task that runs it.
 
     Args:
-      store: the master's.
       stream: connected.
       address: the slave's, for logs.
       on_identity: called when the slave has sent its identity.
@@ -58,7 +57,6 @@ class LogSender:
       identity: recognizes the slave at its next connection; None: unknown, as for Apache's slaves.
       distance: how far the slave is behind in time.
       acked_s: trio time of the last acknowledgement.
-      link: the connection.
     """
 
     def __init__(

@@ -128,7 +128,6 @@ class HaSlave:
             self._attempt.cancel()
 
     def state(self) -> FollowerState:
-        """The current state."""
         follower, now_s = self._follower, trio.current_time()
         return FollowerState(
             self._address,
@@ -215,7 +214,6 @@ class LogFollower:
       identity: by which the master recognizes this slave.
 
     Attributes:
-      link: the connection.
       on_following: called once the master has accepted this slave.
       on_taken: called once its first frames are verified.
     """

@@ -75,7 +75,6 @@ class IndexFile:
     """One file, being filled or full.
 
     Args:
-      disk: holds the file.
       path: its path; the name is the local time of its creation.
       slot_count: slots of the table (maxHashSlotNum), > 0.
       index_count_max: largest entry number + 1 (maxIndexNum); number 0 is never used.
@@ -345,7 +344,6 @@ class IndexFile:
         """As `put_many`, for entries that the C extension packed.
 
         Args:
-          native: the extension.
           entries: PACKED_ENTRY_SIZE bytes each.
           first: the number of the first one to append.
         """

@@ -114,13 +114,11 @@ class IndexService:
 
     Args:
       disk, clock: replaced in tests.
-      folder: of the files.
       slot_count, index_count_max: of each file (maxHashSlotNum, maxIndexNum).
       read_log: reads records again.
       native: the C extension, which packs the usual entries; None: pure Python.
 
     Attributes:
-      folder: of the files.
       files: oldest first; the last one is being filled, or will be.
       is_broken: a file could not be read or synced; the index is off until the next start.
     """

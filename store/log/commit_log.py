@@ -51,7 +51,6 @@ class CommitLog:
     """The files of the log. Owned by the store's task except where a method says otherwise.
 
     Args:
-      disk: holds the files.
       folder: their folder.
       file_size: bytes of each.
       preallocates: reserve all blocks of a file when it is made.

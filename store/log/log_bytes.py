@@ -121,7 +121,6 @@ def last_nonzero(log: ReadableLog, start: int) -> int:
 
 
 def all_zero(chunk: bytes) -> bool:
-    """Whether a chunk consists of zeros."""
     return chunk == (_ZEROS if len(chunk) == CHUNK else bytes(len(chunk)))
 
 

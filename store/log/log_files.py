@@ -38,7 +38,6 @@ class LogFilePool:
     """The files that are open. Owned by the store's task.
 
     Args:
-      disk: holds the files.
       count_max: open at a time, if `must_stay` allows it; >= 4.
       must_stay: whether the file of a base must not be closed now.
 
@@ -122,7 +121,6 @@ class LogFilePool:
         self._closing = [file for file in self._closing if not file.close()]
 
     def _make_room(self) -> None:
-        """Close all files that may be closed."""
         self._shrink_to(1)
         self._finish_closing()
 
@@ -140,7 +138,6 @@ class LogFile:
     """One file of the log, open or not; see `disk.DiskFile` for the contract.
 
     Args:
-      path: of the file.
       base: physical offset of its first byte.
       pool: opens it.
 

@@ -75,7 +75,6 @@ class Placeholder:
     more: tuple[tuple[str, int], ...] = ()
 
     def to_bytes(self, stamp: Stamp) -> bytes:
-        """The record."""
         properties = _properties(self.topic, self.queue_id, self.more, self.marked)
         bare = _size(self.topic, properties)
         return encode_record(
@@ -326,7 +325,6 @@ class _Filling:
         return self._close_gap(at, end, start)
 
     def _next_known(self, end: int, usable: int) -> int:
-        """The limit of the next message's end."""
         if self._keep:
             for message in self._messages[self._next :]:
                 if message.at >= 0:

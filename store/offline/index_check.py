@@ -64,7 +64,6 @@ class IndexCheck:
     """The index of one store, compared while the log is walked.
 
     Args:
-      disk: holds the files.
       paths: the files, oldest first.
       counts: of each.
       log: to look up records out of order.
@@ -202,7 +201,6 @@ class IndexCheck:
             )  # fmt: skip
 
     def _look_up(self, entry: Entry) -> None:
-        """Check an entry without a record."""
         if entry.physical_offset < self._log.min_offset:
             return  # removed by retention
         record = record_at(self._log, entry.physical_offset)

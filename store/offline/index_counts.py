@@ -42,7 +42,6 @@ class IndexCounts(NamedTuple):
 
     @property
     def file_size(self) -> int:
-        """Bytes of a file with these counts."""
         entries = self.index_count_max * ENTRY_SIZE
         return INDEX_HEADER_SIZE + self.slot_count * SLOT_SIZE + entries
 
@@ -111,7 +110,6 @@ def find_counts(
     Args:
       paths: the files, oldest first.
       given: the configured counts; None: not configured.
-      log: the log's files.
 
     Returns: None when there is no file, or no counts explain one.
 
@@ -190,7 +188,6 @@ def _at(position: int, number: int, size: int) -> Iterator[IndexCounts]:
 
 
 def _find(file: DiskFile, wanted: bytes) -> Iterator[int]:
-    """The position of some bytes in a file."""
     position = 0
     while True:
         position = max(file.next_data(Position(position)) - len(wanted), position)

@@ -85,7 +85,6 @@ class Plan:
         return max([report.log_end, *(hole.end for hole in report.holes if self.fill)])
 
     def add(self, kind: str, path: str, what: str) -> None:
-        """Add a step."""
         self.steps.append(Step(kind, path, what))
 
     def as_dict(self) -> dict[str, object]:

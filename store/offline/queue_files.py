@@ -29,7 +29,6 @@ class QueueOnDisk:
     """One queue's files.
 
     Attributes:
-      folder: its folder.
       bases: byte offsets at which its files begin, ascending.
       is_damaged: files are missing, or their sizes differ.
     """
@@ -48,7 +47,6 @@ class QueuesOnDisk:
     """All consume queues of a store.
 
     Args:
-      disk: holds the files.
       root: the data folder.
       file_size: bytes that each file should have.
       findings: gets what is wrong with the files themselves.
@@ -189,7 +187,6 @@ class QueuesOnDisk:
         return 0
 
     def end_offset(self, queue: QueueOnDisk) -> int:
-        """Queue offset at which the files end."""
         return (queue.bases[-1] + self.file_size) // UNIT_SIZE if queue.bases else 0
 
     def _unit_at(self, queue: QueueOnDisk, queue_offset: int) -> Unit:
@@ -197,5 +194,4 @@ class QueuesOnDisk:
         return UNIT.unpack(data) if data else (0, 0, 0)
 
     def close(self) -> None:
-        """Close all files."""
         self._files.close()

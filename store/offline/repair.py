@@ -536,7 +536,6 @@ class Repair:
         )
 
     def _last_file_start(self) -> int:
-        """The start of the newest file with a record."""
         for base in sorted(self._log.files, reverse=True):
             if record_at(self._log, base) is not None:
                 return base

@@ -42,8 +42,6 @@ class BatchUnit(NamedTuple):
 
     Attributes:
       physical_offset, size: of the record, bytes.
-      tags_code: the record's.
-      store_timestamp_ms: the record's.
       base_offset: queue offset of its first message.
       batch_size: messages in it, >= 1 in a valid unit.
     """
@@ -61,7 +59,6 @@ class BatchUnit(NamedTuple):
         return self.base_offset + self.batch_size
 
     def to_bytes(self) -> bytes:
-        """The unit's bytes in a file."""
         return BATCH_UNIT.pack(*self, NOT_COMPACTED, 0)
 
     @classmethod
@@ -450,7 +447,6 @@ class BatchConsumeQueue(ConsumeQueue):
         return where and unit.base_offset >= 0 and unit.batch_size > 0
 
     def _visible_size(self) -> int:
-        """Bytes of the tail that are visible."""
         size = len(self.tail)
         while size and BatchUnit.from_bytes(self.tail, size - BATCH_UNIT_SIZE).end_offset > (
             self.max_offset

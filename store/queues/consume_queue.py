@@ -77,7 +77,6 @@ class QueueFiles:
     """An LRU pool of the open files of all queues.
 
     Args:
-      disk: holds the files.
       file_size: bytes of each, a multiple of 20.
 
     Attributes:
@@ -112,7 +111,6 @@ class QueueFiles:
         self._pages.pop(key, None)
 
     def drop_pages(self) -> None:
-        """Drop the pages of all queues."""
         self._pages.clear()
 
     def get(self, path: str, *, create: bool = False) -> DiskFile:
@@ -161,7 +159,6 @@ class QueueFiles:
         self.unsynced = {path for path in self.unsynced if not path.startswith(folder + "/")}
 
     def remove(self, path: str) -> None:
-        """Close one file and remove it."""
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
@@ -169,7 +166,6 @@ class QueueFiles:
         self.disk.unlink(path)
 
     def close(self) -> None:
-        """Close all."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -181,7 +177,6 @@ class ConsumeQueue:
     Args:
       topic: a name that `topic_path` accepted.
       queue_id: >= 0.
-      folder: the folder of its files.
       files: the pool of open files.
       topic_field: the record's length-prefixed topic bytes.
       magic: MAGIC_V1 or MAGIC_V2, depending on the topic's length; 0 in a queue whose `append_put`
@@ -375,7 +370,6 @@ class ConsumeQueue:
         Args:
           physical_offset, size, tags_code: the unit's fields.
           now_ms: the record's store timestamp.
-          properties: the record's.
         """
         self.tail += UNIT.pack(physical_offset, size, tags_code)
         self.next_offset += 1

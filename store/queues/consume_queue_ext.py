@@ -56,8 +56,6 @@ class ExtUnit(NamedTuple):
     """One extension unit.
 
     Attributes:
-      tags_code: the message's.
-      store_timestamp_ms: the message's.
       bit_map: the subscriptions that it matches; None when it was not computed.
     """
 
@@ -87,7 +85,6 @@ class ConsumeQueueExt:
     """The extension units of one queue, addressed by their positions.
 
     Args:
-      folder: the folder of its files.
       files: the pool of open files.
 
     Attributes:

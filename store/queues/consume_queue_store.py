@@ -43,7 +43,6 @@ class _TopicFacts(NamedTuple):
     Attributes:
       folder: the name of its folder.
       magic, topic_field: of its records.
-      topic_hash: the hash of "topic#".
     """
 
     folder: str
@@ -73,7 +72,6 @@ class ConsumeQueueStore:
     """The queues of a store. Owned by the store's task.
 
     Args:
-      disk: holds the files.
       root: the data folder.
       file_size, batch_file_size, ext_file_size: bytes of one file of a queue, of a batch queue, of
         an extension.
@@ -161,7 +159,6 @@ class ConsumeQueueStore:
             pool.disk = disk
 
     def _found(self, folder: str) -> Iterator[tuple[str, int]]:
-        """(topic, queue id) of the queues in a folder."""
         disk = self._disk
         for topic in disk.list(folder):
             if topic_path(topic) is None:
@@ -353,7 +350,6 @@ class ConsumeQueueStore:
         self.batch_topics |= batch_topics
 
     def close(self) -> None:
-        """Close the files."""
         for pool in (self.files, self.batch_files, self.ext_files):
             pool.close()
 

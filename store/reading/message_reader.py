@@ -103,7 +103,6 @@ class MessageReader:
 
     Args:
       log, queues, index: the store's.
-      config: limits.
       memory_bytes: the machine's memory.
       end: the end of the log.
       native: the C extension; None: pure Python.

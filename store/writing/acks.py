@@ -45,7 +45,6 @@ class SlaveAcks:
         """Record the offset of a slave; the caller has validated it.
 
         Args:
-          slave: its connection.
           offset: physical offset up to which it has the log.
         """
         offsets = self._offsets

@@ -22,7 +22,6 @@ class Durability:
     Args:
       config, clock: the store's.
       writer: commits the records.
-      flusher: syncs them.
 
     Attributes:
       slaves: the acknowledgements of the slaves.

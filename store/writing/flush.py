@@ -33,7 +33,6 @@ class FlushService:
     """Syncs the log and calls back the waiting sends. Owned by the store's task.
 
     Args:
-      log: the files.
       clock: for timeouts.
       timeout_s: the longest wait of a callback (syncFlushTimeout).
       on_flushed: called after each fsync with the physical offset that is now on the device.

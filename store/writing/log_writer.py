@@ -39,7 +39,6 @@ class LogWriter:
     Args:
       config, clock, log: the store's.
       dispatcher: makes commits visible.
-      flusher: syncs them.
       activity: signalled by each commit.
       on_failed: called when the files may differ from what was written; it makes the store
         read-only.

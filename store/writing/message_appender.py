@@ -72,8 +72,6 @@ class MessageAppender:
     """Adds messages to the next `LogWriter.commit`.
 
     Args:
-      config: limits.
-      queue_store: the store's.
       writer: commits what is put.
       native: the C extension, which packs the usual batches; None: pure Python.
     """
@@ -193,7 +191,6 @@ class MessageAppender:
         its sizes are checked before the first is stored.
 
         Args:
-          topic: of the record.
           body_size: as stored.
           properties_size: encoded, with the separator at their end, without a checksum.
           hosts_size: of both hosts, 16 to 40.

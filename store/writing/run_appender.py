@@ -30,7 +30,6 @@ class SendRules(NamedTuple):
       store_host: of the records, 8 bytes.
       id_prefix: the store host in hexadecimal digits, with which each message id begins.
       answer_parts, json_answer_parts: see `AnswerTemplate.binary_parts` and `json_parts`.
-      body_size_max: bytes.
       delays_ms: of each delay level, from the first on.
     """
 
@@ -77,8 +76,6 @@ class RunAppender:
 
     Args:
       native: the C extension.
-      config: limits.
-      queue_store: the store's.
       writer: commits what is appended.
     """
 

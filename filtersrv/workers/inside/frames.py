@@ -95,7 +95,6 @@ def unpack_settings(content: bytes) -> dict[str, list[str]]:
 
 
 def pack_bits(decisions: Iterable[bool]) -> bytes:
-    """The content of BITS."""
     bits = 0
     count = 0
     for decision in decisions:

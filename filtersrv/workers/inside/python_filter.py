@@ -24,9 +24,7 @@ class FilterMessage:
     """The message that is passed to a filter.
 
     Attributes:
-      topic: name of the topic.
       queue_id: number of the queue.
-      queue_offset: offset in the queue.
       tags: the tag; None: no tag.
       keys: the keys, separated by spaces; None: no keys.
       properties: all properties, by name.

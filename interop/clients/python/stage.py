@@ -77,7 +77,6 @@ class Stage:
             await self.producer.send(self.message(body))
 
     async def send_to(self, queue_id: int, message: Message) -> Any:
-        """Send to the queue of this number."""
         queues = await self.producer.queues(message.topic)
         queue = next(queue for queue in queues if queue.queue_id == queue_id)
         return await self.producer.send(message, queue=queue)
