@@ -158,6 +158,8 @@ def read_access(config: AccessConfig) -> Access:
             ),
         ),
     ):
+        # A class of the operator's own would be ignored, and its rules with it: better not to
+        # start.
         _refuse_other_class(key, value.strip(), accepted)
     return Access(
         config.authentication_enabled,

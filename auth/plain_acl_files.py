@@ -231,12 +231,10 @@ class PlainAclFiles:
         return True
 
     def _read_changed(self, at_once: bool) -> _Read | None:
-        """In a thread: the accounts, if a file has changed.
-
-        A change counts when two looks see the same, unless `at_once`: an editor may have written
-        only a part of the file at the first one.
-        """
+        """In a thread: the accounts, if a file has changed."""
         texts = _read_texts(self.folder, self.main_path)
+        # An editor may have written only a part of the file at the first look, so two looks must
+        # see the same.
         is_settled = at_once or texts == self._seen
         self._seen = texts
         if texts == self._texts or not is_settled:
@@ -295,12 +293,10 @@ class PlainAclFiles:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Do without the garbage collector for some seconds at most.
-
-    PyYAML makes a hundred objects for each account. A collection looks at all of them while no
-    other thread runs: 0.8 s with 10,000 accounts.
-    """
+    """Do without the garbage collector for some seconds at most."""
     was_enabled = gc.isenabled()
+    # PyYAML makes a hundred objects for each account. A collection looks at all of them while no
+    # other thread runs: 0.8 s with 10,000 accounts.
     gc.disable()
     try:
         yield

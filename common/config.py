@@ -364,10 +364,7 @@ def at(path: str, line: int = 0) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each line with its continuations, comments and blank lines left out.
-
-    A line of one backslash continues nothing: what follows may be a comment, as in Java.
-    """
+    """Number and text of each line with its continuations, comments and blank lines left out."""
     start, logical = 0, ""
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         part = natural.lstrip(_BLANKS)
@@ -378,6 +375,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         continues = (len(part) - len(part.rstrip("\\"))) % 2
         logical += part[: len(part) - continues]
         if not continues:
+            # A line of one backslash continues nothing, as in Java: what follows may be a comment.
             if logical:
                 yield start, logical
             logical = ""

@@ -94,17 +94,15 @@ def _exists(part: str) -> bool:
 
 
 def _moved(part: str) -> str:
-    """The present name of a part whose module or folder has moved; others as they are.
-
-    A module that moved is found by its own name, under the same uppermost folder or on the
-    ground below all.
-    """
+    """The present name of a part whose module or folder has moved; others as they are."""
     if part in _FORMER_FOLDERS:
         return _FORMER_FOLDERS[part]
     if not _PART.fullmatch(part) or _exists(part):
         return part
     uppermost, _, name = part.partition(".")
     file = f"{name.rpartition('.')[2]}.py"
+    # A module that moved is found by its own name, under the same uppermost folder or on the ground
+    # below all.
     found = list(_FOLDER.glob(f"{uppermost}/*/{file}")) or [
         _FOLDER / folder / file
         for folder in ("common", "disk")

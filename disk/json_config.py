@@ -121,18 +121,16 @@ def save_text(disk: Disk, path: str, text: bytes, *, private: bool = False) -> N
 
 
 def _keep_old(disk: Disk, path: str, *, private: bool) -> None:
-    """Copy a file that is about to be replaced to `.bak`.
-
-    A copy and not a rename: `path` exists at every moment, old or new. A `.bak` is replaced only by
-    a file with a correct seal; a damaged file is kept as `.damaged`.
-    """
+    """Copy a file that is about to be replaced to `.bak`."""
     old = read_bytes(disk, path)
     text, is_right = unsealed(old)
     if is_right:
         old = sealed(text, as_spare=True)
+    # Only a file with a correct seal replaces a `.bak`; a damaged one is kept beside it.
     target = f"{path}.damaged" if is_right is False else f"{path}.bak"
     if is_right is None and disk.exists(target):
         return
+    # A copy and not a rename, so that `path` exists at every moment, old or new.
     write_copy(disk, target, old, private=private)
 
 

@@ -320,14 +320,12 @@ class OsFile:
         return Position(self._written[at][0] if at < len(self._written) else self.size())
 
     def _written_ranges(self) -> list[tuple[int, int]]:
-        """The ranges of the file that are not holes, as (start, end) in order.
-
-        Determined all at once: reading next to a hole brings pages of it into the page cache, and
-        these count as data from then on. A scan with a query per step would read the whole hole.
-        """
+        """The ranges of the file that are not holes, as (start, end) in order."""
         size = self.size()
         if not hasattr(os, "SEEK_DATA"):
             return [(0, size)]
+        # All at once: reading next to a hole brings pages of it into the page cache, and these
+        # count as data from then on. A scan with a query per step would read the whole hole.
         found, end = [], 0
         try:
             while end < size:

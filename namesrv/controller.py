@@ -204,6 +204,7 @@ class NamesrvController:
             raise
         try:
             async with trio.open_nursery() as nursery:
+                # The client first: an early registration may have it notify brokers.
                 await nursery.start(self._client.run)
                 await nursery.start(self.server.serve, listeners)
                 services = Supervisor(nursery, logger)
@@ -222,6 +223,7 @@ class NamesrvController:
         finally:
             if metrics_listener is not None:
                 metrics_listener.close()
+            # Also when cancelled: requests may have changed the table after its last save.
             self._save_the_rest()
 
     async def _serve_metrics(self, listener: socket.socket) -> None:

@@ -159,6 +159,8 @@ class Acceptor:
                 "a connection to %(where)s was lost while it was accepted: %(error)s",
                 {"where": where, "error": error},
             )
+            # No pause, since the next connection has nothing to do with it; but others get their
+            # turn.
             await trio.lowlevel.checkpoint()
             return
         self._logged = kind
@@ -170,6 +172,7 @@ class Acceptor:
                     "limit (ulimit -n) or end clients",
                     {"where": where, "error": error},
                 )
+            # The socket stays readable, so without a pause this would be a busy loop.
             await trio.sleep(PAUSE_S)
             return
         if is_new:

@@ -316,6 +316,7 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
     available = len(buffer) - position
     if position < 0 or available < RECORD_SIZE_MIN:
         raise RemoteProtocolError(f"no room for a record in {max(available, 0)} bytes", position)
+    # The bits for IPv6 of both hosts choose the head, before any length is read.
     head = RECORD_HEADS[INT32.unpack_from(buffer, position + SYS_FLAG_POSITION)[0] >> 4 & 3]
     body_at = position + head.size
     if available < head.size + 3:
@@ -340,6 +341,7 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
     if topic_length < 0 or properties_at > end:
         raise RemoteProtocolError(f"topic of {topic_length} bytes in {total_size}", position)
     (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, properties_at - 2)
+    # Lengths that do not add up exactly are damage, even if each one is possible.
     taken = properties_at + properties_length - position
     if properties_length < 0 or taken != total_size:
         raise RemoteProtocolError(f"record of {total_size} bytes, fields of {taken}", position)

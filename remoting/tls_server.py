@@ -265,12 +265,10 @@ class ServerTls:
                 del self._of_addresses[handshake.address]
 
     def _make_room(self) -> None:
-        """End the oldest unfinished handshake of the address with the most, if there are too many.
-
-        The oldest, because clients need less than a second.
-        """
+        """End the oldest unfinished handshake of the busiest address, if there are too many."""
         if len(self._shaking) >= HANDSHAKES_MAX:
             ((address, _),) = self._of_addresses.most_common(1)
+            # The oldest, because an honest client needs less than a second.
             oldest = next(each for each in self._shaking if each.address == address)
             self._remove(oldest)
             oldest.was_ended = True

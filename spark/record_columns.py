@@ -261,6 +261,7 @@ class RecordColumns:
         return self._layout.body_at, self._layout.body_end
 
     def head(self, row: int, size: int) -> bytes:
+        """The first `size` bytes of a record; fewer if it is shorter."""
         begin = int(self.starts[row])
         return self._data[begin : min(begin + size, int(self.ends[row]))]
 

@@ -47,10 +47,8 @@ class CleaningProcessor:
         return request.answer()
 
     def _clean_topics(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Delete the queues of topics that are not in the broker's table.
-
-        A slave refuses: its table may be behind its master's.
-        """
+        """Delete the queues of topics that are not in the broker's table."""
+        # A slave refuses: its table may be behind its master's.
         if self._store.is_slave:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, "a slave deletes the topics that its master deletes"

@@ -96,6 +96,8 @@ class RuntimeInfo:
             "runtime": _runtime(max(now_ms - stats.started_ms, 0) // 1000),
             "putMessageEntireTimeMax": str(stats.put_times.longest_ms),
             "putMessageTimesTotal": str(puts),
+            # Figures of Java's threads and locks that do not exist here are constants: programs
+            # read them.
             "putMessageFailedTimes": "0",
             "putMessageSizeTotal": str(totals.put_size),
             "putMessageDistributeTime": stats.put_times.text(),

@@ -167,12 +167,10 @@ class ClientManageProcessor:
         return Deferred(lambda: self._answer_saved(answer))
 
     def _note_taken_id(self, client: ClientChannelInfo) -> None:
-        """Say that a client gets no replies, because another user has its id.
-
-        It is registered as any other: an id is no right, and one user's must not cost another its
-        checks of transactions.
-        """
+        """Say that a client gets no replies, because another user has its id."""
         holder = self._producers.find_channel(client.client_id)
+        # The client is registered all the same: an id is no right, and one user's must not cost
+        # another its checks of transactions.
         if holder is not None and not self._producers.may_have_id(client):
             what = _NO_REPLIES.format(id=client.client_id[:NAME_SIZE_MAX])
             logger.warning(

@@ -67,6 +67,8 @@ class RebalanceLockManager:
             lock = locks.get(queue)
             if lock is None:
                 if self._count >= self._locks_max:
+                    # Only at the limit, as this looks at all locks. It may have removed the group's
+                    # table.
                     self.remove_expired(now_s=now_s)
                     locks = self._groups.setdefault(group, locks)
                     if self._count >= self._locks_max:

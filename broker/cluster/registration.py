@@ -239,15 +239,14 @@ class Registrar:
                 )
 
     def _note_master(self, address: str, master: Master | None) -> None:
-        """Choose a slave's master: that of the first name server that knows one.
-
-        Name servers may differ for a while. For one that does not answer, its last answer is used,
-        because the master may still run. A restarted one knows no master until it has registered.
-        """
+        """Choose a slave's master: that of the first name server that knows one."""
         if master is None:
             self._masters.pop(address, None)
         else:
             self._masters[address] = master
+        # Name servers may differ for a while. For one that does not answer, its last answer is
+        # used, because the master may still run; a restarted one knows no master until it has
+        # registered.
         known = map(self._masters.get, self._config.namesrv_addresses)
         self._on_master(next(filter(None, known), None))
 

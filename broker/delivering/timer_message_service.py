@@ -246,10 +246,13 @@ class TimerMessageService:
             count += 1
             delivered += done
         try:
+            # What precedes a failure is committed, as it does not depend on the message that
+            # failed.
             arrivals = self._store.commit()
         except Exception:
             self._store.roll_back()
             raise
+        # Only after the commit: messages of a failed one stay in the wheel.
         self.wheel.took(count)
         self._moved.set()
         self.delivered += delivered

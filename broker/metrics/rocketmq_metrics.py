@@ -374,12 +374,11 @@ def _lags(parts: BrokerParts, samples: Samples) -> Steps[None]:
 
 
 def _consumed(parts: BrokerParts) -> Iterator[_Progress]:
-    """What groups consume; a broadcasting group keeps its offsets to itself.
-
-    Groups and topics that come meanwhile are left out.
-    """
+    """What groups consume; a broadcasting group keeps its offsets to itself."""
     consumers, retry_topics = parts.clients.consumers, parts.pop.retry_topics
     popped = {group: list(topics) for group, topics in consumers.compensated.groups.items()}
+    # Copies, because samples are taken in steps: groups and topics that come meanwhile are left
+    # out.
     connected = list(consumers.consumer_table.items())
     topics_of = {
         group: [] if info.is_broadcasting else list(info.subscription_table)

@@ -157,8 +157,6 @@ class AckMessageProcessor:
     ) -> Steps[RemotingCommand | None]:
         """Steps that acknowledge messages of several pops; None: the last turn has the answer.
 
-        The first one belongs to the turn of the request; each other one is a turn that it ends.
-
         Raises: RequestRefused: the code of a put: a record is not stored.
         """
         is_stored = False
@@ -168,6 +166,8 @@ class AckMessageProcessor:
         for begin in range(0, len(batches), STEP_POPS):
             if begin:
                 yield
+            # The first step belongs to the turn of the request; each later one is a turn of its
+            # own.
             with channel.turn if begin else nullcontext():
                 is_put = False
                 for batch in batches[begin : begin + STEP_POPS]:
@@ -225,6 +225,8 @@ class AckMessageProcessor:
                 {"peer": channel.remote_address, "queue_id": queue_id, "topic": topic},
             )
             return False
+        # A batch has no receipts of single messages; this one names the pop that they all belong
+        # to.
         receipt = Receipt(
             batch.start_offset,
             batch.pop_time,
@@ -237,6 +239,7 @@ class AckMessageProcessor:
         )
         least = self._store.min_offset(topic, queue_id)
         end = self._store.max_offset(topic, queue_id)
+        # Bits beyond the queue name no messages.
         offsets = tuple(
             batch.start_offset + index
             for index in bits_of(batch.bit_set)

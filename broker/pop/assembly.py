@@ -94,6 +94,7 @@ def assemble_pop(
         on_messages=on_messages,
         counts=counts,
     )
+    # The buffer counts what is in flight, also messages whose check points it has stored.
     revive.on_revived = lambda check_point, count: buffer.landed(check_point.key, count)
     recorded = RecordedPositions(store, offsets, buffer, revive, records)
     return Pop(records, buffer, storing, positions, retry_topics, hold, revive, orders, recorded)

@@ -129,14 +129,12 @@ class PopBufferService:
             raise StoreIOError(self._puts.topic, f"{reason} ({refusal.status.name})")
 
     def _put(self, entry: Buffered) -> PutRefusal | None:
-        """Append the records of a check point; return why they cannot be stored, None: they are.
-
-        If only that of the acknowledgements cannot be, both are appended again later: the revive
-        service takes equal check points as one.
-        """
+        """Append the records of a check point; return why they cannot be stored, None: they are."""
         check_point, queue_id = entry.check_point, entry.revive_queue_id
         refusal = self._puts.put_check_point(check_point, queue_id)
         if refusal is None and check_point.acked:
             ack = Ack(check_point.key, tuple(check_point.acked_offsets()))
             refusal = self._puts.put_ack(ack, check_point.revive_time, queue_id)
+        # If only the acknowledgements are refused, both are appended again later: the revive
+        # service counts equal check points once.
         return refusal

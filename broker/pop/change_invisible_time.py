@@ -135,10 +135,10 @@ class ChangeInvisibleTimeProcessor:
     def _refuse_unknown(self, queue: OrderKey, receipt: Receipt) -> None:
         """Refuse a receipt that is over, or is not the last one of its message.
 
-        Each would store one more check point of the message, which becomes one more copy.
-
         Raises: RequestRefused: MESSAGE_ILLEGAL.
         """
+        # Each accepted receipt stores a check point, and each check point becomes a copy of the
+        # message.
         now_ms = self._wall_ms()
         if now_ms > receipt.revive_time + CLOCK_STEP_MAX_MS:
             reason = (

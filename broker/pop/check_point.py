@@ -146,6 +146,8 @@ class CheckPoint:
 
         Raises: RemoteProtocolError: a number is out of its range.
         """
+        # Records of Apache's older brokers have a count instead of offsets: the messages are in a
+        # row.
         diffs = offsets_from_start(body.queue_offset_diff or range(min(body.num, _NUM_MAX)))
         count = len(diffs)
         if not 0 < count <= POP_COUNT_MAX:
@@ -174,6 +176,7 @@ class CheckPoint:
             body.invisible_time,
             body.broker_name,
             diffs,
+            # With bits beyond its messages it would never equal `all_acked`.
             acked=body.bit_map & ((1 << count) - 1),
             suspend=body.suspend,
             re_put_times=_re_put_times(body.re_put_times),

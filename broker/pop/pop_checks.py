@@ -74,6 +74,7 @@ class PopChecks:
         Raises: RequestRefused: it may not.
         """
         config = self._config
+        # Its client has given up, and would not see the messages that the answer hides from others.
         if age_ms - header.poll_time > LATE_MS:
             raise RequestRefused(
                 ResponseCode.POLLING_TIMEOUT,
@@ -90,6 +91,8 @@ class PopChecks:
                 f"the broker[{config.broker_ip1}] pop message's num is greater than "
                 f"{POP_COUNT_MAX}",
             )
+        # The records of pops are timer messages: without the wheel no message would ever come
+        # again.
         if not self._store_config.timer_wheel_enable:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,

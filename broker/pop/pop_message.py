@@ -169,6 +169,7 @@ class PopMessageProcessor:
         now_ms = self._wall_ms()
         clients_ms = self._pop.hold.clients_ms()
         born_time = header.born_time
+        # Put into the request, too, because a pop that waits is decoded again when it is woken.
         if born_time == 0:
             born_time = clients_ms
             request.ext_fields = {**request.ext_fields, "bornTime": str(born_time)}
@@ -182,6 +183,7 @@ class PopMessageProcessor:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
+            # By turns, so that the revive queues have equally many records.
             revive_queue_id = self._count % self._config.revive_queue_num
             self._count += 1
         asked = Asked(
@@ -392,6 +394,8 @@ class PopMessageProcessor:
         if topic.startswith(RETRY_TOPIC_PREFIX):
             form = TopicForm.of(topic).value
             is_retry = topic != header.topic
+            # Clients look for the topic that they asked for, so copies from the retry topic get its
+            # name.
             if is_retry and not self._config.pop_response_return_actual_retry_topic:
                 try:
                     buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
@@ -401,6 +405,7 @@ class PopMessageProcessor:
                 size = sum(map(len, buffers))
         if header.order:
             popped.order_counts.append(self._pop.orders.popped(check_point, header.attempt_id))
+        # Without its check point stored or buffered, a message that is given out could be lost.
         elif not self._keep(asked, order, check_point, next_offset, popped):
             popped.rest += result.count
             return

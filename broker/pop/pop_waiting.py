@@ -142,11 +142,7 @@ class PopWaitingProcessor:
         header: NotificationRequestHeader,
         selector: Selector | None,
     ) -> bool:
-        """Whether a queue has a message for the group.
-
-        If many wait, that is true: one of them may match, and if none does, the pop that follows
-        goes past them.
-        """
+        """Whether a queue has a message for the group."""
         group = header.consumer_group
         end = self._store.max_offset(topic, queue_id)
         begin = self._positions.peek(topic, group, queue_id)
@@ -160,4 +156,5 @@ class PopWaitingProcessor:
         ):
             codes, _ = tags_codes_since(self._queues, (topic, queue_id), begin)
             return codes is None or not selector.isdisjoint(codes)
+        # One of many may match; if none does, the pop that follows goes past them.
         return True

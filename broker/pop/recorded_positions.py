@@ -207,16 +207,14 @@ class RecordedPositions:
 
 
 def _with_position(buffer: bytes, revive_topic: bytes) -> Iterator[MessageExt]:
-    """The messages of whole records that say where the next pop begins.
-
-    A timer message of a client has another topic, whatever its tags and properties. Records that
-    the timer service delivered are copies of older ones.
-    """
+    """The messages of whole records that say where the next pop begins."""
     at = 0
     while at < len(buffer):
         message = decode_record(buffer, at)
         at += message.store_size
         properties = message.properties_bytes
+        # A client's timer message has another topic, whatever its tags and properties. Records that
+        # the timer service has delivered are copies of older ones.
         if message.topic == TIMER_TOPIC:
             is_record = find_property(properties, _REAL_TOPIC) == revive_topic
         else:

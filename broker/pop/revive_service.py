@@ -319,8 +319,10 @@ class ReviveService:
                 part.taken.pop()
                 queue.put_back(point, self._clock.wall_ms() + PUT_OFF_MS)
                 break
+            # A slice is bounded, so that sends are served between two of them.
             point = None if part.is_full else queue.take_due()
         try:
+            # In the same commit as the copies: a crash between the two would deliver them twice.
             self._reviver.put_done(part, queue_id)
             arrivals = self._store.commit()
         except Exception:
@@ -336,6 +338,7 @@ class ReviveService:
         if arrivals:
             self._on_messages(arrivals)
         if isinstance(failure, Postponed):
+            # The retry topic is being saved; the service is woken when that is done.
             failure.when(self._task.wake)
         elif failure is not None:
             raise failure

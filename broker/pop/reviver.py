@@ -223,14 +223,14 @@ class Reviver:
     def _messages(self, check_point: CheckPoint, offset: int) -> list[MessageExt]:
         """The message at exactly this offset, or those of the batch there; empty: it is gone.
 
-        A topic that was deleted and created again has lower offsets: those are other messages.
-
         Raises: StoreError, RemoteProtocolError: it cannot be read.
         """
         topic, queue_id = check_point.topic, check_point.queue_id
         result = self._store.get_message(topic, queue_id, offset, 1)
         if result.buffers:
             message = decode_record(b"".join(result.buffers))
+            # A topic that was deleted and created again has lower offsets: those are other
+            # messages.
             if message.queue_offset == offset:
                 return single_messages(message)
         logger.warning(

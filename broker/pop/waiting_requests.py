@@ -455,13 +455,11 @@ class WaitingRequests:
         return None if has_forcing else codes
 
     def _wake_for_retry(self, topic: str, group: str, queue_id: int) -> None:
-        """Wake one request of a group for a message in its retry topic.
-
-        Every pop reads all queues of the retry topic, so one that waits for another queue of its
-        topic will do; RocketMQ wakes none then.
-        """
+        """Wake one request of a group for a message in its retry topic."""
         if self.wake_queue(topic, group, queue_id):
             return
+        # Every pop reads all queues of the retry topic, so one that waits for another queue of its
+        # topic will do. RocketMQ wakes none then.
         entry = self._topics.get(topic)
         if entry is not None and group in entry.groups:
             others = list(entry.groups[group])

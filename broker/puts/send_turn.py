@@ -275,15 +275,13 @@ class SendTurn:
             self._abort(senders, error)
 
     def _abort(self, senders: list[tuple[Channel, int]], error: Exception) -> None:
-        """End a turn that failed with an unexpected error.
-
-        Unwritten messages are rolled back. Nothing is answered; instead the senders' connections
-        are closed, so that they send again at once without waiting for a time-out.
-        """
+        """End a turn that failed with an unexpected error."""
         meaning = "The connections of its senders are closed, and they send again"
         self._failures.note("a turn of sends", meaning, error)
         self._store.roll_back()
         self._written(False)
+        # Without an answer, but with the connections closed: the senders send again at once, and do
+        # not wait for a time-out.
         for channel, _ in senders:
             channel.close("the turn of its sends failed")
 
@@ -373,9 +371,7 @@ def _refused(request: _Request, refusal: RequestRefused) -> bytes:
 def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
     """The answer with the code for a message that is stored, but not fsynced or replicated.
 
-    Only sends get the code for a missing slave: a client that sent a message back, or ended a
-    transaction, would repeat the request. Source: EndTransactionProcessor.sendFinalMessage;
-    RocketMQ does not wait at all for messages that are sent back.
+    Source: EndTransactionProcessor.sendFinalMessage.
     """
     code = _CODES.get(status)
     if code is None or not answer:  # safe, or oneway
@@ -385,6 +381,8 @@ def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
         for command in commands:
             command.code = code
         return b"".join(map(encode, commands))
+    # A client that sent a message back, or ended a transaction, would repeat the request if it got
+    # the code for a missing slave. RocketMQ does not wait at all for messages that are sent back.
     if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _SENDS:
         return answer
     command = decode_frame(answer)

@@ -160,10 +160,7 @@ class ReplyMessageProcessor:
         queue_id: int,
         channel: Channel,
     ) -> tuple[str, int] | None:
-        """Store the reply; return message id and queue offset, or None if that failed.
-
-        It does not wait for the disk, because the answer only reports the push.
-        """
+        """Store the reply; return message id and queue offset, or None if that failed."""
         message = InnerMessage(
             header.topic,
             queue_id,
@@ -179,6 +176,7 @@ class ReplyMessageProcessor:
         try:
             self._store.begin_burst()
             refusal, physical_offset, queue_offset = self._inner.put(message)
+            # Without waiting for the disk, as the answer only reports the push.
             arrivals = self._store.commit()
         except StoreError as error:
             logger.error(

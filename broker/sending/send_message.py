@@ -208,9 +208,6 @@ class SendMessageProcessor:
     ) -> None:
         """Store a send that may have a priority, be delayed or of a transaction, or go to a group's
         retry topic.
-
-        As in Apache's broker the answer has the queue that was requested, or that of the priority,
-        but the offsets at which the message is stored.
         """
         if PRIORITY_HEAD in message.properties:
             message.queue_id, message.properties = place_by_priority(
@@ -218,6 +215,8 @@ class SendMessageProcessor:
             )
         if self._send_usual_half(request, message):
             return
+        # As in Apache's broker the answer has the requested queue, or that of the priority, but the
+        # offsets at which the message is stored.
         queue_id = message.queue_id
         message.properties = admitted(message.properties)
         message.properties = self._added.merge_into(message.properties, self._store.wall_time_ms)
@@ -273,9 +272,6 @@ class SendMessageProcessor:
     def _is_dead(self, request: RemotingCommand, message: InnerMessage, channel: Channel) -> bool:
         """Whether a message that a client sends to a retry topic becomes a dead letter.
 
-        A client sends there if sending back failed. An orderly consumer, which holds locks, sends
-        there only messages that it gives up.
-
         Raises: RequestRefused: the group does not exist.
         Source: SendMessageProcessor.handleRetryAndDLQ.
         """
@@ -292,6 +288,8 @@ class SendMessageProcessor:
         times_max = group.retry_max_times
         if text is not None:
             times_max = read_number(name, RECONSUME_TIMES_MAX, text)
+        # A client sends there if sending back failed. An orderly consumer, which holds locks, sends
+        # there only messages that it gives up.
         return message.reconsume_times > times_max or self._is_ordered(group_name)
 
 

@@ -252,15 +252,14 @@ def _check_plain_acl(broker: BrokerConfig) -> None:
 def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
     """Make brokerId agree with brokerRole; yield a warning for each change.
 
-    On a slave, messages count as in memory only when they are nearer to the log's end: a consumer
-    that was sent there returns to the master only after it has caught up by a tenth of the memory.
-
     Raises: ConfigError: a slave has the master's id.
     Source: BrokerStartup.buildBrokerController.
     """
     if store.broker_role is BrokerRole.SLAVE:
         if broker.broker_id == MASTER_ID:
             raise ConfigError("brokerRole=SLAVE: a slave's brokerId is 1 or more", path=path)
+        # On a slave, fewer messages count as in memory: a consumer that was sent there returns to
+        # the master only after it has caught up by a tenth of the memory.
         ratio = store.access_message_in_memory_max_ratio - SLAVE_MEMORY_RATIO_LESS
         store.access_message_in_memory_max_ratio = max(ratio, 0)
     elif broker.broker_id != MASTER_ID:

@@ -241,14 +241,6 @@ class ConsumerOffsetManager:
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that are past the end of their queue back to that end.
 
-        A power cut under ASYNC_FLUSH may lose messages whose consumption was saved already. Without
-        the correction the group would skip the messages that are stored in their place (L15), as
-        with RocketMQ.
-
-        The transactions' offsets are saved only after the log is on the device. So one that is past
-        the end is not the result of a power cut but a wrong number, and 0 is used: otherwise open
-        half messages would be lost.
-
         Args:
           max_offset: next queue offset, of topic and queue id.
         """
@@ -277,9 +269,15 @@ class ConsumerOffsetManager:
                                 else where,
                             },
                         )
+                        # A power cut under ASYNC_FLUSH may lose messages whose consumption was
+                        # saved already. Without the correction the group would skip the messages
+                        # that are stored in their place (L15), as with RocketMQ.
                         offsets[queue_id] = end
                         self.file.is_dirty = self.is_corrected = True
                         forgotten |= group == TRANSACTION_GROUP
+        # The transactions' offsets are saved only after the log is on the device. So one that is
+        # past the end does not come from a power cut: it is wrong, and 0 is used. Otherwise open
+        # half messages would be lost.
         if forgotten:
             for topic in self.which_topic_by_consumer(TRANSACTION_GROUP):
                 self.offset_table[f"{topic}{SEPARATOR}{TRANSACTION_GROUP}"] = {0: 0}

@@ -216,6 +216,7 @@ class TopicConfigManager:
         known = self.topic_config_table.get(topic)
         if known is not None:
             return known
+        # Another send creates it just now: this one waits for the same save.
         if topic in self._staged:
             return self._when_saved(topic)
         pattern = self.topic_config_table.get(default_topic)
@@ -240,6 +241,7 @@ class TopicConfigManager:
             topic_name=topic,
             read_queue_nums=count,
             write_queue_nums=count,
+            # Or any topic that clients create could be the pattern of others.
             perm=pattern.perm & ~PERM_INHERIT,
             topic_filter_type=pattern.topic_filter_type,
             topic_sys_flag=sys_flag,

@@ -100,6 +100,8 @@ class EndTransactionProcessor:
             )
         if kind == TRANSACTION_COMMIT_TYPE:
             try:
+                # Half messages of an older version, or of Apache's broker, may name a topic that
+                # nothing may be delivered to.
                 self._puts.kinds.real_place(half)
                 message = final_message(half)
             except ValueError as error:
@@ -112,19 +114,19 @@ class EndTransactionProcessor:
         else:
             self._puts.answer_with_turn(request, channel, NOT_SET)
             self._transactions.ends.roll_back(half.find(b"REAL_TOPIC") or half.topic)
+        # After the final message is put: if that fails, the transaction stays open and is checked.
         self._transactions.end(current)
 
     def _end_cached(self, request: RemotingCommand, channel: Channel) -> bool:
         """The fast path of `end_transaction`: an end without a fault, of a cached half message.
-
-        The cache is asked by the text of the offset, so a wrong one finds nothing. A cached half
-        message has no immunity time, and its topic may be delivered to.
 
         Returns: False: nothing was done.
         Raises: RequestRefused: the final message was not stored.
         """
         fields = request.ext_fields
         kind = _KINDS.get(fields.get("commitOrRollback", ""))
+        # The key is the string of the offset, so a wrong one finds nothing. A cached half message
+        # has no immunity time, and its topic may be delivered to.
         half = self._cache.find(fields.get("commitLogOffset", ""))
         if (
             half is None

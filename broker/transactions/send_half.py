@@ -119,6 +119,7 @@ class UsualHalves:
         Raises: RequestRefused: the store refuses it.
         """
         topic, queue_id, properties = message.topic, message.queue_id, message.properties
+        # The cheap conditions first: each names a case that `SendMessageProcessor` serves in full.
         if (
             b"TRAN_MSG" not in properties
             or MSG_REGION_HEAD in properties
@@ -155,6 +156,7 @@ class UsualHalves:
         )
         if refusal is not None:
             raise self._turn.refusal(refusal)
+        # The message becomes the final one, so that a commit needs neither the log nor the decoder.
         message.properties = final
         message.sys_flag = sys_flag | TRANSACTION_COMMIT_TYPE
         message.prepared_transaction_offset = physical_offset

@@ -231,6 +231,8 @@ class TransactionService:
             offset
             for op in self._read(TRANS_OP_HALF_TOPIC, op_start)
             if self._is_own(op)
+            # Ends before the committed offset of the half queue belong to messages that are not
+            # read again.
             for offset in ended_offsets(op)
             if offset >= half_start
         }
@@ -251,6 +253,7 @@ class TransactionService:
                     {"queue_offset": half.queue_offset, "error": error},
                 )
                 continue
+            # A restart does not begin the wait for the first check anew.
             left_ms = self._wait_ms(half.properties_bytes) - self.age_ms(half)
             self.open.open(half.queue_offset, self._now_ms() + left_ms, op_start)
         if len(self.open):
@@ -454,16 +457,14 @@ class TransactionService:
         return channels[self._asked % len(channels)]
 
     def _ask_when_flushed(self, checks: list[_Check]) -> None:
-        """Ask the producers; under SYNC_FLUSH after the fsync, even a failed one.
-
-        A producer must not learn of a copy that a power cut may undo: the check would not be
-        counted, and the answer might name an offset that holds another message by then.
-        """
+        """Ask the producers; under SYNC_FLUSH after the fsync, even a failed one."""
 
         def ask(_: bool) -> None:
             for check in checks:
                 self._ask(check)
 
+        # A producer must not learn of a copy that a power cut may undo: the check would not be
+        # counted, and the answer might name an offset that holds another message by then.
         if checks and self._store.writer.sync_flush:
             self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:

@@ -56,12 +56,10 @@ def double_of(text: str) -> float:
 
 
 def _value_of(read: Callable[[str], T], text: str) -> T:
-    """The result of `read`, cached for long strings.
-
-    An expression may compare one property of 32 kB several hundred times.
-    """
+    """The result of `read`, cached for long strings."""
     if len(text) <= _SHORT_TEXT_MAX:
         return read(text)
+    # An expression may compare one property of 32 kB several hundred times.
     value: T | FilterEvaluationError = _remembered(read, text)
     if isinstance(value, FilterEvaluationError):
         raise value

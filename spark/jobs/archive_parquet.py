@@ -184,6 +184,7 @@ def start(spark: SparkSession, archive: Archive, given: ArchiveFlags) -> Streami
 
 
 def work(spark: SparkSession, given: ArchiveFlags, summary: Summary) -> int:
+    """Archive, or check an archive. Raises: JobError: there is none, or it is incomplete."""
     archive = Archive(spark, given.out, given.checkpoint)
     if given.rebuild_manifest:
         archive.write_manifest(rebuilt(archive.rows()))

@@ -220,14 +220,12 @@ class LogSender:
         )
 
     def _send_at_once(self) -> None:
-        """Send what a commit has added, within the commit, if the connection is idle.
-
-        On a SYNC_MASTER the commit's sends wait for the slave; `_send_log` would run in the next
-        turn of the event loop only. On an ASYNC_MASTER their answers come first.
-        """
+        """Send what a commit has added, within the commit, if the connection is idle."""
         resting = self._resting
         if resting is None or resting.is_set():
             return  # `_send_log` is running, or about to
+        # On an ASYNC_MASTER the answers of the sends come first. On a SYNC_MASTER they wait for the
+        # slave, and `_send_log` would run in the next turn of the event loop only.
         if not self._store.durability.waits_for_slaves:
             resting.set()
             return

@@ -341,9 +341,6 @@ class LogFollower:
     def _report_at_once(self) -> None:
         """Acknowledge what was just appended, if the connection is idle.
 
-        On a SYNC_MASTER sends wait for it; `_report` would run in the next turn of the event loop
-        only.
-
         Raises: LinkEnded: the connection is broken, or the store has become read-only.
         """
         reportable, resting = self._reportable, self._resting
@@ -351,6 +348,8 @@ class LogFollower:
             return
         if self._store.read_only:
             raise LinkEnded(self._store.trouble)
+        # On a SYNC_MASTER sends wait for this; `_report` would run in the next turn of the event
+        # loop.
         self._reported = reportable
         self._rest = self.link.send_nowait([encode_report(reportable)])
         if self._rest:

@@ -213,6 +213,7 @@ class IndexFile:
         self.end_physical_offset = progress.end_physical_offset
         self.hash_slot_count = progress.hash_slot_count
         self.index_count = self._pending_index = progress.index_count
+        # The header may be older than the checkpoint, but the entries must be those that it counts.
         if self.index_count > 1 and (
             self._entry(1)[1] != self.begin_physical_offset
             or self._entry(self.index_count - 1)[1] != self.end_physical_offset

@@ -249,16 +249,14 @@ def _contradiction(file: IndexFile, progress: IndexProgress) -> str:
 
 
 def _first_missing(progress: IndexProgress | None, present: set[int], log_start: int) -> int | None:
-    """The name of the first file of the checkpoint that is missing.
-
-    Retention may have deleted the oldest index files together with the log's beginning.
-    """
+    """The name of the first file of the checkpoint that is missing."""
     if progress is None or progress.files is None:
         return None
     expected = [name for name, _ in progress.files]
     if progress.file_name:
         expected.append(progress.file_name)
     first = 0
+    # Retention may have deleted the oldest index files together with the log's beginning.
     if log_start > 0 and present:
         while first < len(progress.files) and expected[first] not in present:
             first += 1

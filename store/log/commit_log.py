@@ -173,17 +173,15 @@ class CommitLog:
             raise
 
     def _made_aside(self, path: str) -> bool:
-        """Create a file under another name, and rename it when it has its size.
-
-        A kill in between would otherwise leave a file that is too short, with which Apache's 4.x
-        does not start. False: not possible here.
-        """
+        """Create a file under another name, and rename it when it has its size."""
         name = f"{self.folder}.new"
         try:
             self.disk.unlink(name)
             file = self.disk.open(name, create=True)
         except StoreIOError:  # the parent folder is not writable
             return False
+        # A kill before the rename must not leave a file that is too short under the log's name:
+        # Apache's 4.x does not start with one.
         self._make(file)
         try:
             self.disk.rename(name, path)

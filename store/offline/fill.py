@@ -172,10 +172,7 @@ def fixed_bytes(pieces: list[Piece], stamp: Stamp) -> Iterator[tuple[int, bytes]
 
 
 def _messages(hole: Hole, lost: list[Lost], file_size: int) -> list[Placeholder]:
-    """The messages in the order of their places, unknown ones as -1.
-
-    Units of several queues at one place are one record, of light queues too.
-    """
+    """The messages in the order of their places, unknown ones as -1."""
     by_place: dict[tuple[int, int], list[Lost]] = {}
     alone: list[Lost] = []
     for entry in lost:
@@ -188,6 +185,7 @@ def _messages(hole: Hole, lost: list[Lost], file_size: int) -> list[Placeholder]
     found: list[tuple[tuple[int, int, int], Placeholder]] = []
     end = hole.start
     for (at, size), entries in sorted(by_place.items()):
+        # Units of several queues at one place are one record, of light queues too.
         main = _main_of(entries)
         if at < end or main is None or _smallest(main) > size:
             alone += entries  # they contradict each other

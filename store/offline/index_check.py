@@ -126,9 +126,11 @@ class IndexCheck:
             else:
                 if also < 0:
                     also = tag_hash(record) or 0
+                # Apache's 5.x also indexes a message's tags, which is not wrong.
                 if key_hash != also:
                     self.problems[entry.path].note("key", entry.number, f"hash {key_hash}")
             entry = self._entry = next(self._entries, None)
+        # Records before the index begins lost their entries with its deleted files.
         if wanted and (self._begin < 0 or offset >= self._begin):
             for key_hash in wanted:
                 if (offset, key_hash) in self._done:

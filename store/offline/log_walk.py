@@ -71,6 +71,7 @@ class LogWalk:
         self._is_leftover = is_leftover
         total = max(self._stop - start, 1)
 
+        # The reader may pass the end by a record.
         def on_read(offset: int) -> None:
             if progress is not None:
                 progress(min(offset - start, total), total)

@@ -210,10 +210,7 @@ class QueueCheck:
             self._note_fault(fault, state, unit, record, found)
 
     def _goes_on(self, state: CheckedQueue, unit: Place, record: LogRecord, found: Unit) -> bool:
-        """Whether to accept a record that does not follow the previous one of its queue.
-
-        Only `__CRC32#` protects a record's queue offset, so the queue's units decide.
-        """
+        """Whether to accept a record that does not follow the previous one of its queue."""
         offset, physical_offset, on_disk = unit.queue_offset, record.physical_offset, state.on_disk
         place = (physical_offset, record.size)
         if state.next < 0:
@@ -221,6 +218,7 @@ class QueueCheck:
             if offset > 0:
                 state.gaps.append(Gap(0, offset, -1, physical_offset))
             return True
+        # Only `__CRC32#` protects a record's queue offset, so the queue's units decide.
         if offset == 0 and found[:2] != place and not 0 < found[0] + found[1] <= physical_offset:
             state.begin_again(offset)
             return True

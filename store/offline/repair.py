@@ -407,6 +407,8 @@ class Repair:
                 key = (topic, queue_id)
                 if wanted is not None and key not in wanted:
                     continue
+                # The log has no message of an idle queue, so it cannot be built; its units keep its
+                # offsets.
                 if folder == "consumequeue" and self._is_idle(key):
                     self._keep_copies(path)
                     end = plan.cut_at if plan.cut_at >= 0 else report.log_end

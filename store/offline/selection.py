@@ -163,6 +163,7 @@ def as_json(record: MessageExt, bodies: Bodies, *, inflate: bool = True) -> dict
         found["bodyBase64"] = base64.b64encode(body).decode()
     else:
         try:
+            # Text if it can be, so that a person or `jq` can read it; base64 loses nothing.
             found["body"] = str(body, "utf-8")
         except UnicodeDecodeError:
             found["bodyBase64"] = base64.b64encode(body).decode()

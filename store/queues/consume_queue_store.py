@@ -53,11 +53,7 @@ class _TopicFacts(NamedTuple):
 
 @lru_cache(maxsize=TOPIC_FACTS_COUNT_MAX)
 def _topic_facts(topic: str) -> _TopicFacts | None:
-    """The facts of a topic.
-
-    Cached so that all queues of a topic share the same objects: a put to one of thousands of queues
-    finds them in the processor's cache. None for a topic that cannot be a folder's name.
-    """
+    """The facts of a topic."""
     name = topic_path(topic)
     if name is None:
         return None
@@ -65,6 +61,8 @@ def _topic_facts(topic: str) -> _TopicFacts | None:
         magic, topic_field = record_topic(topic)
     except LocalProtocolError:
         return None
+    # All queues of a topic share these objects through the cache: a put to one of thousands of
+    # queues finds them in the processor's cache.
     return _TopicFacts(name, magic, topic_field, hash_prefix(f"{topic}#"))
 
 

@@ -310,6 +310,8 @@ class MessageReader:
         count = len(raw) // UNIT_SIZE
         if count > config.max_transfer_count_on_message_in_memory:
             count = max(config.max_transfer_count_on_message_in_memory, 1)
+        # The C extension copies small records that lie apart into one body; a view of each would
+        # cost more.
         if self.recent is not None and count > 1:
             units = raw[: count * UNIT_SIZE]
             joined = self.recent.join(units, log_end, size_max)
@@ -322,6 +324,8 @@ class MessageReader:
         base = first - first % log.file_size
         end, total = last + sizes[-1], sum(sizes)
         if (
+            # Units are not trusted: each of these may be wrong after a crash. `_collect` finds out
+            # which.
             not log_end - self._near <= first <= last < base + log.file_size
             or total > size_max
             or total > config.max_transfer_bytes_on_message_in_memory
@@ -332,8 +336,10 @@ class MessageReader:
         view = log.view(base)
         if view is None:
             return None
+        # No other queue's message lies between them.
         if end - first == total:
             buffers = [view[first - base : end - base]]
+        # In the log's first file, positions are offsets: no subtraction for each message.
         elif base:
             buffers = [
                 view[at - base : at - base + size] for at, size in zip(offsets, sizes, strict=True)
@@ -350,6 +356,7 @@ class MessageReader:
         It takes half of the time, and returns None in all other cases.
         """
         config, log = self._config, self._log
+        # Units from before the start are verified by `_collect`, and older ones are not in memory.
         if queue_offset < queue.cold_end or queue_offset < queue.tail_offset:
             return None
         at = (queue_offset - queue.tail_offset) * UNIT_SIZE

@@ -351,8 +351,6 @@ def _tags_problem(unit: Unit, record: LogRecord, place: Place) -> str:
 def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
     """Why a record of another topic does not belong into this queue; "" if it does.
 
-    Apache's broker fills queues of any name in the properties, trocket's only light queues.
-
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """
     topic, queue_id = queue.key
@@ -360,6 +358,7 @@ def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -
     offsets = find_property(record.properties, b"INNER_MULTI_QUEUE_OFFSET") or b""
     wanted = (topic.encode("utf-8", "replace"), b"%d" % queue_offset)
     if wanted in zip(names.split(b","), offsets.split(b","), strict=False) and queue_id == (
+        # Apache's broker fills queues of any name in the properties, trocket's only light queues.
         0 if topic.startswith(LIGHT_PREFIX) else record.queue_id
     ):
         return ""

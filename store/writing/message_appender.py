@@ -273,8 +273,10 @@ class MessageAppender:
                 return (_too_many_properties(len(own) + crc_size), [], _NO_PLACE)
             messages.append(replace(batch, body=message_body, properties=own, flag=message_flag))
             total += queue.record_overhead + hosts_size + len(message_body) + len(own) + crc_size
+        # Checked for all before the first is put, because a put cannot be taken back alone.
         if not entries or total > self._record_size_max:
             return (_illegal(queue.key[0], total), [], _NO_PLACE)
+        # All or none: a batch must not be divided by a file's end, where rolling may be refused.
         if self._burst.append_offset + total + 8 > self._burst.file_end:
             refusal = self._writer.roll(total)
             if refusal is not None:
@@ -449,14 +451,12 @@ class MessageAppender:
         return PhysicalOffset(physical_offset)
 
     def _with_room_for_crc(self, properties: bytes) -> tuple[bytes, int]:
-        """Properties without a checksum of the sender, and the size of the new checksum.
-
-        Every record whose properties hold a NUL byte gets a checksum: without it recovery could not
-        distinguish such a record from one of which only the beginning reached the disk.
-        """
+        """Properties without a checksum of the sender, and the size of the new checksum."""
         if _CRC_NAME in properties:
             pieces = properties.split(b"\x02")
             properties = b"\x02".join(piece for piece in pieces if not piece.startswith(_CRC_NAME))
+        # With a NUL byte always: without a checksum recovery could not distinguish such a record
+        # from one of which only the beginning reached the disk.
         if not self._append_crc and b"\0" not in properties:
             return properties, 0
         if properties and not properties.endswith(b"\x02"):
