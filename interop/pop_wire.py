@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..common.message_properties import PROPERTY_POP_CK
 from ..remoting.message_codec import decode_record
 from .process import PeerError
 from .wire import SUCCESS, WireClient, split_records
@@ -103,7 +104,7 @@ def _popped(
     record: bytes, fields: Mapping[str, str], group: str, topic: str, broker_name: str
 ) -> Popped:
     message = decode_record(record)
-    receipt = message.properties.get("POP_CK")
+    receipt = message.properties.get(PROPERTY_POP_CK)
     if receipt is None:
         starts = {
             (form, queue): start for form, queue, start in _entries(fields["startOffsetInfo"])

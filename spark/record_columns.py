@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ..common.message_properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
 from ..common.topic_names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -365,7 +366,7 @@ _LONGS: Final = {
     "commitLogOffset": "physical_offset",
     "preparedTransactionOffset": "prepared_transaction_offset",
 }
-_PROPERTIES: Final = {"keys": "KEYS", "tags": "TAGS", "uniqKey": "UNIQ_KEY"}
+_PROPERTIES: Final = {"keys": PROPERTY_KEYS, "tags": PROPERTY_TAGS, "uniqKey": PROPERTY_UNIQUE_KEY}
 _COLUMNS: Final[dict[str, Callable[[RecordColumns], pa.Array]]] = {
     "topic": lambda records: records.topics,
     "properties": lambda records: records.properties.map_column(),

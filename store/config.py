@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from ..common.config import Bounds, setting
+from ..common.delay_levels import MESSAGE_DELAY_LEVEL
 
 HA_BATCH_SIZE_MAX = 4 * 1024 * 1024 - 12
 """Bytes of the log in one frame to a slave, at most: Apache's slave has a buffer of 4 MiB for a
@@ -207,7 +208,7 @@ class MessageStoreConfig:
     timer_precision_ms: int = setting(1_000, minimum=1)
     timer_max_delay_sec: int = setting(3 * 24 * 3600, minimum=1, live=True)
     timer_flush_interval_ms: int = setting(1_000, minimum=1, live=True)
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    message_delay_level: str = MESSAGE_DELAY_LEVEL
 
     @property
     def commit_log_folder(self) -> str:

@@ -20,6 +20,7 @@ import trio
 
 from ...common.clock import Clock
 from ...common.message_properties import (
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
@@ -209,7 +210,7 @@ class TimerMessageService:
         # The store's time may be ahead of the time of day, by which the delay was asked.
         came_ms = min(message.store_timestamp_ms, self._clock.wall_ms())
         delay_s = (moment_ms + self._precision_ms - came_ms) / 1000
-        self.counts.come(properties.get("REAL_TOPIC", TIMER_TOPIC), delay_s)
+        self.counts.come(properties.get(PROPERTY_REAL_TOPIC, TIMER_TOPIC), delay_s)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
         """The topic and queue that a message was sent to; None: missing or not allowed."""

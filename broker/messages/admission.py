@@ -17,6 +17,7 @@ from typing import Final
 
 from ...common.java_integers import INT32_MAX
 from ...common.message_properties import (
+    DELAY_NAME,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -33,6 +34,9 @@ from ...common.message_properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_TRANSACTION_CHECK_TIMES,
+    REAL_QUEUE_ID_NAME,
+    REAL_TOPIC_NAME,
+    TIMER_OUT_NAME,
     UNIQUE_KEY_HEAD,
     change_properties,
     find_property,
@@ -152,7 +156,6 @@ _WAITING_NAMES: Final = (
 
 
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
-_TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _WAITING_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in _WAITING_NAMES)
 _BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_", b"POP_CK")
 """Each name of the batch's rules but DELAY contains one of these."""
@@ -168,7 +171,7 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
       has_unique_key: they contain `UNIQ_KEY` and the byte that ends a name.
     Returns: False: certainly not. True: perhaps.
     """
-    if b"DELAY" in properties:
+    if DELAY_NAME in properties:
         return True
     if has_unique_key and properties.count(b"_") == 1:
         return False
@@ -194,7 +197,7 @@ def admitted(properties: bytes) -> bytes:
     removed = tuple(name for name, token in _STRIPPED_TOKENS if token in properties)
     if not removed:
         return properties
-    if find_property(properties, _TIMER_OUT) is not None:
+    if find_property(properties, TIMER_OUT_NAME) is not None:
         removed += TIMER_NAMES
     return change_properties(properties, {}, removed)
 
@@ -204,7 +207,7 @@ def may_break_batch_rules(body: bytes) -> bool:
 
     Returns: False: certainly not. True: perhaps; see `is_special`.
     """
-    if b"DELAY" in body:
+    if DELAY_NAME in body:
         return True
     if body.count(b"_") == body.count(UNIQUE_KEY_HEAD):
         return False
@@ -327,7 +330,7 @@ def real_place(waiting: MessageExt) -> tuple[str, int]:
 
     Raises: NotDeliverableError: the record names none.
     """
-    topic, text = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
+    topic, text = waiting.find(REAL_TOPIC_NAME), waiting.find(REAL_QUEUE_ID_NAME)
     if topic is not None and text is not None and text.isdecimal() and len(text) <= _INT32_DIGITS:
         queue_id = int(text)
         if queue_id <= INT32_MAX:

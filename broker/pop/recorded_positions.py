@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from ...common.message_properties import (
     PROPERTY_POP_NEXT_OFFSET,
-    PROPERTY_REAL_TOPIC,
-    PROPERTY_TIMER_OUT_MS,
+    REAL_TOPIC_NAME,
+    TIMER_OUT_NAME,
     find_property,
 )
 from ...common.topic_names import TIMER_TOPIC
@@ -50,8 +50,6 @@ READ_COUNT: Final = 32
 """Records of one read."""
 
 _NEXT: Final = PROPERTY_POP_NEXT_OFFSET.encode()
-_REAL_TOPIC: Final = PROPERTY_REAL_TOPIC.encode()
-_TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _DIGITS_MAX: Final = 18
 _Queue = tuple[str, int]
 
@@ -216,9 +214,9 @@ def _with_position(buffer: bytes, revive_topic: bytes) -> Iterator[MessageExt]:
         # A client's timer message has another topic, whatever its tags and properties. Records that
         # the timer service has delivered are copies of older ones.
         if message.topic == TIMER_TOPIC:
-            is_record = find_property(properties, _REAL_TOPIC) == revive_topic
+            is_record = find_property(properties, REAL_TOPIC_NAME) == revive_topic
         else:
-            is_record = find_property(properties, _TIMER_OUT) is None
+            is_record = find_property(properties, TIMER_OUT_NAME) is None
         if is_record and find_property(properties, _NEXT) is not None:
             yield message
 

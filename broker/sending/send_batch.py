@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ...common.message_properties import find_property
+from ...common.message_properties import UNIQUE_KEY_NAME, find_property
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...native import extension
 from ...remoting.channel import Channel
@@ -93,7 +93,7 @@ class SendBatchProcessor:
             # The batch is one record, an inner batch, if the producer gave it a unique key.
             properties = admitted(properties)
             _refuse_in_batch(properties)
-            unique_key = find_property(properties, b"UNIQ_KEY")
+            unique_key = find_property(properties, UNIQUE_KEY_NAME)
             if unique_key is not None:
                 added = self._added.append_to(properties)
         try:

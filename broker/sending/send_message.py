@@ -18,7 +18,16 @@ from collections.abc import Callable
 from functools import partial
 
 from ...common.java_hash import tags_code
-from ...common.message_properties import MSG_REGION_HEAD, TAGS_HEAD, UNIQUE_KEY_HEAD, find_property
+from ...common.message_properties import (
+    MSG_REGION_HEAD,
+    PROPERTY_DELAY_TIME_LEVEL,
+    TAGS_HEAD,
+    TAGS_NAME,
+    TRANSACTION_PREPARED_NAME,
+    UNIQUE_KEY_HEAD,
+    UNIQUE_KEY_NAME,
+    find_property,
+)
 from ...common.topic_names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -220,7 +229,7 @@ class SendMessageProcessor:
         queue_id = message.queue_id
         message.properties = admitted(message.properties)
         message.properties = self._added.merge_into(message.properties, self._store.wall_time_ms)
-        if find_property(message.properties, b"TRAN_MSG") == b"true" and not (
+        if find_property(message.properties, TRANSACTION_PREPARED_NAME) == b"true" and not (
             message.reconsume_times > 0 and _has_delay_level(message.properties)
         ):
             self._send_half(request, message)
@@ -233,7 +242,7 @@ class SendMessageProcessor:
             message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
             message.queue_id = 0
             self._topics.of_group(message.topic, DLQ_QUEUE_COUNT)
-            message.change_properties({"DELAY": "-1"})
+            message.change_properties({PROPERTY_DELAY_TIME_LEVEL: "-1"})
         waits = WAIT_OFF not in message.properties
         message = self._puts.waiting(message)
         if message.topic == TIMER_TOPIC:
@@ -258,7 +267,7 @@ class SendMessageProcessor:
         except WaitingRefused as error:
             raise self._turn.refusal(PutRefusal(error.status, error.remark)) from error
         fields = self._place_fields(queue_id, self._halves.put(message))
-        unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
+        unique_key = find_property(message.properties, UNIQUE_KEY_NAME) or b""
         fields["transactionId"] = unique_key.decode("utf-8", "replace")
         self._turn.answer_send(request, fields, WAIT_OFF not in message.properties)
 
@@ -294,7 +303,7 @@ class SendMessageProcessor:
 
 
 def _tags_of(properties: bytes) -> int:
-    raw = find_property(properties, b"TAGS")
+    raw = find_property(properties, TAGS_NAME)
     return tags_code(raw.decode("utf-8", "replace")) if raw else 0
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ...common.message_properties import PROPERTY_TRANSACTION_PREPARED, find_property
+from ...common.message_properties import (
+    PROPERTY_TRANSACTION_PREPARED,
+    TRANSACTION_PREPARED_NAME,
+    find_property,
+)
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import read_number
 from ...remoting.number_fields import (
@@ -116,7 +120,10 @@ def refuse_hidden(sys_flag: int, properties: bytes) -> None:
 
     Raises: RequestRefused: MESSAGE_ILLEGAL. RocketMQ stores and acknowledges it.
     """
-    if sys_flag & TRANSACTION_PREPARED_TYPE and find_property(properties, b"TRAN_MSG") != b"true":
+    if (
+        sys_flag & TRANSACTION_PREPARED_TYPE
+        and find_property(properties, TRANSACTION_PREPARED_NAME) != b"true"
+    ):
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the sysFlag {sys_flag} hides the message from consumers: it has a transaction's bit, "

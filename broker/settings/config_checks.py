@@ -14,6 +14,7 @@ from typing import Final
 
 from ...auth.config import read_access
 from ...common.config import ConfigError, Entry, Problems, at, configure, is_address
+from ...common.delay_levels import delay_levels_ms
 from ...common.log_levels import parse_levels
 from ...common.metrics_keys import MetricsExporterType
 from ...common.networks import parse_networks
@@ -21,7 +22,6 @@ from ...remoting.hosts import join_address
 from ...remoting.names import NAME_SHOWN_MAX, why_no_name
 from ...remoting.tls_config import split_tls
 from ...store.config import BrokerRole, MessageStoreConfig
-from ...store.queues.projection import delay_levels_ms
 from ...store.retention.retention_rules import delete_hours
 from .config import HA_PORT_STEP, MASTER_ID, PORT_MAX, BrokerConfig, known_keys
 

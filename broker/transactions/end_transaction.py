@@ -9,7 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...common.message_properties import PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS
+from ...common.message_properties import (
+    PRODUCER_GROUP_NAME,
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    REAL_TOPIC_NAME,
+)
 from ...common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ...disk.errors import StoreError
 from ...remoting.channel import Channel, Processor
@@ -113,7 +117,7 @@ class EndTransactionProcessor:
             self._transactions.ends.commit(message.topic, latency_ms)
         else:
             self._puts.answer_with_turn(request, channel, NOT_SET)
-            self._transactions.ends.roll_back(half.find(b"REAL_TOPIC") or half.topic)
+            self._transactions.ends.roll_back(half.find(REAL_TOPIC_NAME) or half.topic)
         # After the final message is put: if that fails, the transaction stays open and is checked.
         self._transactions.end(current)
 
@@ -196,7 +200,7 @@ class EndTransactionProcessor:
             (half.topic == TRANS_HALF_TOPIC, _NOT_FOUND),
             # After a power cut under ASYNC_FLUSH another message may have its offset.
             (header.transaction_id in (None, "", half.unique_key), _NOT_FOUND),
-            (half.find(b"PGROUP") == header.producer_group, "The producer group wrong"),
+            (half.find(PRODUCER_GROUP_NAME) == header.producer_group, "The producer group wrong"),
             (
                 half.queue_offset == header.tran_state_table_offset,
                 "The transaction state table offset wrong",

@@ -15,6 +15,7 @@ from ...common.message_properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_ID,
+    TRANSACTION_PREPARED_NAME,
     properties_to_bytes,
 )
 from ...common.topic_names import TRANS_HALF_TOPIC
@@ -121,7 +122,7 @@ class UsualHalves:
         topic, queue_id, properties = message.topic, message.queue_id, message.properties
         # The cheap conditions first: each names a case that `SendMessageProcessor` serves in full.
         if (
-            b"TRAN_MSG" not in properties
+            TRANSACTION_PREPARED_NAME not in properties
             or MSG_REGION_HEAD in properties
             or topic[0] == "%"
             or len(message.body) > self._size_max

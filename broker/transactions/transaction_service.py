@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import trio
 
 from ...common.clock import Clock
+from ...common.message_properties import PROPERTY_PRODUCER_GROUP, PROPERTY_REAL_TOPIC
 from ...common.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANSACTION_GROUP
 from ...disk.errors import CorruptRecordError, StoreIOError
 from ...remoting.codec import RemotingCommand
@@ -362,7 +363,7 @@ class TransactionService:
                         "RESUME_CHECK_HALF_MESSAGE (323) checks it again",
                         {
                             "message_id": half.unique_key,
-                            "group": half.properties.get("PGROUP"),
+                            "group": half.properties.get(PROPERTY_PRODUCER_GROUP),
                             "times": times,
                         },
                     )
@@ -438,14 +439,17 @@ class TransactionService:
             "half message %(queue_offset)d of producer group %(group)s stays open and is not "
             "checked, because it is too large to be written again: end the transaction from its "
             "producer",
-            {"queue_offset": half.queue_offset, "group": half.properties.get("PGROUP")},
+            {
+                "queue_offset": half.queue_offset,
+                "group": half.properties.get(PROPERTY_PRODUCER_GROUP),
+            },
         )
         return None
 
     def _producer(self, half: MessageExt) -> ClientChannel | None:
         """One of the message's producer group, round-robin; a check shows it the message."""
-        group = half.properties.get("PGROUP", "")
-        topic = half.properties.get("REAL_TOPIC", "")
+        group = half.properties.get(PROPERTY_PRODUCER_GROUP, "")
+        topic = half.properties.get(PROPERTY_REAL_TOPIC, "")
         channels = [
             each
             for each in self._producers.group_table.get(group, ())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...common.clock import StoreTimeMs
 from ...common.java_hash import hash_prefix
-from ...common.message_properties import DELAY_HEAD, TAGS_HEAD
+from ...common.message_properties import DELAY_HEAD, INNER_MULTI_DISPATCH_NAME, TAGS_HEAD
 from ...disk.errors import CopyError, StoreIOError
 from ...disk.position import Position
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
@@ -45,7 +45,6 @@ at most 16 MiB (com.rocketmq.remoting.frameMaxLength), so no record and no blank
 """
 
 _UNUSUAL = TRANSACTION_MASK | INNER_BATCH
-_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 _unpack_prefix = RECORD_PREFIX.unpack_from
 _PREFIX_SIZE = RECORD_PREFIX.size
 
@@ -186,7 +185,7 @@ class LogCopier:
             queue = queues.get((topic, queue_id))
             if (
                 queue is None or not queue.is_plain or queue_offset != queue.next_offset
-                or sys_flag & _UNUSUAL or _MULTI_DISPATCH in properties
+                or sys_flag & _UNUSUAL or INNER_MULTI_DISPATCH_NAME in properties
             ):  # fmt: skip
                 problem = self._dispatch_unusual(record)
                 if problem:
@@ -210,7 +209,7 @@ class LogCopier:
             problem = self._place((topic, queue_id), queue_offset, code, record)
             if problem:
                 return problem
-            if _MULTI_DISPATCH in properties:
+            if INNER_MULTI_DISPATCH_NAME in properties:
                 for place in light_places(properties, code):
                     self._place(place.key, place.queue_offset, code, record)
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:

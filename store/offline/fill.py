@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ...remoting.errors import LocalProtocolError
 from ...remoting.message_codec import (
     PROPERTIES_SIZE_MAX,
@@ -27,7 +28,6 @@ from ...remoting.message_codec import (
 from ...remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
 from ..log.commit_log import blank
 from ..log.log_reader import Hole
-from ..queues.projection import SCHEDULE_TOPIC
 from .losses import Lost
 
 FILLER_TOPIC = "TROCKET_REPAIRED"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix, index_key_hash_after
-from ...common.message_properties import find_property
+from ...common.message_properties import KEYS_NAME, TAGS_NAME, UNIQUE_KEY_NAME, find_property
 from ...disk.os_disk import Disk, DiskFile
 from ...disk.position import START, Position
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
@@ -75,7 +75,7 @@ def key_hashes(record: LogRecord) -> list[int]:
     if record.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK_TYPE:
         return []
     properties = record.properties
-    unique, keys = find_property(properties, b"UNIQ_KEY"), find_property(properties, b"KEYS")
+    unique, keys = find_property(properties, UNIQUE_KEY_NAME), find_property(properties, KEYS_NAME)
     if unique is None and keys is None:
         return []
     prefix = _topic_hash(f"{record.topic}#")
@@ -93,7 +93,7 @@ def tag_hash(record: LogRecord) -> int | None:
 
     Source: the class file of RocketMQ 5.5.0 store/index/IndexService buildIndex.
     """
-    tags = find_property(record.properties, b"TAGS")
+    tags = find_property(record.properties, TAGS_NAME)
     if tags is None:
         return None
     return index_key_hash_after(_topic_hash(f"{record.topic}#T#"), str(tags, "utf-8", "replace"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ..config import MessageStoreConfig
 from ..format import Key
-from ..queues.projection import SCHEDULE_TOPIC
 from .examined_start import STRAY, WARNED
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ...disk.errors import StoreError, StoreIOError
 from ...disk.json_config import save_json
 from ...disk.numbered import numbered
@@ -22,7 +23,7 @@ from ...remoting.message_codec import encode_message
 from ..config import MessageStoreConfig
 from ..format import Key
 from ..log.log_reader import message_at, record_at
-from ..queues.projection import SCHEDULE_TOPIC, Places
+from ..queues.projection import Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint

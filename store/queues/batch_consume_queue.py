@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...common.message_properties import find_property
+from ...common.message_properties import INNER_BASE_NAME, INNER_NUM_NAME, find_property
 from ...disk.errors import CorruptRecordError
 from ...disk.position import Position
 from ...remoting.sys_flag import INNER_BATCH
@@ -72,8 +72,8 @@ def inner_batch(properties: bytes) -> tuple[int, int] | None:
 
     Source: RocketMQ 5.3.3 store/CommitLog.java setBatchSizeIfNeeded.
     """
-    base = find_property(properties, b"INNER_BASE")
-    count = find_property(properties, b"INNER_NUM")
+    base = find_property(properties, INNER_BASE_NAME)
+    count = find_property(properties, INNER_NUM_NAME)
     if base is None or count is None or not (base.isdigit() and count.isdigit()):
         return None
     if len(base) > 18 or len(count) > 5 or not 0 < int(count) <= BATCH_SIZE_MAX:
@@ -98,7 +98,7 @@ def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
     """
     if sys_flag & INNER_BATCH and not queue.is_batch:
         return f"an inner batch, and {queue.key[0]} is not a topic of batches (queue.type=BatchCQ)"
-    count = find_property(properties, b"INNER_NUM")
+    count = find_property(properties, INNER_NUM_NAME)
     if count is None:
         return ""
     if not sys_flag & INNER_BATCH:

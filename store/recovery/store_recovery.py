@@ -53,7 +53,7 @@ from ..log.log_reader import (
 from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
+from ..queues.projection import LIGHT_PREFIX, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
 from ..queues.unit_check import UnitFault, unit_fault
@@ -63,8 +63,6 @@ from .coverage import queues_without_units
 from .log_scan import LogScan, ScanResult, describe
 from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
-
-__all__ = ["SCHEDULE_TOPIC", "StoreRecovery", "delay_levels_ms"]
 
 logger = logging.getLogger(__name__)
 

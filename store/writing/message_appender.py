@@ -16,7 +16,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
-from ...common.message_properties import TAGS_HEAD, find_property
+from ...common.message_properties import TAGS_HEAD, TAGS_NAME, UNIQUE_KEY_NAME, find_property
 from ...native import Extension, extension
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
 from ...remoting.message_codec import (
@@ -261,7 +261,7 @@ class MessageAppender:
         except RemoteProtocolError as error:
             remark = f"the batch cannot be read: {error}"
             return (PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark), [], _NO_PLACE)
-        if queue.is_batch and find_property(properties, b"UNIQ_KEY") is not None:
+        if queue.is_batch and find_property(properties, UNIQUE_KEY_NAME) is not None:
             return self._put_inner_batch(queue, batch, len(entries))
         messages, total = [], 0
         hosts_size = len(batch.born_host) + len(batch.store_host) - 16
@@ -284,7 +284,7 @@ class MessageAppender:
         first = QueueOffset(queue.next_offset)
         offsets = []
         for message in messages:
-            tags = find_property(message.properties, b"TAGS")
+            tags = find_property(message.properties, TAGS_NAME)
             code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
             offsets.append(self._put_record(queue, message, code))
         return (None, offsets, first)
@@ -364,7 +364,7 @@ class MessageAppender:
             return (_illegal(queue.key[0], len(batch.body)), [], _NO_PLACE)
         properties = batch.properties
         separator = b"" if properties.endswith(b"\x02") else b"\x02"
-        tags = find_property(properties, b"TAGS")
+        tags = find_property(properties, TAGS_NAME)
         code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
         message = replace(
             batch,
@@ -532,7 +532,7 @@ def usual_entries(body: bytes, added: bytes) -> list[BatchEntry]:
                 return []
             code = 0
             if TAGS_HEAD in own:
-                tags = find_property(own, b"TAGS")
+                tags = find_property(own, TAGS_NAME)
                 code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
             own += b"\2" + added if own and added and own[-1] != 2 else added
             if len(own) > PROPERTIES_SIZE_MAX:

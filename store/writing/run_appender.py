@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...common.delay_levels import delay_levels_ms
 from ...native import Extension
 from ...remoting.codec import HEADER_SIZE_MAX
 from ..config import MessageStoreConfig
 from ..index.index_backlog import IndexRun
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import delay_levels_ms
 from .log_writer import LogWriter
 
 
