@@ -69,7 +69,7 @@ LINE_PAUSE_S: Final = 0.001
 """A child that logs without end is throttled to 20 KB and 1,000 lines a second."""
 
 LINES_MAX: Final = 500
-"""Lines of children in an interval of `common/log_limit.py`: several tracebacks, which are useless
+"""Lines of children in an interval of `common/log_lines.py`: several tracebacks, which are useless
 without their ends."""
 
 _INHERITED: Final = (

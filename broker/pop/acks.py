@@ -13,8 +13,8 @@ from ...remoting.receipt import Receipt
 from ...store.status import PutRefusal
 from .buffer import Buffered, OrderKey, PopBuffer, text_of_receipt
 from .check_point import CheckPoint, CheckPointKey
+from .record_puts import RecordPuts, WrittenTurn
 from .records import Ack
-from .revive_puts import RevivePuts, WrittenTurn
 from .revive_service import ReviveService
 
 
@@ -28,7 +28,7 @@ class Acks:
     """
 
     def __init__(
-        self, buffer: PopBuffer, puts: RevivePuts, turn: WrittenTurn, revive: ReviveService
+        self, buffer: PopBuffer, puts: RecordPuts, turn: WrittenTurn, revive: ReviveService
     ) -> None:
         self._revive = revive
         self._buffer = buffer

@@ -26,11 +26,11 @@ from .hold import PopHold
 from .order import OrderedPops
 from .parts import Pop
 from .positions import PopPositions
+from .record_puts import RecordPuts
 from .recorded_positions import RecordedPositions
+from .redelivery import Redelivery
 from .retry_topics import PopRetryTopics
-from .revive_puts import RevivePuts
 from .revive_service import ReviveService
-from .reviver import Reviver
 
 
 def assemble_pop(
@@ -61,7 +61,7 @@ def assemble_pop(
       counts: counts what happens to popped messages.
     """
     topic = revive_topic(config.broker_cluster_name)
-    records = RevivePuts(store, puts, topic, lambda: address.store_host, counts)
+    records = RecordPuts(store, puts, topic, lambda: address.store_host, counts)
     buffer = _buffer(config, store, offsets, counts, started_ms=clock.wall_ms())
     storing = PopBufferService(
         store, clock=clock, buffer=buffer, puts=records, on_messages=on_messages
@@ -142,13 +142,13 @@ def _revive(
     groups: SubscriptionGroupManager,
     offsets: ConsumerOffsetManager,
     puts: InnerPuts,
-    records: RevivePuts,
+    records: RecordPuts,
     retry_topics: PopRetryTopics,
     timers: TimerMessageService,
     on_messages: Callable[[Collection[tuple[str, int]]], None],
     counts: PopCounts,
 ) -> ReviveService:
-    reviver = Reviver(
+    redelivery = Redelivery(
         config,
         store,
         clock=clock,
@@ -168,7 +168,7 @@ def _revive(
         offsets=offsets,
         topic=records.topic,
         topics=topics,
-        reviver=reviver,
+        redelivery=redelivery,
         on_messages=on_messages,
         counts=counts,
     )

@@ -13,8 +13,8 @@ from ...store.message_store import MessageStore
 from ...store.status import PutRefusal
 from ..waiting.due_task import DueTask
 from .buffer import Buffered, PopBuffer
+from .record_puts import RecordPuts
 from .records import Ack
-from .revive_puts import RevivePuts
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class PopBufferService:
         *,
         clock: Clock,
         buffer: PopBuffer,
-        puts: RevivePuts,
+        puts: RecordPuts,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self._store = store

@@ -14,9 +14,9 @@ from .buffer_service import DROP_IDLE_INTERVAL_S, PopBufferService
 from .hold import PopHold
 from .order import CLEAN_INTERVAL_S, OrderedPops
 from .positions import PopPositions
+from .record_puts import RecordPuts
 from .recorded_positions import NOTE_INTERVAL_S, RecordedPositions
 from .retry_topics import PopRetryTopics
-from .revive_puts import RevivePuts
 from .revive_service import ReviveService
 
 
@@ -34,7 +34,7 @@ class Pop:
       recorded: where pops continue after a crash.
     """
 
-    puts: RevivePuts
+    puts: RecordPuts
     buffer: PopBuffer
     storing: PopBufferService
     positions: PopPositions

@@ -2,7 +2,7 @@
 
 The committed offset of a popped queue is saved every few seconds. A pop that began at the saved one
 would give out messages again that were acknowledged since. Where acknowledgements are durable
-(`RevivePuts.are_acks_durable`), the record of a check point therefore says where the next pop
+(`RecordPuts.are_acks_durable`), the record of a check point therefore says where the next pop
 begins, and a start reads the records that are newer than the saved offsets. Their messages need no
 pop: they are acknowledged by records, or revived.
 
@@ -34,8 +34,8 @@ from ...store.message_store import MessageStore
 from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
 from .buffer import PopBuffer
 from .check_point import CheckPoint
+from .record_puts import RecordPuts
 from .records import read_record
-from .revive_puts import RevivePuts
 from .revive_service import ReviveService
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class RecordedPositions:
         offsets: ConsumerOffsetManager,
         buffer: PopBuffer,
         revive: ReviveService,
-        puts: RevivePuts,
+        puts: RecordPuts,
     ) -> None:
         self._puts = puts
         self._store = store

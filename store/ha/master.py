@@ -1,7 +1,7 @@
 """The master's side of replication: accepts slaves and sends them the log.
 
 Java counterpart: ha/DefaultHAService.java of 5.3.3. A connection has two tasks; sends that wait for
-acknowledgements have none (acks.py).
+acknowledgements have none (writing/durability.py).
 
 Use::
 

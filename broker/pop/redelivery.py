@@ -1,4 +1,4 @@
-"""Reviver: stores what the due check points of a revive queue need, in one burst of the store.
+"""Redelivery: stores what the due check points of a revive queue need, in one burst of the store.
 
 These are copies of the messages in the group's retry topic, or new check points for messages that
 cannot be read now.
@@ -29,9 +29,10 @@ from ..stats.pop_counts import PopCounts
 from ..tables.subscription_group_manager import SubscriptionGroupManager
 from ..tables.topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
+from .record_puts import RecordPuts
 from .records import Ack
 from .retry_topics import PopRetryTopics
-from .revive import (
+from .revive_queue import (
     RE_PUT_DELAYS_S,
     ReviveQueue,
     WaitingPoint,
@@ -39,7 +40,6 @@ from .revive import (
     retry_message,
     single_messages,
 )
-from .revive_puts import RevivePuts
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class ReviveSlice:
             self.queue.put_back(point)
 
 
-class Reviver:
+class Redelivery:
     """Appends what check points need to a burst of the store.
 
     Args:
@@ -118,7 +118,7 @@ class Reviver:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         puts: InnerPuts,
-        records: RevivePuts,
+        records: RecordPuts,
         retry_topics: PopRetryTopics,
         host: Callable[[], bytes],
         counts: PopCounts | None = None,
