@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import typer
 
@@ -164,6 +164,17 @@ TimeoutS = Annotated[
         help="Give up a request after S seconds.",
     ),
 ]
+
+
+class Shared(NamedTuple):
+    """The flags of each command that asks a cluster; `with_shared_flags` adds them to its own."""
+
+    url: Url = DEFAULT_URL
+    as_json: AsJson = False
+    timeout_s: TimeoutS = 3.0
+
+
+SHARED: Final = Shared()
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 Cluster = Annotated[
     str,
@@ -286,7 +297,7 @@ async def _interruptible(
     return done
 
 
-def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> T:
+def administer(shared: Shared, verb: Callable[[Admin], Awaitable[T]]) -> T:
     """Open an Admin, call `verb` with it, close it.
 
     Returns: the verb's result. An error ends the command, also if only some brokers failed, unless
@@ -296,15 +307,15 @@ def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]
     async def main() -> T:
         from ..client import Admin
 
-        async with new_client(url, timeout_s) as client, Admin(client) as admin:
+        async with new_client(shared.url, shared.timeout_s) as client, Admin(client) as admin:
             return await verb(admin)
 
     return run(main)
 
 
-def ask_brokers(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> tuple[T, str]:
+def ask_brokers(shared: Shared, verb: Callable[[Admin], Awaitable[T]]) -> tuple[T, str]:
     """`administer` with a verb that asks several brokers. Returns: as `whole_or_part`."""
-    return administer(url, timeout_s, lambda admin: whole_or_part(verb(admin)))
+    return administer(shared, lambda admin: whole_or_part(verb(admin)))
 
 
 async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:
