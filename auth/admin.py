@@ -93,7 +93,7 @@ class AuthAdmin:
         }
 
     def _table(self) -> Accounts:
-        """The accounts. Raises: RequestRefused: SYSTEM_ERROR: the server has none."""
+        """The accounts. Raises: RequestRefused: SYSTEM_ERROR if the server has none."""
         if self._accounts is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, ACCOUNTS_OFF)
         return self._accounts
@@ -247,7 +247,7 @@ def _without_password(user: User) -> bytes:
 def _user_of_request(request: RemotingCommand) -> UserInfo:
     """The body of 3001 or 3002, with the header's name.
 
-    Raises: RequestRefused: INVALID_PARAMETER: there is no name; SYSTEM_ERROR: no readable body.
+    Raises: RequestRefused: INVALID_PARAMETER if there is no name; SYSTEM_ERROR: no readable body.
     """
     name = decode(UserRequestHeader, request.ext_fields).username
     if not name:
@@ -269,7 +269,7 @@ def _body(request: RemotingCommand, read: Callable[[bytes], _BodyT]) -> _BodyT:
 def _known(what: str, kind: type[_EnumT], name: str | None) -> _EnumT | None:
     """The member of a name; None: no name is given.
 
-    Raises: RequestRefused: INVALID_PARAMETER: there is no such member. RocketMQ takes the default
+    Raises: RequestRefused: INVALID_PARAMETER if there is no such member. RocketMQ takes the default
       or changes nothing then.
     """
     if not (name or "").strip():

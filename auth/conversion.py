@@ -74,7 +74,7 @@ def entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
 def user_of(info: UserInfo) -> User:
     """A new user.
 
-    Raises: RequestRefused: NO_PERMISSION: its name or password is blank.
+    Raises: RequestRefused: NO_PERMISSION if its name or password is blank.
     """
     if not (info.username or "").strip():
         refuse("username can not be blank")
@@ -91,7 +91,7 @@ def user_of(info: UserInfo) -> User:
 def acl_of(info: AclInfo) -> Acl:
     """An access control list; policies of one type are joined.
 
-    Raises: RequestRefused: NO_PERMISSION: it is not complete, or a value is unknown.
+    Raises: RequestRefused: NO_PERMISSION if it is not complete, or a value is unknown.
     """
     subject = parse_subject(info.subject)
     if subject is None:

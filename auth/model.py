@@ -143,7 +143,7 @@ class Resource:
 
         What follows a first `*` is dropped, as RocketMQ does.
 
-        Returns: None: it is blank, or has no such type.
+        Returns: None if it is blank, or has no such type.
         Source: Resource.of.
         """
         if text is None or not text.strip():

@@ -61,8 +61,8 @@ class ConfigChanges:
           body: properties text, UTF-8.
           peer: address of who asks, for the log.
         Returns: the new values by key; empty: the text has no key.
-        Raises: RequestRefused: NO_PERMISSION: a key may not be changed; SYSTEM_ERROR: the text, a
-          key or a value is wrong, or the file cannot be written. Nothing was changed then.
+        Raises: RequestRefused: NO_PERMISSION if a key may not be changed; SYSTEM_ERROR if the text,
+          a key or a value is wrong, or the file cannot be written. Nothing was changed then.
         """
         async with self._one_at_a_time:
             try:

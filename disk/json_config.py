@@ -60,7 +60,7 @@ def unsealed(data: bytes) -> tuple[bytes, bool | None]:
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """An object as any version of RocketMQ wrote it; bare keys become texts.
+    """An object as any version of RocketMQ wrote it; bare keys become strings.
 
     Files have no limit of size, unlike what comes from the wire: bare keys are quoted first, so
     that the fast parser reads them.

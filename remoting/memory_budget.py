@@ -120,7 +120,7 @@ class MemoryShare:
         A connection that holds a large part of a full share (LARGE_PARTS) is closed, so that others
         can be served again; its bytes are released later.
 
-        Returns: False: the share is full, nothing was reserved, and the request must be refused.
+        Returns: False if the share is full, nothing was reserved, and the request must be refused.
         """
         sizes = self._sizes
         if self.used + size > self.limit:

@@ -141,7 +141,7 @@ class TopicAdminProcessor:
         return Deferred(run)
 
     def _refuse(self, topic: TopicConfig) -> None:
-        """Raises: RequestRefused: INVALID_PARAMETER: administrators may not create this topic."""
+        """Raises: RequestRefused: INVALID_PARAMETER if administrators may not create this topic."""
         name = topic.topic_name
         reason = refuse_topic(name)
         if reason is None and self._topics.is_system_topic(name):
@@ -324,7 +324,7 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
 
 
 def check_list(items: Sized) -> None:
-    """Raises: RequestRefused: INVALID_PARAMETER: a request creates too many topics or groups."""
+    """Raises: RequestRefused: INVALID_PARAMETER if a request creates too many topics or groups."""
     if len(items) > PAGE_SIZE_MAX:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
@@ -338,7 +338,7 @@ def page_size(wanted: int | None) -> int:
 
 
 def _topic_of(header: CreateTopicRequestHeader) -> TopicConfig:
-    """The settings in a request. Raises: RequestRefused: SYSTEM_ERROR: one is malformed."""
+    """The settings in a request. Raises: RequestRefused: SYSTEM_ERROR if one is malformed."""
     return TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,

@@ -324,7 +324,7 @@ def _parts_of(consumers: list[ConsumerData]) -> Iterator[list[ConsumerData]]:
 
 
 def _refuse_too_large(data: HeartbeatData) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR: a name or a subscription is too long."""
+    """Raises: RequestRefused: SYSTEM_ERROR if a name or a subscription is too long."""
     reason = None
     if len(data.client_id) > CLIENT_ID_LENGTH_MAX:
         size = len(data.client_id)

@@ -89,7 +89,7 @@ class ConsumerManager:
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
         """A group's subscription to a topic, by its heartbeats or else its pops.
 
-        Returns: None: it has none, or is not connected and did not pop lately.
+        Returns: None if it has none, or is not connected and did not pop lately.
         """
         info = self._groups.get(group)
         found = None if info is None else info.subscription_table.get(topic)
@@ -114,7 +114,7 @@ class ConsumerManager:
           client: the client at the time of this heartbeat.
           notify: whether the group's clients are notified of changes (its
             notifyConsumerIdsChangedEnable).
-          with_subscriptions: False: the heartbeat has no subscriptions, the known ones are kept.
+          with_subscriptions: False if the heartbeat has no subscriptions, the known ones are kept.
         Returns: whether a client or a subscription was added or dropped.
         Source: ConsumerManager.registerConsumer, registerConsumerWithoutSub.
         """

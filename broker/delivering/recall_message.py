@@ -98,7 +98,7 @@ class RecallMessageProcessor:
     def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:
         """The handle of a message that is not due yet.
 
-        Raises: RequestRefused: ILLEGAL_OPERATION: the handle is malformed, of another topic or
+        Raises: RequestRefused: ILLEGAL_OPERATION if the handle is malformed, of another topic or
           broker, or its message is due already.
         """
         try:

@@ -54,7 +54,7 @@ def read_body_in_steps(
       request: has the body.
       read: a body class's `from_request_in_steps`.
       bound: refuses or shortens a body with too many items; called before the items are checked.
-    Raises: RequestRefused: SYSTEM_ERROR: the body does not have the form that the request needs;
+    Raises: RequestRefused: SYSTEM_ERROR if the body does not have the form that the request needs;
       RocketMQ fails with a NullPointerException or fastjson's error, with the same code.
       INVALID_PARAMETER: a number is outside of the range that its member declares.
     """
@@ -82,7 +82,7 @@ def stored_message(
       physical_offset: from the request, any number.
       failed: begins the remark if the record is damaged or cannot be read.
       missing: the remark if no record starts there.
-    Raises: RequestRefused: SYSTEM_ERROR: there is no readable record.
+    Raises: RequestRefused: SYSTEM_ERROR if there is no readable record.
     """
     try:
         record = store.message_at(PhysicalOffset(physical_offset))

@@ -77,8 +77,8 @@ class AckMessageProcessor:
     def ack(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """Serve the acknowledgement of one message.
 
-        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the receipt cannot be
-          read.
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR if the receipt cannot
+          be read.
         """
         header = decode(AckMessageRequestHeader, request.ext_fields)
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
@@ -127,8 +127,8 @@ class AckMessageProcessor:
 
         Entries with an unknown topic or queue, and offsets outside of the queue, are skipped.
 
-        Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read; INVALID_PARAMETER: it has too
-          many pops, or too long bit sets.
+        Raises: RequestRefused: SYSTEM_ERROR if the body cannot be read; INVALID_PARAMETER if it has
+          too many pops, or too long bit sets.
         """
         body = None
         if request.body:
@@ -288,7 +288,7 @@ def bits_of(bit_set: str) -> list[int]:
     Args:
       bit_set: base64 of bytes in little endian, at most BIT_SET_SIZE_MAX characters.
 
-    Raises: RequestRefused: SYSTEM_ERROR: it is not base64; INVALID_PARAMETER: it is too long.
+    Raises: RequestRefused: SYSTEM_ERROR if it is not base64; INVALID_PARAMETER if it is too long.
     """
     if len(bit_set) > BIT_SET_SIZE_MAX:
         raise RequestRefused(

@@ -137,8 +137,8 @@ class ChangeInvisibleTimeProcessor:
     def change(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a change; the answer, with the parts of the new receipt, leaves with the turn.
 
-        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the receipt cannot be
-          read, or the new check point not be stored; INVALID_PARAMETER: the time is too long.
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR if the receipt cannot
+          be read, or the new check point not be stored; INVALID_PARAMETER if the time is too long.
         """
         header = decode(ChangeInvisibleTimeRequestHeader, request.ext_fields)
         if header.invisible_time < 0:  # the message comes again at once, as with RocketMQ
@@ -186,7 +186,7 @@ class ChangeInvisibleTimeProcessor:
     ) -> CheckPointId:
         """Store a new check point, and return it.
 
-        Raises: RequestRefused: SYSTEM_ERROR: it is not stored.
+        Raises: RequestRefused: SYSTEM_ERROR if it is not stored.
         """
         now_ms = _later(self._wall_ms(), receipt.pop_time)
         renewed = CheckPoint(

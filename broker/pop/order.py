@@ -179,7 +179,7 @@ class OrderedPops:
     def check(self, topic: str, attempt_id: str | None) -> None:
         """Check a pop before anything is read.
 
-        Raises: RequestRefused: INVALID_PARAMETER: its attempt id is too long to be kept, or the
+        Raises: RequestRefused: INVALID_PARAMETER if its attempt id is too long to be kept, or the
           records of the topic hold whole batches, of which no message can be blocked alone.
         """
         if attempt_id is not None and len(attempt_id) > ATTEMPT_ID_LENGTH_MAX:

@@ -225,7 +225,7 @@ def refuse_no_queue(
 ) -> None:
     """Refuse a queue of popped messages that does not exist.
 
-    Raises: RequestRefused: TOPIC_NOT_EXIST; MESSAGE_ILLEGAL: the topic has no such queue.
+    Raises: RequestRefused: TOPIC_NOT_EXIST; MESSAGE_ILLEGAL if the topic has no such queue.
     """
     topic = table.get(name)
     if topic is None:
@@ -235,7 +235,7 @@ def refuse_no_queue(
 
 
 def read_receipt(text: str) -> Receipt:
-    """Raises: RequestRefused: SYSTEM_ERROR: it cannot be read."""
+    """Raises: RequestRefused: SYSTEM_ERROR if it cannot be read."""
     try:
         return Receipt.from_text(text)
     except RemoteProtocolError as error:

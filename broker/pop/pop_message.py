@@ -159,8 +159,8 @@ class PopMessageProcessor:
     def pop_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pop; the answer is written to the channel, now or later.
 
-        Raises: RequestRefused: with Apache's codes and remarks; or NO_PERMISSION: the group is the
-          broker's own.
+        Raises: RequestRefused: with Apache's codes and remarks; or NO_PERMISSION if the group is
+          the broker's own.
         """
         header = decode(PopMessageRequestHeader, request.ext_fields)
         invisible_time = possible_time(header.invisible_time, self._store.config)

@@ -242,7 +242,7 @@ class QueryAssignmentProcessor:
 
 
 def _refuse_without_names(topic: str, group: str) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR: the body lacks a name.
+    """Raises: RequestRefused: SYSTEM_ERROR if the body lacks a name.
 
     RocketMQ answers with a NullPointerException.
     """

@@ -176,7 +176,7 @@ class SendTurn:
     def begin(self, channel: Channel) -> None:
         """Start serving the requests of a connection in this turn.
 
-        Raises: RequestRefused: SYSTEM_BUSY: too many answers wait for the disk.
+        Raises: RequestRefused: SYSTEM_BUSY if too many answers wait for the disk.
         """
         if channel is self.channel:
             return

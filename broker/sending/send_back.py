@@ -109,8 +109,8 @@ class SendBackProcessor:
         """Store a message again for its group; the answer leaves when that is written.
 
         Raises:
-          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the message was deleted or
-            is damaged; SERVICE_NOT_AVAILABLE: the group or a topic of it is new and cannot be
+          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR if the message was deleted
+            or is damaged; SERVICE_NOT_AVAILABLE if the group or a topic of it is new and cannot be
             saved.
           Postponed: the group or a topic of it is new and being saved.
         """

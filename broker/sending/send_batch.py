@@ -143,7 +143,7 @@ def _admitted(body: bytes) -> bytes:
     """The body of a batch without properties that only a broker sets.
 
     Raises:
-      RequestRefused: REQUEST_CODE_NOT_SUPPORTED: a message asks for a later delivery.
+      RequestRefused: REQUEST_CODE_NOT_SUPPORTED if a message asks for a later delivery.
       RemoteProtocolError: as `iter_batch`.
     """
     if not may_break_batch_rules(body):

@@ -495,7 +495,7 @@ def _physical(
 
 
 def _found(item: LogicQueueMappingItem | None) -> LogicQueueMappingItem:
-    """Raises: RequestRefused: SYSTEM_ERROR: no item of the queue has a logic offset yet."""
+    """Raises: RequestRefused: SYSTEM_ERROR if no item of the queue has a logic offset yet."""
     if item is None:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,

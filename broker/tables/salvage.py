@@ -25,7 +25,7 @@ LINES_MAX: Final = 20
 """Entries that are left out with a log line each; the rest is counted."""
 
 _NO_VALUE: Final = re.compile(rb'(:\s*)([^\s"{\[,}][^,}\]\s]*)')
-"""A value that is no text, object or array."""
+"""A value that is not a string, object or array."""
 
 _VALUE: Final = re.compile(rb"-?[0-9]{1,19}|true|false|null")
 

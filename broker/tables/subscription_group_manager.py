@@ -124,8 +124,8 @@ class SubscriptionGroupManager:
           remote_address: of the client; "": the broker itself.
         Returns: the group; None: it does not exist and may not be created, or its name is not
           allowed.
-        Raises: RequestRefused: SUBSCRIPTION_GROUP_NOT_EXIST: it does not exist, and there are
-          groupsMax groups; SYSTEM_BUSY: too many groups were created lately.
+        Raises: RequestRefused: SUBSCRIPTION_GROUP_NOT_EXIST if it does not exist, and there are
+          groupsMax groups; SYSTEM_BUSY if too many groups were created lately.
         Source: SubscriptionGroupManager.findSubscriptionGroupConfig.
         """
         known = self.subscription_group_table.get(group)
@@ -167,7 +167,7 @@ class SubscriptionGroupManager:
 
         Raises:
           Postponed: the group is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE if it could not be saved.
         """
         if group in self._unsaved:
             self.file.wait_for(f"group[{group}]", lambda: group not in self._unsaved)
@@ -237,7 +237,7 @@ class SubscriptionGroupManager:
 
         RocketMQ's broker allows all topics of a group again at once, and does not save that.
 
-        Raises: RequestRefused: INVALID_PARAMETER: nothing can have this name; SYSTEM_ERROR: there
+        Raises: RequestRefused: INVALID_PARAMETER: nothing can have this name; SYSTEM_ERROR if there
           are FORBIDDEN_COUNT_MAX pairs.
         Source: SubscriptionGroupManager.updateForbidden of 5.5.0.
         """

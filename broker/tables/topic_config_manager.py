@@ -209,8 +209,8 @@ class TopicConfigManager:
           topicsMax topics already.
         Raises:
           Postponed: the topic is being saved.
-          RequestRefused: the client requests less than one queue; or SERVICE_NOT_AVAILABLE: the
-            topic could not be saved; or SYSTEM_BUSY: too many topics were created lately.
+          RequestRefused: the client requests less than one queue; or SERVICE_NOT_AVAILABLE if the
+            topic could not be saved; or SYSTEM_BUSY if too many topics were created lately.
         Source: TopicConfigManager.createTopicInSendMessageMethod.
         """
         known = self.topic_config_table.get(topic)
@@ -262,7 +262,7 @@ class TopicConfigManager:
         Returns: the topic; None: there are topicsMax topics already.
         Raises:
           Postponed: the topic is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE if it could not be saved.
         Source: TopicConfigManager.createTopicInSendMessageBackMethod.
         """
         has_room = self.stage_topic(
@@ -289,7 +289,7 @@ class TopicConfigManager:
           perm: PERM_ bits of a new topic.
           order: the topic's order flag.
           sys_flag: topicSysFlag of a new topic.
-        Returns: False: there are topicsMax topics already, and it is not created.
+        Returns: False if there are topicsMax topics already, and it is not created.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
@@ -326,7 +326,7 @@ class TopicConfigManager:
 
         Raises:
           Postponed: it is being saved; the requests that wait for a topic are served in order.
-          RequestRefused: SERVICE_NOT_AVAILABLE: the last save failed. RocketMQ's producers then
+          RequestRefused: SERVICE_NOT_AVAILABLE if the last save failed. RocketMQ's producers then
             send to another broker, and retry later (DefaultMQProducer.retryResponseCodes).
         """
         if topic not in self.topic_config_table:

@@ -74,7 +74,7 @@ class NewTopics:
     def take(self, topic: str, remote_address: str) -> None:
         """Count a topic that a first send creates.
 
-        Raises: RequestRefused: SYSTEM_BUSY: too many were created lately.
+        Raises: RequestRefused: SYSTEM_BUSY if too many were created lately.
         """
         key = self._rate.take(remote_address)
         if key is not None:

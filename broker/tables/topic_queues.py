@@ -53,7 +53,7 @@ def retry_queue_count(asked: int) -> int:
 def any_queue(topic: TopicConfig, random: Random) -> int:
     """A random queue, for a message whose sender leaves the choice to the broker.
 
-    Raises: RequestRefused: NO_PERMISSION: the topic has no queue that is both written and read.
+    Raises: RequestRefused: NO_PERMISSION if the topic has no queue that is both written and read.
       RocketMQ's clients then try another broker.
     """
     count = min(topic.write_queue_nums, topic.read_queue_nums)

@@ -116,7 +116,7 @@ class UsualHalves:
 
         Args:
           message: what it sends, as it came.
-        Returns: False: it is of another kind, or cannot be stored, and nothing was done.
+        Returns: False if it is of another kind, or cannot be stored, and nothing was done.
         Raises: RequestRefused: the store refuses it.
         """
         topic, queue_id, properties = message.topic, message.queue_id, message.properties

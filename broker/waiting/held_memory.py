@@ -63,7 +63,7 @@ class HeldMemory:
 
         Args:
           held_size: its bytes without its selector.
-        Returns: False: it does not fit into the budget, and was not counted.
+        Returns: False if it does not fit into the budget, and was not counted.
         """
         channel = held.channel
         selector = held.selector

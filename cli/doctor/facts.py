@@ -64,7 +64,7 @@ class BrokerFacts:
       gaps: requests that failed, and why: RocketMQ's name of the request to the error.
       runtime: its runtime information; empty: unknown.
       config: its settings by the keys of broker.conf; empty: unknown.
-      clock: None: it does not tell its time.
+      clock: None if it does not tell its time.
       topics: its topics by name; None: unknown, or it is a slave.
       groups: the names of its consumer groups; None: unknown, or it is a slave.
       send_refusal: why it refuses a send; "": it takes sends; None: it is a slave, or unknown.

@@ -382,7 +382,7 @@ def clock_reading(
       runtime: its runtime information.
       asked_ms, answered_ms: our time before the request and after the answer, ms since 1970.
 
-    Returns: None: it does not tell both.
+    Returns: None if it does not tell both.
     Source: StoreStatsService.getRuntimeInfo of 4.9.7 and 5.5.0.
     """
     match = _RUNTIME.fullmatch(runtime.get("runtime", ""))

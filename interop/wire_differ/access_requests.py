@@ -460,7 +460,7 @@ class Case:
 
     Attributes:
       words: for reports.
-      signer: None: the requests are not signed.
+      signer: None if the requests are not signed.
       only: the generation with such accounts; None: both.
     """
 

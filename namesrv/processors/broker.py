@@ -232,7 +232,7 @@ def registration_in_steps(
 ) -> Steps[BrokerRegistration]:
     """Steps that read the registration from a REGISTER_BROKER request.
 
-    Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read.
+    Raises: RequestRefused: SYSTEM_ERROR if the body cannot be read.
     """
     filter_servers: list[str] | None = None
     try:

@@ -129,7 +129,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
 def members_of(body: bytes) -> dict[str, msgspec.Raw] | None:
     """The unparsed members of a JSON object, so that each can be parsed in a separate step.
 
-    Returns: None: it is not plain JSON, or not an object.
+    Returns: None if it is not plain JSON, or not an object.
     """
     try:
         return msgspec.json.decode(body, type=dict[str, msgspec.Raw])

@@ -74,7 +74,7 @@ class BufferedCheckPointBody(CheckPointBody):
     """A check point that is in a broker's memory only; not of RocketMQ.
 
     Attributes:
-      bit_map: as in memory: bit i: message i is acknowledged.
+      bit_map: as in memory; bit i is set if message i is acknowledged.
       revive_queue_id: queue of the revive topic that its records would go to.
     """
 

@@ -162,7 +162,7 @@ class TopicConfigAndQueueMapping(TopicConfig):
     """Answer to GET_TOPIC_CONFIG (351) with `lo=true`.
 
     Attributes:
-      mapping_detail: None: the topic is not static.
+      mapping_detail: None if the topic is not static.
     """
 
     mapping_detail: TopicQueueMappingDetail | None = None

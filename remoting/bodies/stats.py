@@ -162,7 +162,7 @@ class QuerySubscriptionResponseBody(Body):
     """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345).
 
     Attributes:
-      subscription_data: None: the group is not connected, or does not subscribe to the topic.
+      subscription_data: None if the group is not connected, or does not subscribe to the topic.
       group, topic: of the request.
     """
 

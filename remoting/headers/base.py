@@ -75,7 +75,7 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
         accepts integers as "1e3" and "1.0", and reads "null" as not sent. A boolean is "true" (or
         "1") in any letter case, anything else is false.
     Returns: the header.
-    Raises: RequestRefused: SYSTEM_ERROR: a required field is missing or an integer is malformed;
+    Raises: RequestRefused: SYSTEM_ERROR if a required field is missing or an integer is malformed;
       INVALID_PARAMETER: an integer is outside of the range that its field declares.
     """
     try:
@@ -135,7 +135,7 @@ def read_number(wire_name: str, declared: Range, text: str) -> int:
       wire_name: the field, for the refusal.
       declared: the range that the number must be in.
       text: from the peer.
-    Raises: RequestRefused: SYSTEM_ERROR: it is not a decimal integer of Java's type;
+    Raises: RequestRefused: SYSTEM_ERROR if it is not a decimal integer of Java's type;
       INVALID_PARAMETER: it is outside of the range.
     """
     number = parse_integer(text)

@@ -12,7 +12,7 @@ class BrokerIdentity(Header, frozen=True, kw_only=True):
     Attributes:
       broker_name: name that a master shares with its slaves.
       broker_addr: "host:port" that clients connect to.
-      broker_id: 0: the master; from 1 on: slaves.
+      broker_id: 0 is the master, 1 and above are slaves.
     """
 
     broker_name: str

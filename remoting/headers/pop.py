@@ -35,7 +35,7 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
       init_mode: where a group that never consumed begins; 0: the first message; 1: the end.
       exp_type: "TAG" (also when None) or "SQL92".
       exp: expression; None or "*": all messages.
-      order: None or false: messages in parallel; true: in the order of each queue.
+      order: true for messages in the order of each queue; None or false for them in parallel.
       attempt_id: identifies a pop in order that is sent again, because its answer was lost.
     """
 
@@ -100,7 +100,7 @@ class ChangeInvisibleTimeRequestHeader(TopicRequestHeader, frozen=True, kw_only=
     Attributes:
       consumer_group, topic, queue_id, extra_info, offset, lite_topic: as of an acknowledgement.
       invisible_time: from now on, ms.
-      suspend: true: the message's number of tries does not grow by this (5.4).
+      suspend: true if the message's number of tries does not grow by this (5.4).
     """
 
     consumer_group: str

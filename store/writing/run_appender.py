@@ -123,7 +123,8 @@ class RunAppender:
           frame_size_max: bytes of the largest accepted frame, without its length word.
           born_host: of the records.
 
-        Returns: None: the first frame is not of a plain send, or has no room; nothing was changed.
+        Returns: None if the first frame is not of a plain send, or has no room; nothing was
+          changed.
         """
         # A delayed message may be newer than the turn's time, by which it would be delivered early.
         self._read_clock()
@@ -147,8 +148,8 @@ class RunAppender:
           position: of a record.
           topics: that messages may be delivered to.
 
-        Returns: None: the first record is not plain, its topic is none of these, its queue does not
-          exist yet, or it has no room; nothing was changed.
+        Returns: None if the first record is not plain, its topic is none of these, its queue does
+          not exist yet, or it has no room; nothing was changed.
         """
         burst = self._burst
         packed = self._pack_deliveries(
