@@ -87,6 +87,8 @@ def open_listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # Connections of a server that ended just now are in TIME_WAIT, and must not keep it from
+        # starting.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(BACKLOG)
@@ -134,12 +136,14 @@ class Acceptor:
             while True:
                 try:
                     await trio.lowlevel.wait_readable(self._listener)
+                    # Another process, or a peer that went away again, may leave nothing to accept.
                     sock, address = self._listener.accept()
                 except (BlockingIOError, InterruptedError):
                     continue
                 except Exception as error:  # noqa: BLE001 - open connections are served anyway
                     await self._recover(error)
                     continue
+                # It works again, so the next failure is logged and retried as a new one.
                 self._reopen_pause_s, self._logged = PAUSE_S, None
                 try:
                     self._take(sock, address)

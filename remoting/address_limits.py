@@ -91,6 +91,7 @@ class AddressLimits:
             )
             self._refusals.note("connectionsPerAddressMax", remote_address, what)
             return None
+        # Only now: an address that is refused must not grow the table.
         self._addresses[key] = address
         address.connections += 1
         self._count += 1

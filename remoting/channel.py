@@ -155,6 +155,8 @@ def _pieces(buffers: list[Buffer]) -> Iterator[list[Buffer]]:
             if piece:
                 yield piece
                 piece, size = [], 0
+            # `taken` counts pieces: it distinguishes a slow peer that still reads from one that
+            # does not.
             view = memoryview(buffer)
             for start in range(0, len(view), BACKLOG_PIECE_SIZE):
                 yield [view[start : start + BACKLOG_PIECE_SIZE]]
@@ -307,12 +309,15 @@ class Channel:
                 size = sum(map(len, frame))
             self._outbox_size += size
             if size < len(frame) * JOIN_PIECE_SIZE:
+                # Many small pieces cost more as separate buffers of a system call than to be
+                # copied.
                 outbox.append(b"".join(frame))
             else:
                 outbox += frame
         if not self._dirty and self._outbox_size:
             self._dirty = True
             self._turn.dirty.append(self)
+            # In a turn the answers of all its requests leave with one system call per connection.
             if not self._turn.active:
                 self._turn.flush()
 
@@ -423,9 +428,11 @@ class Channel:
             return
         self.closed = True
         self.close_reason = reason
+        # A closed channel must not hold the memory of answers that never leave.
         self._outbox = []
         self._outbox_size = 0
         self.memory.forget_closed(self)
+        # The writer task and callers may wait: they see `closed` and end.
         if self._drained is not None:
             self._drained.set()
         end_calls(self.session.close(reason))
@@ -473,6 +480,7 @@ class Channel:
             self.write(frame)
             with trio.move_on_at(now_s + timeout_s) as scope:
                 await waiter.done.wait()
+            # The session ends what is over time, so that a late answer finds no waiter.
             if scope.cancelled_caught:
                 end_calls(session.expire(trio.current_time()))
         finally:

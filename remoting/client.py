@@ -170,6 +170,7 @@ class RemotingClient:
             self._memory,
         )
         connection.channel.credentials = self.credentials
+        # Before its task runs, so that the next caller does not open a second connection.
         self._channels[address] = connection.channel
         self._nursery.start_soon(self._run_connection, address, connection)
         return connection.channel

@@ -171,6 +171,7 @@ def _name_server(number: int, item: str) -> str:
         host, has_port, port = f"[{host}]", port[:1], port[1:]
     else:
         host, has_port, port = item.partition(":")
+        # Otherwise `::1` would be read as an empty host and a wrong port.
         if ":" in port and _is_ipv6(item):
             raise ValueError(f"{where} is an IPv6 address without brackets: write [address]:port")
         if not _HOST.fullmatch(host):
@@ -259,6 +260,7 @@ def _query(query: str) -> dict[str, Any]:
     for item in query.removesuffix("&").split("&") if query else ():
         key, has_value, value = item.partition("=")
         if key not in _KEYS:
+            # Tokens contain `&`, and their tails look like keys.
             if "security_token" in seen:
                 raise ValueError(
                     f"an unknown key after security_token (known: {', '.join(_KEYS)}): if it is a"

@@ -105,6 +105,7 @@ class LoopMonitor:
         if requests:
             self._last = requests[-1].code, peer
         count = len(requests) + run_count
+        # A large burst may take longer: only time beyond what its requests usually take is slow.
         if seconds < SLOW_BURST_S + count * SLOW_REQUEST_S:
             return
         self.bursts.add(seconds)

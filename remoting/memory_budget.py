@@ -175,11 +175,13 @@ class MemoryShare:
 
     def _refuse(self, holder: Holder, size: int) -> None:
         self._refusals.count(BUDGET_KEY)
+        # One peer that holds much is closed rather than that all others are refused.
         large = [one for one, held in self._sizes.items() if held > self._large_size]
         largest = max(large, key=self._sizes.__getitem__, default=None)
         if largest is not None and not largest.closed and largest is not holder:
             self._close(largest, self._full())
         if holder not in self._is_refusing:
+            # One line per connection: a peer that repeats its request would fill the log.
             self._is_refusing.add(holder)
             logger.warning(
                 "%(peer)s: a request of %(size)d bytes is refused (further ones are not "

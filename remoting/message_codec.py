@@ -177,6 +177,7 @@ def encode_record(
     properties_length = len(properties)
     total_size = _FIXED_SIZE + body_length + len(topic_field) + properties_length
     if len(born_host) == 8 and len(store_host) == 8:
+        # Nearly all hosts are IPv4; the general way costs a look-up and a call.
         pack_head = _pack_head
         sys_flag &= ~0x30
     else:
@@ -221,6 +222,7 @@ def encode_message(message: MessageExt) -> bytes:
     head, sys_flag = _head_of_hosts(m.sys_flag, m.born_host, m.store_host)
     properties = m.properties_bytes
     size = head.size + len(m.body) + len(topic_field) + 2 + len(properties)
+    # A field was changed after decoding; the record would no longer be the stored one.
     if size != m.store_size:
         raise LocalProtocolError(f"the fields take {size} bytes, not {m.store_size}")
     try:
@@ -296,6 +298,7 @@ def decode_record(
             body = decompress(body, sys_flag, size_max=inflated_size_max)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.reason, position) from error
+        # Or the next reader of the message would decompress it again.
         sys_flag &= ~COMPRESSED
     try:
         topic = str(buffer[topic_at : properties_at - 2], "utf-8")
@@ -421,6 +424,7 @@ def decode_messages(
     while position < size:
         if not check_crc:
             first = len(messages)
+            # Plain records in one go; it stops at the first one of another kind.
             position = _decode_plain(body, position, messages)
             if position >= size:
                 break
@@ -430,6 +434,8 @@ def decode_messages(
             position,
             check_crc=check_crc,
             inflate=inflate,
+            # One budget for all: thousands of small bodies that inflate to megabytes are a bomb,
+            # too.
             inflated_size_max=min(budget, DECOMPRESSED_SIZE_MAX),
         )
         budget = max(budget - len(message.body), 0)
@@ -455,6 +461,7 @@ def with_property_crc(record: bytes) -> bytes:
     if grown > PROPERTIES_SIZE_MAX:
         raise LocalProtocolError(f"properties of {grown} bytes with their CRC")
     length_at = len(record) - len(properties) - PROPERTIES_LENGTH.size
+    # The checksum covers the size with the checksum itself in it, as Apache's does.
     protected = b"".join(
         (
             INT32.pack(len(record) + len(separator) + PROPERTY_CRC_SIZE),

@@ -127,6 +127,8 @@ class RemotingServer:
             self._limit_to_descriptors()
         try:
             async with trio.open_nursery() as nursery:
+                # Not under the supervisor: it restarts itself, and without it no request would be
+                # read.
                 nursery.start_soon(self._poller.run)
                 services = Supervisor(nursery, logger)
                 services.every("the check of connection limits", SWEEP_INTERVAL_S, self._sweep)
@@ -203,6 +205,7 @@ class RemotingServer:
                 admitted = await tls.admit(transport, self._limits.idle_s, self.refusals)
         finally:
             del self._arriving[scope]
+            # Every way out but admission gives the place back, cancellation included.
             if admitted is None:
                 transport.abort()
                 self._addresses.leave(place)
@@ -247,6 +250,7 @@ class RemotingServer:
         self._trimmer.note(used + objects, used_max + objects, now_s)
         self._addresses.forget_finished()
         is_crowded = self._addresses.is_crowded
+        # With few places left, connections that send nothing must not keep others out.
         if is_crowded:
             for scope, began_s in self._arriving.items():
                 if now_s - began_s > CROWDED_FIRST_FRAME_S:

@@ -205,6 +205,7 @@ def merge_tls(
     """
     config = TlsConfig()
     warnings: list[str] = []
+    # The server's own file second, so that it wins.
     for entries, path in ((of_file, file_path), (own, own_path)):
         named = [
             entry._replace(key=CONFIG_FILE_KEY) if entry.key == _CONFIG_FILE_ALIAS else entry

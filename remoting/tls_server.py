@@ -221,6 +221,7 @@ class ServerTls:
             return None
         if first == HANDSHAKE_BYTE:
             return await self._shake(transport, refusals)
+        # Without a byte it just ended, as those of health checks do.
         if self.mode is TlsMode.enforcing and first:
             refusals.note_problem(WRONG_KIND, peer, _NO_TLS)
             return None

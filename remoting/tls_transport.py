@@ -164,6 +164,7 @@ class TlsTransport(SocketTransport):
         except ssl.SSLError as error:
             if isinstance(error, ssl.SSLZeroReturnError):
                 return b""
+            # The alert says why; it leaves before the connection is closed.
             self._tell()
             raise
         if self._outgoing.pending:
@@ -213,6 +214,7 @@ class TlsTransport(SocketTransport):
             sealed = self._sealed
             if sealed is None and self._outgoing.pending:
                 sealed = memoryview(self._outgoing.read())
+            # Records must leave in their order: what the socket did not take comes first.
             if sealed is not None:
                 try:
                     sent = self._socket.send(sealed)

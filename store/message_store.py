@@ -355,7 +355,10 @@ class MessageStore:
                 index = self.checkpoints.index_state()
                 self.checkpoints.sync_queues(self.queue_store.take_unsynced())
                 self.checkpoints.write(self.dispatched_offset, self.store_time_ms, index)
+                # A file that was made ahead and not used is no part of the log.
                 self.log.remove_from(self.writer.used_files_end)
+                # Last of all: its absence says to the next start that everything above is on the
+                # device.
                 self.disk.unlink(f"{root}/abort")
                 self.disk.sync_folder(root)
         except StoreError:

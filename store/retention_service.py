@@ -148,7 +148,9 @@ class Retention:
         vouched = self._store.checkpoints.current.dispatched_offset
         bases = list(self._log.files)
         files = []
+        # In pairs, so that the newest file is never among them.
         for base, after in pairwise(bases[: config.delete_file_batch_max + 1]):
+            # After a crash the queues could not be built from a file that is gone.
             if after > vouched:
                 break
             files.append(LogFileFacts(base, await self._newest(base, after, in_thread)))

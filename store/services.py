@@ -204,6 +204,7 @@ async def _retention(store: MessageStore) -> None:
             await retention.run_once(in_thread, trio.sleep)
             failing = ""
         except StoreIOError as error:
+            # A full disk fails at each pass: one line is enough.
             if str(error) != failing:
                 logger.error(
                     "retention failed and is tried again at its next pass: %(error)s",

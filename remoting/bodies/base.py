@@ -87,12 +87,15 @@ class Body(msgspec.Struct, rename="camel", gc=False):
         try:
             return msgspec.json.decode(body, type=cls)
         except msgspec.ValidationError as error:
+            # Such as numbers as strings, from the C++ client: parsed twice and converted, so only
+            # if it is small.
             if len(body) > MISTYPED_SIZE_MAX:
                 reason = str(error)[:_REASON_CHARS_MAX]
                 raise RemoteProtocolError(f"not a {cls.__name__}: {reason}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         size_max = fastjson.REQUEST_TOLERANT_SIZE_MAX
+        # What fastjson takes, too: bare keys, and numbers as strings.
         return cls.from_tree(fastjson.loads(body, tolerant_size_max=size_max))
 
     @classmethod

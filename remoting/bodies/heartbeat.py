@@ -169,6 +169,8 @@ def _consumers(raw: list[msgspec.Raw]) -> Generator[None, None, list[ConsumerDat
         data = bytes(item)
         size += len(data)
         if len(data) > STEP_SIZE:
+            # One consumer may have thousands of subscriptions: they are decoded in steps of their
+            # own.
             head = msgspec.json.decode(data, type=_RawConsumer)
             yield
             consumer = ConsumerData(

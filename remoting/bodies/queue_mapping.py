@@ -209,6 +209,7 @@ def fault_of_items(items: Sequence[LogicQueueMappingItem]) -> str | None:
     Source: TopicQueueMappingUtils.checkLogicQueueMappingItemOffset.
     """
     newer: LogicQueueMappingItem | None = None
+    # From the newest to the oldest, as only the newest may still lack its logic offset.
     for item in reversed(items):
         if item.start_offset < 0 or item.gen < 0 or item.queue_id < 0:
             return "The field is illegal, should not be negative"

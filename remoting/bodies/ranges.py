@@ -50,6 +50,7 @@ def _check_of(kind: Any) -> Check | None:
         return _check_of_number(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _check_of_struct(kind)
+    # Built once for a type: a body without such numbers then costs nothing.
     checks = [_check_of(part) for part in get_args(kind)]
     if origin in (Union, UnionType):
         check = next((check for check in checks if check is not None), None)

@@ -121,6 +121,7 @@ class RegisterBrokerBody(Body):
         is_5 = version >= V5_0_0
         data_version: dict[str, int] = msgspec.to_builtins(wrapper.data_version)
         if not is_5:
+            # Name servers of 4.9 do not know the member.
             del data_version["stateVersion"]
         deflater = zlib.compressobj(zlib.Z_BEST_COMPRESSION)
         topics = iter(wrapper.topic_config_table.values())

@@ -129,6 +129,7 @@ class TopicConfigSerializeWrapper(Body):
         table = None
         if members is not None and _TABLE in members:
             yield
+            # The table is nearly all of the body; the rest is small and read at once.
             table = members_of(bytes(members.pop(_TABLE)))
         if members is None or table is None:
             return (yield from super().from_body_in_steps(body))

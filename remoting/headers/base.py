@@ -139,6 +139,7 @@ def read_number(wire_name: str, declared: Range, text: str) -> int:
       INVALID_PARAMETER: it is outside of the range.
     """
     number = parse_integer(text)
+    # Java's parser would raise an exception here, which Apache's broker answers with this code.
     if number is None or not declared.java.has(number):
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,

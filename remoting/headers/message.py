@@ -127,6 +127,7 @@ def _with_letters() -> type[SendMessageRequestHeader]:
             else msgspec.field(default=field.default, name=letter)
         )
         fields.append((name, field.type, renamed))
+    # A subclass, so that processors need not know which of both forms a send had.
     made = msgspec.defstruct(
         "SendMessageRequestHeaderV2",
         fields,

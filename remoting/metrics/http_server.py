@@ -88,6 +88,7 @@ class HttpServer:
     async def serve_stream(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until it ends."""
         if len(self._places) >= CONNECTIONS_MAX and not self._make_room():
+            # Without an answer: scrapers retry, and writing to it could block.
             await stream.aclose()
             return
         place = _Place()
@@ -167,11 +168,14 @@ class _Connection:
             request = await self._next()
             if not isinstance(request, h11.Request):
                 return False
+            # Content-Length and Transfer-Encoding together are the means of request smuggling
+            # behind a proxy.
             if _has_two_lengths(request):
                 await self._send(_text(400, _TWO_LENGTHS))
                 await self._linger()
                 return False
             end = await self._next()
+        # From here on it is served, and not closed to make room for another.
         self._place.is_waiting = False
         if not isinstance(end, h11.EndOfMessage):
             await self._send(_text(413, "requests with a body are not served"))
@@ -210,6 +214,7 @@ class _Connection:
         body = answer.body
         headers = [("Content-Type", answer.content_type), ("Cache-Control", "no-store")]
         if may_compress and len(body) >= COMPRESSED_SIZE_MIN:
+            # In a thread, so that compressing a large page does not hold up requests.
             body = await trio.to_thread.run_sync(gzip.compress, body, 1)
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         headers.append(("Content-Length", str(len(body))))

@@ -128,12 +128,15 @@ class LogCopier:
         self._wanted_end = 0
         while offset <= last:
             size, magic = _unpack_prefix(buffer, offset - start)
+            # A blank fills its file to the end, so its size must be that of the room; no record
+            # crosses the end.
             room = file_size - offset % file_size
             size_min = room if magic == MAGIC_BLANK else RECORD_SIZE_MIN
             if not size_min <= size <= room or size > RECORD_SIZE_MAX:
                 problem = _why_no_record(size, magic, room)
                 break
             if offset + size > self.received_offset:
+                # The rest has not arrived yet: it is not looked at again before that.
                 self._wanted_end = offset + size
                 break
             offset += size
@@ -182,6 +185,7 @@ class LogCopier:
             ) = record  # fmt: skip
             if timestamp_ms > burst.store_time_ms:
                 burst.store_time_ms = StoreTimeMs(timestamp_ms)
+            # The usual case is inline, as the loop runs for every record.
             queue = queues.get((topic, queue_id))
             if (
                 queue is None or not queue.is_plain or queue_offset != queue.next_offset
@@ -204,6 +208,7 @@ class LogCopier:
         (
             physical_offset, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties,
         ) = record  # fmt: skip
+        # Half messages are in no queue of their topic, and rolled back ones are not indexed.
         if not sys_flag & TRANSACTION_PREPARED_TYPE:
             code = self._places.tags_code(topic, timestamp_ms, properties)
             problem = self._place((topic, queue_id), queue_offset, code, record)
@@ -233,6 +238,7 @@ class LogCopier:
         if queue_offset < 0:
             return f"the record is message {queue_offset} of its queue"
         if queue_offset != queue.next_offset:
+            # Light queues follow from properties, so one that does not fit is no damage of the log.
             if key[0].startswith(LIGHT_PREFIX):
                 if not self._fit_light(queue, queue_offset, physical_offset):
                     return ""

@@ -138,6 +138,7 @@ class HaMaster:
             await sender.run()
         finally:
             del self._senders[sender]
+            # A slave that cannot follow connects again every few seconds.
             self._warn_once(address, "is disconnected", sender.link.reason or "this broker stops")
 
     def state(self) -> MasterState:

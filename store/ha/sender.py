@@ -205,6 +205,7 @@ class LogSender:
         while True:
             match await self._next_word():
                 case Question(start, end):
+                    # Each question has the master read its log, so their number is limited.
                     questions += 1
                     if questions > QUESTIONS_MAX:
                         raise LinkEnded(f"it asked for more than {QUESTIONS_MAX} checksums")
@@ -312,11 +313,14 @@ class LogSender:
         end = offset + size
         pieces: list[Piece] = []
         while offset < end and len(pieces) < 2 * FRAMES_PER_SEND:
+            # A frame ends with its log file, as in Apache's protocol: the slave's files have the
+            # same ends.
             body_size = min(batch_max, end - offset, log.file_size - offset % log.file_size)
             body = log.read(offset, body_size)
             if body is None:
                 if pieces:
                     break
+                # Retention was faster than this slave.
                 raise LinkEnded(f"the file with offset {offset} was deleted meanwhile")
             pieces += (encode_header(offset, body_size), body)
             offset += body_size

@@ -181,6 +181,7 @@ class HaSlave:
             await follower.link.run(follower.follow)
         finally:
             self._follower = None
+            # A new event for the next connection: `set` cannot be taken back.
             if self._following.is_set():
                 self._following = trio.Event()
         reason = follower.link.reason
@@ -321,6 +322,7 @@ class LogFollower:
             if copier is None and frame.body:
                 copier = self._begin(frame.offset)
             expected = copier.received_offset + arrived if copier is not None else self._requested
+            # An empty frame keeps the connection alive; its offset means nothing to an empty log.
             if frame.offset != expected and (frame.body or expected):
                 raise LinkEnded(
                     f"the master sent offset {frame.offset}, this log continues at {expected}"
@@ -369,6 +371,8 @@ class LogFollower:
                     await link.send(rest)
                 if self._reportable <= self._reported:
                     self._resting = trio.Event()
+                    # The master closes a connection from which it hears nothing, so silence ends
+                    # with a report.
                     with trio.move_on_at(link.last_write_s + interval_s):
                         await self._resting.wait()
                     self._resting = None

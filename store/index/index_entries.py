@@ -89,6 +89,7 @@ def entries_of(
     entries = []
     unique_key = find_property(properties, UNIQUE_KEY_NAME)
     if unique_key is not None:
+        # `topic#key` is hashed as Java hashes the string, from where `topic#` ends.
         code = index_key_hash_after(topic_hash, str(unique_key, "utf-8", "replace"))
         entries.append((code, physical_offset, timestamp_ms))
     keys = find_property(properties, KEYS_NAME)

@@ -164,6 +164,7 @@ class IndexLoader:
         """Why a file is invalid; "" when it is valid, and then it is loaded."""
         problem = file.load()
         name = file.name
+        # Files must have no gap, or the entries of the gap would be missing for good.
         if missing is not None and name > missing:
             return f"the earlier file {missing} is missing"
         if progress is not None and name == progress.file_name:
@@ -178,6 +179,7 @@ class IndexLoader:
         vouched = progress is not None and (
             name == progress.file_name or (name, file.header_crc) in (progress.files or ())
         )
+        # Of a log that was cut or replaced: its offsets may belong to other messages now.
         if not vouched and file.end_timestamp_ms > log.latest_ms:
             return (
                 f"it names a message stored at {file.end_timestamp_ms} ms, which is later than log "

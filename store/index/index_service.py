@@ -350,11 +350,13 @@ class IndexService:
                 else:
                     begin = self._backlog.first_offset
                     self._work_from_backlog(SLICE_COUNT)
+                # A whole slice worked, so the next failure is logged again.
                 self._is_failing = False
                 if self._clock.monotonic_s() >= until:
                     return
         except StoreIOError as error:
             self._pause(error)
+            # What was taken from the backlog is gone; the log has it.
             if begin >= 0:
                 self.catch_up_from(begin)
         except StoreError:
@@ -364,6 +366,8 @@ class IndexService:
 
     def _pause(self, error: StoreIOError) -> None:
         if any(file.has_failed_sync for file in self.files):
+            # After a failed fsync the kernel may drop the pages and report success next time: no
+            # retry.
             self.is_broken = True
             self._backlog.clear()
             logger.error(

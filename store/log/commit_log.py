@@ -97,6 +97,7 @@ class CommitLog:
             file = self.disk.open(path)
             size = file.size()
             if size != self.file_size:
+                # Made but never used. One with bytes in it is damage, whatever its place.
                 if base == newest and size < self.file_size and is_zero(file, START, size):
                     file.close()
                     self.unfinished_path = path

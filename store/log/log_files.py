@@ -88,8 +88,10 @@ class LogFilePool:
         except StoreIOError as error:
             if errno_of(error) not in _SHORTAGES:
                 raise
+            # Out of descriptors or address space: others are closed, and it is tried once more.
             self._make_room()
             view = file.map()
+        # Reads of mapped files do not pass here, so their order of use is set from time to time.
         if len(self.views) >= self.count_max // 2:
             for used in self.views:
                 self.open.move_to_end(used)

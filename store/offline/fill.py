@@ -103,6 +103,7 @@ class Filler:
         at, rest = self.at, self.size
         while rest:
             size = rest if rest <= FILLER_SIZE_MAX else FILLER_SIZE_MAX
+            # What is left must be large enough for a record.
             if 0 < rest - size < _FILLER_SIZE:
                 size -= _FILLER_SIZE
             topic = FILLER_TOPIC if size >= _FILLER_SIZE else FILLER_TOPIC[:1]
@@ -111,6 +112,7 @@ class Filler:
                 topic, 0, 0, at, body, b"",
                 born_timestamp_ms=stamp.timestamp_ms, born_host=stamp.host,
                 store_timestamp_ms=stamp.timestamp_ms, store_host=stamp.host,
+                # Records of rolled back transactions are in no queue and no index.
                 sys_flag=TRANSACTION_ROLLBACK_TYPE,
             )  # fmt: skip
             at += size

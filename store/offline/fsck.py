@@ -178,6 +178,7 @@ class _Check:
         """Walk the log, and compare all other files with it."""
         report, walk = self._report, self._walk()
         following = report.following
+        # One pass for all files, as reading the log takes most of the time.
         for record in walk.records():
             if walk.hole_count:
                 following[record.topic, record.queue_id] += 1

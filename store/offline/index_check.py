@@ -228,6 +228,8 @@ class IndexCheck:
                         self.problems[path].note("nowhere", entry.number, example)
                         continue
                     if before is not None:
+                        # `feed` walks the log beside the entries, so only ascending ones can wait
+                        # for their record.
                         if before.physical_offset <= entry.physical_offset:
                             yield before
                         else:
@@ -300,6 +302,7 @@ class IndexCheck:
             if sys.byteorder == "little":
                 found.byteswap()
             used += len(expected) - expected.count(0)
+            # Nearly always equal; slot by slot is much slower.
             if found == expected:
                 continue
             for slot, (is_, should) in enumerate(zip(found, expected, strict=True), first):

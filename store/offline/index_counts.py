@@ -124,6 +124,7 @@ def find_counts(
         file = disk.open(path)
         try:
             header, size = read_header(file), file.size()
+            # No file says how many slots it has, so its size and its entries must show it.
             if size == usual.file_size:
                 return usual
             if header.index_count <= 1:

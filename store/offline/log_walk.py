@@ -110,6 +110,7 @@ class LogWalk:
                 yield record
             if reader.end >= stop:
                 break
+            # Before the skip, which reads on and gives another reason.
             self.reason = reader.reason or self._missing_file()
             hole = reader.skip_damage(stop, counts=self._counts)
             if hole is None:

@@ -373,6 +373,7 @@ class QueueCheck:
 
     def _report_older(self, findings: Findings) -> None:
         """Report queues that began again, unless the deletion of their topic is recorded."""
+        # Deleting a topic leaves its records in the log, which is no fault.
         recorded = DeletedTopics(self._disk, self._root)
         recorded.load()
         older = {
@@ -457,6 +458,8 @@ class QueueCheck:
             end, following = gap.after, gap.start
             for offset, unit in self._queues.written(on_disk, gap.start, gap.stop):
                 physical_offset, size, _ = unit
+                # Units are evidence of lost messages only where they agree with the records around
+                # them.
                 in_order = end <= physical_offset and physical_offset + size <= gap.before
                 if gap.before == NOWHERE and state.next >= 0:
                     in_order = in_order and offset == following

@@ -70,6 +70,7 @@ class QueuesOnDisk:
         newest = max(files, default=0)
         for base, path in files.items():
             size = size_of(disk, path)
+            # Brokers make the newest file before its first unit.
             if size == 0 and base == newest:
                 findings.add(
                     Severity.INFO, "queue.empty_file", path, base // UNIT_SIZE,

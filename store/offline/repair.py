@@ -91,6 +91,7 @@ def copy_store(
     copy_folder(read_disk, root, disk, target, leave_out=frozenset({"lock"}), copied=copied)
     if log_folder != f"{root}/commitlog":
         if is_inside:
+            # It came with the folder, and goes where a start without -c finds it.
             disk.remove_folder(f"{target}/{log_folder[len(root) + 1 :]}")
         copy_folder(read_disk, log_folder, disk, f"{target}/commitlog", copied=copied)
     disk.sync_folder(target.rpartition("/")[0] or "/")

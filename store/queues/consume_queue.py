@@ -328,6 +328,7 @@ class ConsumeQueue:
             base = (file_end - units_per_file) * UNIT_SIZE
             if base not in self.file_offsets:
                 return b""
+            # Consumers read on: the page serves the next reads without a system call.
             page_end = min(queue_offset + max(count, PAGE_COUNT), file_end, tail_offset)
             page = files.get(self.path_of(base)).pread(
                 (page_end - queue_offset) * UNIT_SIZE, Position(queue_offset * UNIT_SIZE - base)
@@ -355,10 +356,13 @@ class ConsumeQueue:
             if new:
                 if not self.file_offsets and position > base:
                     blanks = (position - base) // UNIT_SIZE
+                    # A queue that begins within a file: such units stand before it in Apache's
+                    # files, too.
                     file.pwrite(PRE_BLANK * blanks, START)
                 self.file_offsets.append(base)
             file.pwrite(bytes(self.tail[:take]), Position(position - base))
             self.files.unsynced.add(path)
+            # After the write, so that a failed one loses nothing.
             del self.tail[:take]
             self.tail_offset += take // UNIT_SIZE
 

@@ -439,6 +439,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         lowest = min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
         end = self.max_offset
         while end > lowest:
+            # Backwards: the newest address is the largest, and most units have none.
             start = max(end - SCAN_COUNT, lowest)
             units = b""
             while start + len(units) // UNIT_SIZE < end:

@@ -81,6 +81,7 @@ class QueueEnds:
         if self.begun_midway:
             content["begunMidway"] = True
         text = json.dumps(content, separators=(",", ":")).encode()
+        # The checksum first: a file cut by a crash does not pass for a shorter one.
         return b"%08x\n%s" % (zlib.crc32(text), text)
 
     @classmethod

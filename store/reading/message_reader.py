@@ -487,6 +487,7 @@ class MessageReader:
           CorruptRecordError: one starts there, but its checksums are wrong.
           StoreIOError: it could not be read.
         """
+        # From before the start: its checksums are checked, because a crash may have torn it.
         if physical_offset < self._verified_from:
             checked = self._check.record_at(physical_offset, log_end)
             return None if checked is None else memoryview(checked)
@@ -504,6 +505,7 @@ class MessageReader:
         except RemoteProtocolError:
             return None
         self._log.served(size)
+        # A body can hold bytes that look like a record, but not at its own offset.
         return data if record.physical_offset == physical_offset else None
 
     def query_by_key(

@@ -171,6 +171,7 @@ class RecordCheck:
     def _check_batch(self, queue: BatchConsumeQueue, unit: BatchUnit, log_end: int) -> None:
         plain = (unit.physical_offset, unit.size, unit.tags_code)
         if unit.physical_offset < self._log.min_offset:
+            # Expired with its file, unless a message before it is still there.
             oldest = queue.unit_at(queue.min_offset)[0]
             if unit.base_offset > queue.min_offset and oldest >= self._log.min_offset:
                 reason = "the message before it has a higher offset in the log"

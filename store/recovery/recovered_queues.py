@@ -182,6 +182,7 @@ class RecoveredQueues:
             self._impossible.add(key)
             return None
         rebuild = key in self._rebuilding
+        # -1: the first record says where it begins.
         state = self.by_key[key] = RecoveredQueue(-1 if rebuild else self._kept.get(key, 0))
         if queue is not None:
             state.is_batch = queue.is_batch

@@ -474,6 +474,7 @@ class StoreRecovery:
         """
         queue_store, log = self._queue_store, self._log
         if not self._frozen:
+            # What was tried on the overlay is dropped: from here on the files themselves change.
             queue_store.use_disk(self._disk)
             if self._overlay.changed:
                 queue_store.load()

@@ -281,6 +281,7 @@ class LogWriter:
             return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark)
         base = -(-burst.append_offset // self._file_size) * self._file_size
         if base not in self._log.files:
+            # A full disk is not asked again for every send.
             if self._clock.monotonic_s() < self._create_again_s:
                 return self._no_file
             try:

@@ -249,6 +249,7 @@ class MessageAppender:
         ):  # fmt: skip
             first = QueueOffset(queue.next_offset)
             offsets = self._put_fast(queue, batch)
+            # Empty for a batch that the fast way does not know; nothing was changed then.
             if offsets:
                 return (None, offsets, first)
         return self._put_unusual_batch(queue, batch)
@@ -353,6 +354,7 @@ class MessageAppender:
         burst.index_items.append(IndexRun(len(offsets), entries, burst.append_offset))
         burst.append_offset += len(records)
         queue.tail += units
+        # The queue's first put of this commit.
         if queue.next_offset == queue.committed_offset:
             burst.touched.append(queue)
         queue.next_offset += len(offsets)
@@ -497,6 +499,7 @@ def even_entries(body: bytes, added: bytes) -> list[BatchEntry]:
         return []
     owns = b"".join([row[4] for row in rows])
     if (
+        # NUL needs a checksum, and `#` may be that of the sender: the slow path knows both.
         {(row[1], row[3]) for row in rows} != {(size, own_size)}
         or TAGS_HEAD in owns or b"\0" in owns or b"#" in owns
         or own_size + len(added) >= PROPERTIES_SIZE_MAX
