@@ -335,6 +335,7 @@ def _refuse_too_large(data: HeartbeatData) -> None:
             reason = f"a producer group's name has {size} characters, the limit is {NAME_SIZE_MAX}"
     for consumer in data.consumer_data_set:
         for subscription in consumer.subscription_data_set:
+            # Few are long enough to be looked at closely, and heartbeats are frequent.
             if len(subscription.sub_string) + len(subscription.code_set) > SUBSCRIPTION_CODES_MAX:
                 why = refuse_subscription(subscription)
                 if why is not None:

@@ -89,6 +89,7 @@ class CompensatedConsumers:
             return None
         entry = topics.get(topic)
         if entry is None:
+            # Of a retry topic the group gets everything, as it gets back only what it popped.
             origin = topics.get(normal_topic(topic, group))
             if origin is None:
                 return None

@@ -192,6 +192,8 @@ class ConsumerGroupInfo:
             other = self.channel_info_table.get(channel)
             if other is None or other_terms == terms:
                 continue
+            # The same client over a second connection, while it restarts or changes its
+            # subscriptions.
             if other.client_id == client.client_id:
                 continue
             topics = sorted(

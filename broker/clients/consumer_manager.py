@@ -130,6 +130,7 @@ class ConsumerManager:
                 {"client": client, "group": group, "limit": len(groups)},
             )
             return False
+        # Only now: a heartbeat that is refused must not leave an empty group.
         self._groups[group] = info
         groups.add(group)
         channel = client.channel
@@ -138,6 +139,7 @@ class ConsumerManager:
         if with_subscriptions and info.update_subscription(client, data.subscription_data_set):
             changed = True
         self._sizes[channel] = self._sizes.get(channel, 0) + info.size_of(channel) - before
+        # Each member of a broadcasting group has all queues, so nothing is shared anew.
         if changed and notify and not info.is_broadcasting:
             self._notify(group, info.all_channels())
         return changed

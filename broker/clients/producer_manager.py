@@ -68,6 +68,7 @@ class ProducerManager:
             return False
         groups = self._groups_of.setdefault(client.channel, set())
         if len(groups) >= GROUPS_PER_CHANNEL_MAX:
+            # `setdefault` may have made it just now.
             if not clients:
                 del self._groups[group]
             logger.warning(

@@ -102,6 +102,7 @@ class Registrar:
                 links.start_soon(f"the registration with name server {link.address}", link.run)
             timeout_s = self._config.register_broker_timeout_mills / 1000
             await self._register((), whole=True, first_answer_s=timeout_s)
+            # From here on requests register their topics, too.
             self._nursery = nursery
             try:
                 task_status.started()

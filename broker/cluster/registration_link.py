@@ -357,6 +357,8 @@ class RegistrationLink:
 
         async def register(topic: TopicConfig) -> None:
             async with limiter:
+                # The name server is gone or refuses: the others would only wait for their
+                # time-outs.
                 if failures:
                     return
                 try:

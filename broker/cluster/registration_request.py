@@ -113,10 +113,12 @@ def register_requests(
     part_number = 0
     while waiting:
         part = waiting.pop()
+        # Name servers take a registration for known if its version is: only the last part has it.
         version = data_version if not waiting else _version_of_part(data_version, part_number)
         body = _body(identity, part, version).to_body()
         if len(body) > BODY_SIZE_MAX:
             if len(part) > 1:
+                # Sizes differ with the names, so a part is halved until it fits.
                 half = len(part) // 2
                 waiting += [part[half:], part[:half]]
                 continue

@@ -286,6 +286,7 @@ class TimerMessageService:
         name = _name(topic, message.unique_key)
         if slot.is_recalled(name):
             return False
+        # A rolled message of the same key is in the slot, too: only that one is delivered.
         if PROPERTY_TIMER_ROLL_TIMES not in message.properties and slot.is_rolled(name):
             return False
         again = InnerMessage.of(message)
@@ -307,6 +308,7 @@ class TimerMessageService:
                 {"queue_offset": message.queue_offset, "topic": topic, "status": status.name},
             )
             return False
+        # Tried again: the store may accept it later.
         return None
 
     def _message(self, queue_offset: int) -> MessageExt | None:
@@ -389,6 +391,7 @@ class TimerMessageService:
         """Save the progress periodically, until cancelled."""
         while True:
             await self._moved.wait()
+            # Progress that comes meanwhile is saved with it.
             await trio.sleep(self._store.config.timer_flush_interval_ms / 1000)
             progress = self._new_progress()
             if progress is None:
@@ -396,6 +399,7 @@ class TimerMessageService:
             try:
                 await self._save(progress.to_page(self._clock.wall_ms()))
             except StoreError as error:
+                # The progress is still unsaved, so the next round must not wait for a message.
                 self._moved.set()
                 logger.error(
                     "the progress of timer messages could not be saved, trying again: "

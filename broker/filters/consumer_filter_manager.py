@@ -323,6 +323,7 @@ class ConsumerFilterManager:
                     "reason": found,
                 },
             )
+            # Kept without an expression, so that it is not compiled and logged at each heartbeat.
             return ConsumerFilterData(group, topic, text, subscription.sub_version, None)
         logger.info(
             "filter registered, group: %(group)s topic: %(topic)s %(expression)r",

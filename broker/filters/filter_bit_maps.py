@@ -109,6 +109,7 @@ class FilterBitMaps:
           no message can be skipped, because the group is now registered with another expression.
         """
         data = self._filters.find(topic, group)
+        # The bits in the units are those of the registered expression only.
         if data is None or data.expression is not expression:
             return None
         bloom, positions = self._bloom, data.positions

@@ -176,6 +176,7 @@ def question(half: MessageExt, physical_offset: int, queue_offset: int) -> bytes
         queue_offset,
         physical_offset,
         half.body,
+        # Producers read from the question how often they were asked.
         renewed_half(half, check_times(half) + 1).properties,
         born_timestamp_ms=half.born_timestamp_ms,
         born_host=half.born_host,

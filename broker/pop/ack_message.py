@@ -302,6 +302,7 @@ def bits_of(bit_set: str) -> list[int]:
             ResponseCode.SYSTEM_ERROR, f"the bit set of a batch is not base64: {error}"
         ) from error
     indexes: list[int] = []
+    # No pop has so large a batch, and the loop would take long.
     if number.bit_count() > POP_COUNT_MAX:
         return indexes
     while number:

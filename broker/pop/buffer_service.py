@@ -107,6 +107,7 @@ class PopBufferService:
                 if refused is None:
                     stored.append(entry)
                 else:
+                    # The others are stored all the same.
                     refusal = refused
             arrivals = self._store.commit()
         except Exception:

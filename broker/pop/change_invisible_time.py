@@ -201,6 +201,7 @@ class ChangeInvisibleTimeProcessor:
         refusal = self._acks.renew(renewed, receipt)
         if refusal is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, refusal.remark or refusal.status.name)
+        # The receipt that the client gets, by which it renews or acknowledges next.
         last = receipt._replace(
             start_offset=receipt.offset, pop_time=now_ms, invisible_time=header.invisible_time
         )

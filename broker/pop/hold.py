@@ -71,6 +71,7 @@ def _serve_again(serve: Processor, request: RemotingCommand, channel: Channel) -
     elif isinstance(answer, bytes):
         channel.write(answer)
     elif answer is not None:
+        # A pop answers at once or waits here: a coroutine would be served by no task.
         raise TypeError(f"request {request.code} waits for messages and cannot await more")
 
 

@@ -138,6 +138,7 @@ class OrderInfo:
 
     def written(self) -> bytes:
         """The entry in `consumerOrderInfo.json`, as fastjson's pretty form at its depth."""
+        # RocketMQ writes the later offsets as distances from the first.
         first, *others = self.offsets
         places = ",".join(map(str, [first, *(each - first for each in others)]))
         members = [
@@ -179,6 +180,7 @@ class OrderInfo:
             stored.invisible_time or 0,
             offsets,
             stored.last_consume_ms,
+            # Bits without a message would keep the queue blocked.
             stored.acked & (1 << len(offsets)) - 1,
             _of_offsets(stored.next_visible or {}, offsets),
             None if stored.consumed is None else _of_offsets(stored.consumed, offsets),

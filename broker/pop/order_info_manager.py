@@ -229,10 +229,12 @@ class ConsumerOrderInfoManager:
                 reason = "its topic, group or queue is gone"
             elif now_ms - info.last_consume_ms > KEPT_MS:
                 reason = "it was not consumed for a day"
+            # Such an entry would never grow old.
             elif info.last_consume_ms - now_ms > KEPT_MS:
                 reason = "it was consumed in the future: the clock was set back"
             else:
                 reason = ""
+            # A pop may have replaced it since this step began.
             if reason and self.find(topic, group, queue_id) is info:
                 logger.info(
                     "the messages in order of %(key)s queue %(queue_id)d are forgotten, because "
@@ -329,6 +331,7 @@ class ConsumerOrderInfoManager:
                 if not QUEUE_ID.has(queue_id):
                     raise ValueError(f"{queue_id} is not a queue id")
             except ValueError as error:
+                # The next save writes the file without it.
                 self.file.is_dirty = True
                 logger.warning(
                     "%(file)s: the entry of %(key)s queue %(queue)s is left out, and its messages "

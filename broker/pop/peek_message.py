@@ -80,6 +80,7 @@ class PeekMessageProcessor:
         self, header: PeekMessageRequestHeader, topic: TopicConfig, popped: Popped
     ) -> None:
         number = self._random.randrange(_RANDOM_MAX)
+        # As pops do: otherwise retried messages would wait as long as there are new ones.
         retry_first = number % _RETRY_FIRST_EACH == 0
         group = header.consumer_group
         name = self._pop.retry_topics.name(header.topic, group)

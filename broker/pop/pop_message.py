@@ -225,6 +225,7 @@ class PopMessageProcessor:
             names = self._pop.retry_topics.read_names(header.topic, header.consumer_group)
             retries = [
                 retry
+                # Both forms of a retry topic may have messages; by turns, so that neither starves.
                 for name in names[:: -1 if number % 2 == 0 else 1]
                 if (retry := self._topic_table.get(name)) is not None
             ]
@@ -470,6 +471,8 @@ class PopMessageProcessor:
             ";".join(popped.starts).encode("ascii"),
             ";".join(popped.offsets).encode("ascii"),
         )
+        # The usual answer is filled into a template; this one waits for the turn, or has more
+        # fields.
         if popped.is_stored or header.order:
             fields = {name: str(value, "ascii") for name, value in zip(_NAMES, values, strict=True)}
             if header.order:
@@ -483,6 +486,7 @@ class PopMessageProcessor:
         else:
             head = _TEMPLATE.encode_all(request.opaque, request.serialize_type, values, popped.size)
             asked.channel.write([head, *popped.buffers], len(head) + popped.size)
+        # There is more than this answer has: another waiting pop can be served at once.
         if popped.rest > 0:
             self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
 

@@ -87,6 +87,7 @@ class PopWaitingProcessor:
             found = self._has_message(topic, header, selector)
         else:
             found = self._has_message_in(header.topic, queue_id, header, selector)
+        # The retry topics last, as they cost a look-up in each.
         if found or self._has_retried(header):
             return request.answer(ext_fields=_HAS_MESSAGE)
         waiting = WaitingPop(

@@ -58,6 +58,7 @@ class PopPositions:
         if offsets.reset_offset_table:
             reset = offsets.take_reset_offset(offset_key, queue_id)
             if reset is not None:
+                # What the buffer has of earlier pops must not move the offset behind the reset.
                 if order is not None:
                     self._buffer.restart(order)
                 self._on_reset(topic, offset_key.partition(SEPARATOR)[2], queue_id)
@@ -69,6 +70,7 @@ class PopPositions:
             offset = self._first(topic, queue_id, init_mode)
             offsets.commit_by_key(offset_key, queue_id, offset)
         if order is not None and order.entries:
+            # Popped, but its check point waits in memory: the committed offset is still before it.
             waiting = order.entries[-1].next_offset
             if waiting > offset:
                 return waiting

@@ -84,6 +84,7 @@ def assigned_queues(
     """
     shared = setting.pop_share_queue_num
     is_pop = setting.mode is MessageRequestMode.POP
+    # Everyone pops everywhere, also a client without a heartbeat yet.
     if is_pop and not 0 < shared < len(client_ids) - 1:
         brokers = dict.fromkeys((queue.topic, queue.broker_name) for queue in queues)
         return {MessageQueue(topic, broker_name, ANY_QUEUE) for topic, broker_name in brokers}
@@ -202,6 +203,7 @@ class QueryAssignmentProcessor:
         if share is None:
             known = " and ".join(STRATEGIES)
             return f"the strategy {asked.strategy_name!r} is not one of the broker's, {known}"
+        # Sorted, so that each broker shares the queues in the same way.
         client_ids = sorted(group.all_client_ids())
         assigned = assigned_queues(queues, asked.client_id, client_ids, share, mode)
         if assigned is None:
@@ -234,6 +236,7 @@ class QueryAssignmentProcessor:
         self._modes.set(mode)
 
         async def saved() -> RemotingCommand:
+            # The group may have been created by this request.
             await until_saved(self._groups.file)
             await until_saved(self._modes.file)
             return request.answer()

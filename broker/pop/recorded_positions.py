@@ -116,6 +116,8 @@ class RecordedPositions:
             )
         self._offsets.on_reset = self.leave_behind
         topics = (TIMER_TOPIC, self._topic)
+        # Saved as they are when a save begins: a position must not be newer than the offsets beside
+        # it.
         self._offsets.first_keys = tuple(key_of(topic, POSITIONS_GROUP) for topic in topics)
         self._commit(self._ends())
 
@@ -183,6 +185,7 @@ class RecordedPositions:
                         "error": error,
                     },
                 )
+                # Skipped as a whole: one of these is damaged, and a start must not fail for it.
                 offset += READ_COUNT
                 continue
             offset = max(result.next_begin_offset, offset + 1)

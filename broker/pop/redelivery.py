@@ -161,6 +161,8 @@ class Redelivery:
             if retry is None:
                 trouble = "the retry topic may not be created, see topicsMax"
         for offset in offsets:
+            # The rest of a large check point waits for the next slice; at least one message is
+            # done.
             if part.is_full and closed:
                 return
             if retry is not None:
@@ -173,6 +175,8 @@ class Redelivery:
                     for message in messages:
                         trouble = self._put_copy(part, check_point, message, retry) or trouble
                     if not trouble:
+                        # Stored as a copy. Whatever fails is tried again by a check point of its
+                        # own below.
                         closed.append(offset)
                         continue
             self._put_again(part, check_point, offset, queue_id, trouble)

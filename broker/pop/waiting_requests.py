@@ -428,6 +428,7 @@ class WaitingRequests:
                         continue
                     if isinstance(waiter.selector, frozenset):
                         if not is_known:
+                            # Once for all groups, and only if one of them filters by tags.
                             codes, is_known = self._new_codes(name, topic, queue_id), True
                         if codes is not None and waiter.selector.isdisjoint(codes):
                             continue

@@ -371,6 +371,7 @@ class SendTurn:
                 return
         if not requests:
             return
+        # Answers lie in the order of their senders: one write for each connection.
         if len(senders) == 1:
             senders[0][0].write_all(answers)
         else:

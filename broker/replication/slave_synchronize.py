@@ -128,6 +128,7 @@ class SlaveSynchronize:
                 await self._changed.wait()
                 continue
             master = MasterApi(self._client, self._master)
+            # Cancelled when the master changes, so that nothing of the old one is copied any more.
             with trio.CancelScope() as self._copying:
                 async with trio.open_nursery() as nursery:
                     for what, copy, wanted in (
@@ -150,6 +151,7 @@ class SlaveSynchronize:
         """Copy while the log is followed: now, when `wanted` returns, and at each interval."""
         failing = ""
         while True:
+            # A master that this slave may not follow must not replace its tables.
             await self._ha.wait_following()
             try:
                 await copy(master)

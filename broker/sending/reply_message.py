@@ -105,6 +105,7 @@ class ReplyMessageProcessor:
                 place = self._put(request, header, queue_id, channel)
             if remark:
                 logger.warning("%(reason)s", {"reason": remark})
+                # Neither pushed nor stored: the reply is lost, and the sender must know.
                 if place is None:
                     return request.answer(ResponseCode.SYSTEM_ERROR, remark, constants)
             message_id, queue_offset = place or ("0", 0)

@@ -415,6 +415,8 @@ class StaticTopicProcessor:
                 if answer.code != ResponseCode.SUCCESS:
                     return answer
                 offset = _offset_of(answer)
+                # At its end the physical queue has no message of the time or later: the next item
+                # may.
                 if item is decided[-1] or offset < await self._end_of(
                     request, channel, detail, item
                 ):

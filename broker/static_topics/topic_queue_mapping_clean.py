@@ -88,6 +88,7 @@ class TopicQueueMappingCleanService:
             if kept == detail.hosted_queues:
                 continue
             cleaned = msgspec.structs.replace(detail, hosted_queues=kept)
+            # Unless the mapping was changed while other brokers were asked.
             if self._mappings.replace(detail, cleaned):
                 logger.info(
                     "static topic %(topic)s: items without messages are removed from its mapping",

@@ -49,6 +49,7 @@ def salvage(name: str, text: bytes, members: tuple[str, ...], decode: Decode) ->
     try:
         tree = parse(text)
     except ValueError:
+        # One damaged number makes all of the JSON unreadable; as null it costs only its entry.
         tree = parse(_NO_VALUE.sub(_null, text))
     if not any(isinstance(tree.get(member), dict) for member in members):
         raise ValueError(f"it has no table ({', '.join(members)})")
@@ -61,6 +62,7 @@ def salvage(name: str, text: bytes, members: tuple[str, ...], decode: Decode) ->
         if not isinstance(entries, dict):
             continue
         good[member] = _whole_entries(member, entries, decode, bad)
+    # A table of 100,000 entries must not fill the log.
     for line in bad[:LINES_MAX]:
         logger.error("%(file)s: %(entry)s; it is left out", {"file": name, "entry": line})
     if len(bad) > LINES_MAX:

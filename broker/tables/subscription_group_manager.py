@@ -135,6 +135,7 @@ class SubscriptionGroupManager:
             return None
         if refuse_group(group) is not None:
             return None
+        # Any name in a request would create a group, so their number and rate are limited.
         count = len(self.subscription_group_table)
         if count >= self._config.groups_max:
             reason = f"group[{group}] is not created: there are {count} groups"

@@ -285,6 +285,7 @@ class TransactionService:
                 continue
             try:
                 result = self._store.get_message(topic, 0, queue_offset, 1)
+                # At least one further, also where no message is.
                 queue_offset = max(queue_offset + 1, result.next_begin_offset)
                 for buffer in result.buffers:
                     yield decode_record(buffer)
