@@ -461,7 +461,7 @@ class Accounts:
 
 
 def _warn_of_password(user: User) -> None:
-    """Say that a password is short; RocketMQ takes any, so it is taken."""
+    """Warn that a password is short; RocketMQ takes any, so it is taken."""
     if len(user.password) < PASSWORD_SIZE_ADVISED:
         logger.warning(
             "the password of user %(user)s has %(size)d characters, so it can be found by trying "
@@ -475,7 +475,7 @@ def _warn_of_password(user: User) -> None:
 
 
 def _warn_of_rule(subject: str, resource: Resource) -> None:
-    """Say that a rule can never match; RocketMQ takes any, so it is taken."""
+    """Warn that a rule can never match; RocketMQ takes any, so it is taken."""
     why = why_unmatched(resource)
     if why:
         logger.warning(

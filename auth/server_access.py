@@ -92,7 +92,7 @@ class ServerAccess:
             )
 
     def _warn_of_differences(self) -> None:
-        """Say where a user that was there already is not as the configuration has it."""
+        """Warn where a user that was there already is not as the configuration has it."""
         inner = self._access.inner
         for key, configured, means in (
             (

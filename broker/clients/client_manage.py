@@ -167,7 +167,7 @@ class ClientManageProcessor:
         return Deferred(lambda: self._answer_saved(answer))
 
     def _note_taken_id(self, client: ClientChannelInfo) -> None:
-        """Say that a client gets no replies, because another user has its id."""
+        """Warn that a client gets no replies, because another user has its id."""
         holder = self._producers.find_channel(client.client_id)
         # The client is registered all the same: an id is no right, and one user's must not cost
         # another its checks of transactions.

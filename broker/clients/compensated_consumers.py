@@ -55,7 +55,7 @@ class CompensatedConsumers:
         expression_type: str | None,
         now_ms: int,
     ) -> None:
-        """Note a pop, of a group and a topic that exist.
+        """Record a pop, of a group and a topic that exist.
 
         Args:
           expression: None or "": all messages.

@@ -87,7 +87,7 @@ class ProducerManager:
         return True
 
     def _claim_id(self, client: ClientChannelInfo, *, is_new: bool) -> None:
-        """Let the replies to a client's id go to it, if they may; of two connections of a user,
+        """Send the replies to a client's id to it, if they may; of two connections of a user,
         to the new one."""
         holder = self._holders.get(client.client_id)
         if holder is not None and holder.channel is client.channel:

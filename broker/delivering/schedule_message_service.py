@@ -259,7 +259,7 @@ class ScheduleMessageService:
         return False
 
     def _note_next(self, level: int, offset: int) -> None:
-        """Note when a level's next message is due; without one, the level is idle."""
+        """Record when a level's next message is due; without one, the level is idle."""
         due_ms = self._due_ms(level, offset)
         if due_ms is None:
             self._idle.add((SCHEDULE_TOPIC, level - 1))

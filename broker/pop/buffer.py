@@ -213,7 +213,7 @@ class PopBuffer:
         return ((entry.check_point, entry.revive_queue_id) for entry in entries)
 
     def skip(self, order: PopOrder, next_offset: int) -> None:
-        """Let the committed offset pass messages that no pop returned, because of a filter."""
+        """Move the committed offset past messages that no pop returned, because of a filter."""
         if order.entries:
             order.entries[-1].next_offset = next_offset
         else:
@@ -235,7 +235,7 @@ class PopBuffer:
     def add(
         self, order: PopOrder, check_point: CheckPoint, next_offset: int, revive_queue_id: int
     ) -> Buffered | None:
-        """Let a check point wait in memory.
+        """Keep a check point in memory.
 
         Args:
           next_offset: after the messages that its pop read.
@@ -256,7 +256,7 @@ class PopBuffer:
     def add_stored(
         self, order: PopOrder, check_point: CheckPoint, next_offset: int, revive_queue_id: int
     ) -> Buffered:
-        """Note a check point whose record was appended; `was_written` must follow the commit."""
+        """Record a check point whose record was appended; `was_written` must follow the commit."""
         entry = Buffered(check_point, "", revive_queue_id, order, next_offset)
         order.entries.append(entry)
         self._note_pop(order, check_point)
@@ -268,7 +268,7 @@ class PopBuffer:
         pops[order.offset_key] = pops.get(order.offset_key, 0) + 1
 
     def was_written(self, entry: Buffered, log_end: int) -> None:
-        """Let the committed offset pass a check point, and forget it: its record is in the log.
+        """Move the committed offset past a check point, and forget it: its record is in the log.
 
         Args:
           log_end: physical offset after the record.
@@ -375,7 +375,7 @@ class PopBuffer:
     # ---- tables ----------------------------------------------------------------------------
 
     def restart(self, order: PopOrder) -> None:
-        """Let the next pop begin at the committed offset, which an administrator has set.
+        """Make the next pop begin at the committed offset, which an administrator has set.
 
         Check points of earlier pops stay, and their messages are revived, but commit nothing.
         """

@@ -133,11 +133,11 @@ class PopHold:
             channel.write(encode(request.answer(refusal.code, refusal.remark)))
 
     def hold(self, waiting: WaitingPop) -> Polling:
-        """Let a pop wait; unless it WAITS, the caller answers at once."""
+        """Hold a pop; unless it WAITS, the caller answers at once."""
         return self._hold(self.pops, waiting)
 
     def hold_notification(self, waiting: WaitingPop) -> Polling:
-        """Let a notification wait; unless it WAITS, the caller answers at once."""
+        """Hold a notification; unless it WAITS, the caller answers at once."""
         return self._hold(self.notifications, waiting)
 
     def _hold(self, requests: WaitingRequests, waiting: WaitingPop) -> Polling:

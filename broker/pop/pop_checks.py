@@ -167,7 +167,7 @@ class PopChecks:
         return group
 
     def note(self, header: PopMessageRequestHeader, now_ms: int) -> None:
-        """Note a pop that passed its checks: its group has a subscription without a heartbeat."""
+        """Record a pop that passed its checks: its group has a subscription without a heartbeat."""
         self._compensated.note(
             header.consumer_group, header.topic, header.exp, header.exp_type, now_ms
         )

@@ -491,7 +491,7 @@ class PopMessageProcessor:
             self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
 
     def _wait(self, request: RemotingCommand, asked: Asked, born_time: int, popped: Popped) -> None:
-        """Let a pop wait that found nothing, or answer it."""
+        """Hold a pop that found nothing, or answer it."""
         header = asked.header
         waiting = WaitingPop(
             request,

@@ -94,7 +94,7 @@ class RecordedPositions:
         self._mark: _Mark | None = None
 
     def load(self) -> None:
-        """Let the committed offsets pass the check points that were recorded after their save.
+        """Move the committed offsets past the check points that were recorded after their save.
 
         The offsets and the revive service are loaded, and nothing is popped yet. Without durable
         acknowledgements what is saved of the records is dropped, because it would grow old.
@@ -122,7 +122,7 @@ class RecordedPositions:
         self._commit(self._ends())
 
     def note(self) -> None:
-        """Note which records the committed offsets include; call this again and again."""
+        """Record which records the committed offsets include; call this again and again."""
         if not self._puts.are_acks_durable:
             return
         mark = self._mark
@@ -144,7 +144,7 @@ class RecordedPositions:
             self._commit(self._ends())
 
     def note_all(self) -> None:
-        """Note that all records are included, at a clean stop; the log is on the device."""
+        """Record that all records are included, at a clean stop; the log is on the device."""
         if self._puts.are_acks_durable and self._store.flusher.failure is None:
             self._buffer.synced()
             self._commit(self._ends())
@@ -191,7 +191,7 @@ class RecordedPositions:
             offset = max(result.next_begin_offset, offset + 1)
 
     def _pass(self, message: MessageExt) -> bool:
-        """Let a committed offset pass a check point; return whether it was behind."""
+        """Move a committed offset past a check point; return whether it was behind."""
         text = find_property(message.properties_bytes, _NEXT) or b""
         try:
             check_point = read_record(message)

@@ -80,7 +80,7 @@ class ReviveSlice:
         return self.size >= SLICE_BYTES or self.used >= SLICE_COUNT
 
     def settle(self) -> None:
-        """Note that the burst is committed."""
+        """Record that the burst is committed."""
         for point, closed in self.taken:
             for offset in closed:
                 point.check_point.ack(offset)
@@ -90,7 +90,7 @@ class ReviveSlice:
                 self.queue.put_back(point)
 
     def undo(self) -> None:
-        """Note that nothing was stored."""
+        """Record that nothing was stored."""
         for point, _ in self.taken:
             self.queue.put_back(point)
 

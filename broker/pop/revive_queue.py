@@ -235,7 +235,7 @@ class ReviveQueue:
     # ---- deciding ------------------------------------------------------------------------
 
     def note(self, *, timers_ms: float, now_ms: int, end: int) -> None:
-        """Note how far the timer service is; acks that were due earlier are before `end`.
+        """Record how far the timer service is; acks that were due earlier are before `end`.
 
         Args:
           timers_ms: all timer messages with a lower TIMER_OUT_MS are delivered; infinity: all.
@@ -293,7 +293,7 @@ class ReviveQueue:
         return heap[0][0] if heap else math.inf
 
     def finish(self, point: WaitingPoint) -> None:
-        """Note that a check point is decided: its messages are acknowledged, revived or gone."""
+        """Record that a check point is decided: its messages are acknowledged, revived or gone."""
         point.is_done = True
         del self._points[point.key]
 

@@ -233,7 +233,7 @@ class ReviveService:
         return left_s
 
     def _settle(self, now_ms: int) -> None:
-        """Note what the timer service has delivered, once that can be read.
+        """Record what the timer service has delivered, once that can be read.
 
         Under SYNC_FLUSH it is visible only when it is on the device.
         """

@@ -234,7 +234,7 @@ class WaitingRequests:
         wait_ms: int,
         selector: Selector | None = None,
     ) -> Polling:
-        """Have a request wait until it is woken or its time is over.
+        """Hold a request until it is woken or its time is over.
 
         Args:
           request: the same object each time that it is held. Its body is dropped.
@@ -322,7 +322,7 @@ class WaitingRequests:
         self._deadlines.remove(waiter, waiter.deadline_s)
 
     def _watch(self, key: PollingKey) -> None:
-        """Note that there is a list of this key."""
+        """Record that there is a list of this key."""
         topic, group, queue_id = key
         groups = self._topic(topic).groups
         queue_ids = groups.get(group)
@@ -340,7 +340,7 @@ class WaitingRequests:
         return topic
 
     def _unwatch(self, key: PollingKey) -> None:
-        """Note that there is no list of this key any more."""
+        """Record that there is no list of this key any more."""
         name, group, queue_id = key
         topic = self._topics[name]
         queue_ids = topic.groups[group]

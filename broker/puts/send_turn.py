@@ -107,7 +107,7 @@ class CommitListener(Protocol):
         """Append what belongs to the turn's messages."""
 
     def after_commit(self, is_stored: bool) -> None:
-        """Take note of whether the turn's messages are stored."""
+        """Record whether the turn's messages are stored."""
 
 
 class SendTurn:

@@ -177,7 +177,7 @@ class BrokerStatsManager:
         self._written += count
 
     def note_get(self, key: str, queue_id: int, elapsed_s: float) -> None:
-        """Note how long it took to answer a pull with messages.
+        """Record how long it took to answer a pull with messages.
 
         Args:
           key: topic@group.
