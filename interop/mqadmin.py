@@ -424,6 +424,7 @@ def _loaded(
         for topic in (TRACED, RESENT, POPPED):
             wire.create_topic(topic, queue_count=1)
         for group in (GROUP, TRACED, POPPED):
+            # Clients would create them later, and some commands list all topics of a group.
             wire.create_topic(f"%RETRY%{group}", queue_count=1)
         for group in (GROUP, ONLINE, TRACED, POPPED):
             wire.create_group(group)
@@ -466,6 +467,7 @@ def _loaded(
             namesrv=cluster.namesrv_address,
         )
         _write_lists(names)
+        # Within the connections above: a broker forgets the group's members when they close.
         yield names, keep_alive
 
 

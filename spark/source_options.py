@@ -135,6 +135,7 @@ class SourceOptions(ConnectionOptions):
                 f"{FORMAT}: topicPattern is not a regular expression: {error}"
             ) from None
         if self.assign:
+            # Parsed here only to fail on the driver, before a job has begun.
             read_assignment(self.assign)
         has_group = self.consumer_group not in ("", DEFAULT_GROUP)
         if not has_group and (self.commit_offsets or self.starting_offsets.lower() == "group"):

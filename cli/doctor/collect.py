@@ -223,6 +223,7 @@ async def _broker(client: Client, key: BrokerKey, address: str, cluster: str) ->
         with reading_answer(address):
             runtime = KVTable.from_body(answer.body).table
     except ServerError as error:
+        # Old and foreign brokers refuse some requests: the rest is still checked.
         runtime, answered_ms = {}, asked_ms
         gaps[RequestCode.GET_BROKER_RUNTIME_INFO.name] = one_line(error)
 
@@ -239,6 +240,7 @@ async def _broker(client: Client, key: BrokerKey, address: str, cluster: str) ->
     topics: Mapping[str, TopicConfig] | None = None
     groups: frozenset[str] | None = None
     refusal: str | None = None
+    # Slaves copy both tables, and refuse sends.
     if key.broker_id == 0:
         topics = await part(
             RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -410,6 +412,7 @@ async def _group(client: Client, name: str, addresses: Iterable[str]) -> GroupFa
     for address, body in answers.values.items():
         for each in body.connection_set if body else ():
             at.setdefault(each.client_id, address)
+            # A member is connected to all brokers, and counts once.
             members[each.client_id] = MemberFacts(
                 each.client_id, each.language, version_name(each.version)
             )

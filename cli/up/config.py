@@ -233,6 +233,7 @@ def _read(options: argparse.Namespace, folder: str, problems: Problems) -> Confi
             check_metrics_entries(entries)
         with problems.collected():
             of_file.raise_all()
+    # All problems at once, so that a user does not mend them one start at a time.
     problems.raise_all()
     if not options.insecure:
         up_exposure.check(namesrv, broker)
