@@ -31,7 +31,7 @@ class Server(NamedTuple):
 
 
 SERVERS: Final[dict[str, Server]] = {
-    "up": Server(".cli.up.command", ".cli.up.command"),
+    "up": Server(".cli.up.flags", ".cli.up.command"),
     "broker": Server(".broker.settings.command_line", ".broker.__main__", ".cli.broker"),
     "namesrv": Server(".namesrv.command_line", ".namesrv.__main__", ".cli.namesrv"),
     "filtersrv": Server(".filtersrv.command_line", ".filtersrv.__main__"),

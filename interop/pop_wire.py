@@ -36,7 +36,6 @@ class Popped:
 
     Attributes:
       topic: where the message is: the topic, or the group's retry topic.
-      queue_id, queue_offset: of that topic.
       receipt: what an ack names.
       reconsume_times: the number of earlier deliveries that count.
     """

@@ -38,11 +38,7 @@ def check_queues(disk: Disk, root: str) -> None:
 
 
 class QueueUnits:
-    """The consume queues of one store. Lifecycle: `close` at the end.
-
-    Args:
-      root: the store's folder.
-    """
+    """The consume queues of one store. Lifecycle: `close` at the end."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk

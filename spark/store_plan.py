@@ -37,7 +37,6 @@ class LogSplit:
     """The records that begin in [begin, end) bytes of one log file.
 
     Attributes:
-      root: the store's folder.
       broker_name: the name of the store's broker.
       base: physical offset of the file's first byte.
       file_size: the size of this store's log files in bytes.

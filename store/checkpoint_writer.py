@@ -58,7 +58,6 @@ class CheckpointWriter:
     """Records on disk what the next start may rely on. Owned by the store's task.
 
     Args:
-      config, disk, log, queue_store, index: the store's.
       dispatched_offset: returns the physical offset up to which the log is visible.
 
     Attributes:

@@ -38,7 +38,6 @@ class MessageStoreConfig:
     """Settings of the store.
 
     Attributes:
-      store_path_root_dir: the data folder.
       store_path_commit_log: folder of the commit log; "" = `commitlog` in the data folder.
       mapped_file_size_commit_log: bytes of one commit log file.
       preallocate_commit_log: ours. Reserve a commit log file's blocks when it is made, so that no

@@ -113,7 +113,6 @@ class MessageStore:
 
     Attributes:
       is_slave: messages come from a master's log, and none are put.
-      log, queue_store, index: the files.
       writer: the end of the log, and the state of the store.
       dispatcher: makes committed messages visible.
       copies: the appender of a slave.

@@ -30,7 +30,6 @@ def read_body(
     """Read the body of a request; the counterpart of `read_body_in_steps` without steps.
 
     Args:
-      request: has the body.
       read: a body class's `from_request`.
       bound: see `read_body_in_steps`.
     Raises: RequestRefused: as `read_body_in_steps`.
@@ -51,7 +50,6 @@ def read_body_in_steps(
     """Steps that read the body of a request.
 
     Args:
-      request: has the body.
       read: a body class's `from_request_in_steps`.
       bound: refuses or shortens a body with too many items; called before the items are checked.
     Raises: RequestRefused: SYSTEM_ERROR if the body does not have the form that the request needs;

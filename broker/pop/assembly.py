@@ -52,7 +52,6 @@ def assemble_pop(
     """Create the parts of pop consumption.
 
     Args:
-      config, store, address, clock: of the broker.
       clients_ms: the time of day of clients; None: that of `clock`.
       files, topics, groups, offsets: its tables, and where they are saved.
       puts: appends messages that the broker stores itself.

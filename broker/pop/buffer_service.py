@@ -36,7 +36,6 @@ class PopBufferService:
     Args:
       store: already loaded.
       clock: its wall time decides which are due.
-      puts: appends the records.
       on_messages: called with the queues that got records.
     """
 

@@ -38,7 +38,6 @@ class PeekMessageProcessor:
     Args:
       store: already loaded.
       pop: the parts of pop consumption.
-      checks: of pops.
       random: chooses the first queue.
     """
 

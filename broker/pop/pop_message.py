@@ -116,7 +116,6 @@ class PopMessageProcessor:
     Args:
       store: already loaded.
       pop: the parts of pop consumption.
-      checks: of pops.
       topics, offsets: the broker's tables.
       random: chooses the first queue, and when a retry topic comes first.
       stats: counts the messages.

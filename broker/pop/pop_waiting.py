@@ -46,7 +46,6 @@ class PopWaitingProcessor:
     Args:
       store: already loaded.
       pop: the parts of pop consumption.
-      checks: of pops.
       random: picks the queue that is looked at first.
     """
 

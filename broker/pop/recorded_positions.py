@@ -74,7 +74,6 @@ class RecordedPositions:
       store: already loaded when `load` is called.
       buffer: commits the offsets.
       revive: knows the queues of the revive topic.
-      puts: appends the records.
     """
 
     def __init__(

@@ -122,7 +122,6 @@ class StaticTopicProcessor:
     Args:
       config: the broker's; read at each pull.
       mappings: of the broker's static topics.
-      peers: asks other brokers.
       now_s: the clock for held pulls, such as trio.current_time.
     """
 

@@ -54,7 +54,6 @@ class TopicQueueMappingCleanService:
 
     Args:
       store: its messages.
-      peers: asks other brokers.
     """
 
     def __init__(

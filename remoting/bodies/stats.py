@@ -163,7 +163,6 @@ class QuerySubscriptionResponseBody(Body):
 
     Attributes:
       subscription_data: None if the group is not connected, or does not subscribe to the topic.
-      group, topic: of the request.
     """
 
     group: str | None = None

@@ -114,7 +114,6 @@ class CloneGroupOffsetRequestHeader(RpcRequestHeader, frozen=True, kw_only=True)
     """Request of CLONE_GROUP_OFFSET (314).
 
     Attributes:
-      src_group, dest_group: the groups.
       topic: None or blank: all topics of the source.
       offline: also topics to which the source does not subscribe now.
     """
@@ -129,7 +128,6 @@ class QueryConsumeQueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=Tr
     """Request of QUERY_CONSUME_QUEUE (321).
 
     Attributes:
-      topic, queue_id: the queue.
       index: the first queue offset.
       count: units, at most. Java's numbers begin as 0, so Apache's broker serves what leaves them
         out.

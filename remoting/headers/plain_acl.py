@@ -46,7 +46,6 @@ class GetBrokerAclConfigResponseHeader(Header, frozen=True, kw_only=True):
     Attributes:
       version: PlainAclVersion of the main file as JSON.
       all_acl_file_version: PlainAclVersion by path, of all files, as JSON.
-      broker_name, broker_addr, cluster_name: of the broker.
     """
 
     version: str

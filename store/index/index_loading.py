@@ -60,7 +60,6 @@ class IndexLoader:
     """Loads the index files of one start.
 
     Args:
-      disk, folder: of the files.
       make_file: from a path to an `IndexFile` that is not loaded yet.
       checkpoint: the store's, as it was read.
       clean: there was no abort file.

@@ -47,7 +47,6 @@ class QueuesOnDisk:
     """All consume queues of a store.
 
     Args:
-      root: the data folder.
       file_size: bytes that each file should have.
       findings: gets what is wrong with the files themselves.
     """

@@ -32,7 +32,6 @@ class Selection:
     """Conditions for messages; None or "": all.
 
     Attributes:
-      topic, queue_id: of the record.
       key: one of its KEYS, or its unique key.
       start, stop: [start, stop) of queue offsets when a queue id is given, else of physical ones.
       since_ms, until_ms: store time, both included.

@@ -70,7 +70,6 @@ class ConsumeQueueStore:
     """The queues of a store. Owned by the store's task.
 
     Args:
-      root: the data folder.
       file_size, batch_file_size, ext_file_size: bytes of one file of a queue, of a batch queue, of
         an extension.
       writes_ext: whether new messages get an extension unit.

@@ -55,7 +55,6 @@ class GetMessageResult(msgspec.Struct, gc=False):
     Attributes:
       status: see `GetMessageStatus`.
       next_begin_offset: queue offset of the consumer's next get.
-      min_offset, max_offset: of the queue.
       buffers: whole records, in the queue's order, neighbours in the log as one buffer.
       size: bytes in buffers.
       count: messages in buffers.
@@ -102,7 +101,6 @@ class MessageReader:
     """Reads messages of a store.
 
     Args:
-      log, queues, index: the store's.
       memory_bytes: the machine's memory.
       end: the end of the log.
       native: the C extension; None: pure Python.

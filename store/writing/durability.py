@@ -116,7 +116,6 @@ class Durability:
     """Calls back when records are on this machine's device, on slaves, or both.
 
     Args:
-      config, clock: the store's.
       writer: commits the records.
 
     Attributes:

@@ -111,7 +111,6 @@ class LogWriter:
     """Writes bursts to a loaded log. Owned by the store's task.
 
     Args:
-      config, clock, log: the store's.
       dispatcher: makes commits visible.
       activity: signalled by each commit.
       on_failed: called when the files may differ from what was written; it makes the store
