@@ -103,6 +103,8 @@ class AddressLimits:
         address.connections -= 1
         if not address.connections:
             if address.in_flight:
+                # Kept until its requests end, or a client could evade their limit by connecting
+                # anew.
                 self._left[address] = None
             else:
                 self._forget(address)

@@ -326,6 +326,7 @@ class Channel:
         if self.closed:
             return
         data = b"".join(frames)
+        # Oneway requests have no answers.
         if not data:
             return
         self._outbox.append(data)
@@ -365,6 +366,7 @@ class Channel:
             return
         if self._drained is not None and not self.closed:
             self._count_backlog()
+        # The connection reads no further requests until its answers have left.
         if self._outbox_size > self._high_water:
             self.on_attention()
 
@@ -493,6 +495,7 @@ class Channel:
         """Sign a request, whose fields and body are complete."""
         account = self.credentials
         if account is not None:
+            # A copy, because the caller may send the same fields to several servers.
             fields = dict(command.ext_fields)
             sign(
                 fields, command.body, account.access_key, account.secret_key, account.security_token
@@ -535,6 +538,7 @@ def answer_of(
     try:
         next(steps)
     except StopIteration as end:
+        # One step: no task is needed, and the answer leaves with the turn.
         answer: RemotingCommand | Deferred | None = end.value
         return answer
 

@@ -122,6 +122,7 @@ class RemotingClient:
         start_s = trio.current_time()
         channel = await self.channel(address)
         left_s = timeout_s - (trio.current_time() - start_s)
+        # Any byte from the peer counts, also the answer to another call.
         heard = channel.heard
         try:
             return await channel.call(command, max(left_s, 0.001))

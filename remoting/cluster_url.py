@@ -123,6 +123,7 @@ def _tls(given: dict[str, Any]) -> TlsOptions | bool:
         return settings.tls
     except ValueError as error:
         text = str(error)
+        # The error names options of Python; a user has written keys of the URL.
         for attribute, key in (("cert_file", "tls_cert"), ("ca_file", "tls_ca")):
             text = text.replace(attribute, key)
         raise ValueError(text.replace("verify=False", "tls_verify=false")) from None

@@ -90,6 +90,7 @@ def check_size(data: bytes) -> int:
     """
     if len(data) > SIZE_MAX:
         raise RemoteProtocolError(f"JSON of {len(data)} bytes, the limit is {SIZE_MAX}")
+    # Brackets in strings count, too: exact enough for a limit, and much faster than parsing.
     openers = data.count(b"{") + data.count(b"[")
     if openers > CONTAINERS_MAX:
         raise RemoteProtocolError(f"JSON of more than {CONTAINERS_MAX} objects and arrays")
@@ -151,6 +152,7 @@ def _text(data: bytes) -> str:
 
 def _is_deeper(value: object, depth_max: int) -> bool:
     level = [value] if isinstance(value, (dict, list)) else []
+    # Level by level, as recursion is what deep values must not cause.
     for _ in range(depth_max):
         inner: list[object] = []
         for item in level:

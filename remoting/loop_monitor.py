@@ -60,6 +60,7 @@ class _Line:
     def write(self, seconds: float, text: str) -> None:
         now_s = self._now_s()
         if now_s < self._next_s:
+            # Slow bursts come in rows: one line for each interval.
             self._left_out += 1
             return
         more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
@@ -139,6 +140,7 @@ class LoopMonitor:
         self.lags.add(seconds)
         if seconds < SLOW_BURST_S:
             return
+        # A hint only: what held the loop may be no request at all.
         last = "no request yet"
         if self._last is not None:
             last = f"the last slow or deferred request: code {self._last[0]} of "

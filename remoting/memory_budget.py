@@ -111,6 +111,7 @@ class MemoryShare:
             sizes.pop(holder, None)
         if self.used > self.used_max:
             self.used_max = self.used
+        # Closing the largest frees most, and hits the fewest clients.
         while self.used > self.limit and self.close_largest(self._full()):
             pass
 
@@ -164,6 +165,7 @@ class MemoryShare:
             return False
         holder = max(self._sizes, key=self._sizes.__getitem__)
         self._close(holder, why)
+        # At once, although its objects go later: the loop of `hold` must not choose it again.
         self.forget(holder)
         return True
 

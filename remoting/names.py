@@ -97,6 +97,7 @@ def is_address(address: str) -> bool:
         and is_name(host)
         and port.isascii()
         and port.isdigit()
+        # Before `int`, which takes long for thousands of digits.
         and len(port) <= 5
         and 0 < int(port) <= 65_535
     )

@@ -121,6 +121,7 @@ class SocketPoller:
         if self._is_closed:
             return
         descriptor = sock.fileno()
+        # First, since it may fail: nothing is kept of a socket that is never polled.
         self._poll.register(descriptor)
         self._readers[descriptor] = on_readable
         self._sockets[descriptor] = sock

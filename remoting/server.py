@@ -146,6 +146,7 @@ class RemotingServer:
     def _limit_to_descriptors(self) -> None:
         self._addresses.places = connection_places()
         wanted, places = self._limits.policy.connections_max, self._addresses.connections_max
+        # Without descriptors left, the store could not open its files.
         if places < wanted:
             logger.warning(
                 "at most %(places)d connections are served at a time, not connectionsMax=%(wanted)d"

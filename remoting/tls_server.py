@@ -372,6 +372,7 @@ def _read(config: TlsConfig) -> tuple[bytes, ssl.SSLContext]:
     context = server_context(config)
     digest = hashlib.sha256()
     for path in server_paths(config):
+        # Contents and not times: a file that is replaced by a copy of itself changes nothing.
         digest.update(path.encode(errors="surrogateescape"))
         try:
             digest.update(Path(path).read_bytes())

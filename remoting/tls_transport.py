@@ -110,6 +110,7 @@ class TlsTransport(SocketTransport):
             else:
                 async with pace:
                     is_complete = self._step()
+            # What OpenSSL has to say leaves first: the peer answers only to that.
             await self.send_all([])
             if not is_complete:
                 await self._receive_handshake()
@@ -136,6 +137,7 @@ class TlsTransport(SocketTransport):
             if data:
                 self._incoming.write(data)
             else:
+                # OpenSSL reports it as the error that it is at this point of the handshake.
                 self._incoming.write_eof()
             return
 

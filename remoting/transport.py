@@ -148,6 +148,7 @@ class StreamTransport:
             scope.cancel()
 
         async with trio.open_nursery() as nursery:
+            # A stream may not notice that it was closed by another task while it receives.
             nursery.start_soon(until_closed, nursery.cancel_scope)
             data = bytes(await self._stream.receive_some(RECEIVE_SIZE))
             nursery.cancel_scope.cancel()

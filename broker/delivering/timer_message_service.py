@@ -422,6 +422,7 @@ class TimerMessageService:
     async def _save(self, page: bytes) -> None:
         """Write a page, after syncing the log that has the messages it counts as delivered."""
         flusher, threaded = self._store.flusher, self._store.disk.threaded
+        # Otherwise a power cut could lose messages that the page counts as delivered.
         await flusher.flush_in_thread(threaded=threaded)
         if flusher.failure is not None:
             raise flusher.failure
@@ -441,5 +442,6 @@ class TimerMessageService:
             file.sync()
         finally:
             file.close()
+        # Its name, too, must survive a power cut.
         if is_new:
             disk.sync_folder(folder)

@@ -291,6 +291,7 @@ class TopicKinds:
             return TopicKind.DEAD_LETTER
         if topic.startswith(REVIVE_TOPIC_PREFIX):
             return TopicKind.REVIVE
+        # Before the prefix below, which would make them the broker's own.
         if topic in self._client_topics or topic.startswith(_TRACE_PREFIX):
             return TopicKind.CLIENT_SYSTEM
         if topic.startswith(SYSTEM_TOPIC_PREFIX):

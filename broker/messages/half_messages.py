@@ -112,6 +112,7 @@ def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
     unique_key = properties[value_at:end]
     if len(unique_key) > UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum():
         return None
+    # Without the key all messages of a producer have the same properties: one look-up in a cache.
     others = properties[:value_at] + properties[end:]
     if len(others) > TRAITS_CACHED_SIZE_MAX:
         traits = _traits.__wrapped__(others)
@@ -128,6 +129,7 @@ def _traits(properties: bytes) -> tuple[str, int] | None:
         return None
     for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1"):
         at = properties.find(token)
+        # At the start of a property, and once: bytes within a value would be found, too.
         if at < 0 or (at and properties[at - 1] != 2) or properties.count(token) != 1:
             return None
     group = find_property(properties, PRODUCER_GROUP_NAME)

@@ -62,6 +62,7 @@ def read_body_in_steps(
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the body of request {request.code} cannot be read: {error}"
         ) from error
+    # Before the items: a body with too many is not worth checking.
     bound(body)
     fault = out_of_range(body)
     if fault is not None:

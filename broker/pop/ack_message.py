@@ -198,6 +198,7 @@ class AckMessageProcessor:
         answer = request.answer()
         if illegal:
             answer = request.answer(ResponseCode.MESSAGE_ILLEGAL, illegal[-1])
+        # All in memory, or in order: there is nothing to wait for.
         if not is_stored:
             return answer
         self._turn.begin(channel)
@@ -257,6 +258,7 @@ class AckMessageProcessor:
             if remark is not None:
                 illegal.append(remark)
             return False
+        # Skipped and not refused: the other pops of the request are acknowledged.
         if not offsets or self._acks.refusal(receipt):
             return False
         return self._ack(OrderKey(topic, batch.group, queue_id), receipt, offsets, channel)

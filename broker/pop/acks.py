@@ -95,6 +95,7 @@ class Acks:
         refusal = self._puts.put_check_point(check_point, receipt.revive_queue_id)
         if refusal is not None:
             return refusal
+        # The old check point is in the log, so its acknowledgement must be, too.
         if entry is None:
             return self._put_ack(_key(queue, receipt), receipt, (offset,))
         if index >= 0:

@@ -228,6 +228,7 @@ class PopBuffer:
         ):
             return False
         if len(order.entries) >= config.pop_ck_offset_max_queue_size:
+            # The oldest of the queue holds up its offset, and with it all others.
             self._hurry(order, now_ms)
             return False
         return self._due_ms(check_point) > now_ms
@@ -426,6 +427,8 @@ class PopBuffer:
             line.append((due_ms, entry))
             if not self._heap:
                 self.wake()
+        # Nearly always: pops have the same invisible time, so a queue does, and the heap stays
+        # small.
         elif due_ms >= line[-1][0]:
             line.append((due_ms, entry))
         else:
@@ -453,6 +456,7 @@ class PopBuffer:
         """Commit up to the first check point that is not done."""
         entries, offset = order.entries, -1
         while entries and entries[0].is_done:
+            # Its acknowledgement may be lost in a power cut: then the message must be popped again.
             if entries[0].log_end > self._flushed():
                 if order not in self._unsynced:
                     self._unsynced[order] = None

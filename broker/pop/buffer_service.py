@@ -90,6 +90,7 @@ class PopBufferService:
             elapsed_ms = (self._clock.elapsed_s() - began_s) * 1000
             buffer.counts.scans_ms.add(elapsed_ms)
         left_s = buffer.left_ms(self._clock.wall_ms()) / 1000
+        # An fsync wakes no task, so it is looked for.
         return min(left_s, SYNC_S) if buffer.waits_for_sync and left_s > 0 else left_s
 
     def _store_slice(self, entries: list[Buffered]) -> None:

@@ -244,6 +244,7 @@ class OrderedPops:
             invisible_time=ck.invisible_time,
             offsets=tuple(ck.offsets()),
         )
+        # Where it began, not where it ended: without an acknowledgement the messages come again.
         self._offsets.commit_offset(ck.group, ck.topic, ck.queue_id, ck.start_offset)
         self._lock(queue, info)
         key = QueueKey(TopicForm.of(ck.topic), ck.queue_id)
@@ -315,6 +316,7 @@ class OrderedPops:
           invisible_time: from now on, ms.
         Source: ChangeInvisibleTimeProcessor.processChangeInvisibleTimeForOrder.
         """
+        # Acknowledged, or skipped by a reset: there is nothing to change.
         if offset < self._offsets.query_offset(group, topic, queue_id):
             return ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, revive_qid=0)
         visible_ms = min(self._now_ms() + invisible_time, INT64_MAX)
@@ -358,6 +360,7 @@ class OrderedPops:
         for count, queue in enumerate(self._locks.take_free(now_ms), 1):
             if self._config.enable_notify_after_pop_order_lock_release:
                 self._wake_one(queue)
+            # Each wake serves a pop; other requests get their turn between the slices.
             if count == _WAKES_PER_SLICE:
                 break
         next_ms = self._locks.next_ms

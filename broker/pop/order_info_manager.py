@@ -150,6 +150,7 @@ class ConsumerOrderInfoManager:
         if not info.ack(offset):
             return ILLEGAL
         self.file.is_dirty = True
+        # Its last acknowledgement frees the queue for the next pop.
         if info.is_all_acked:
             self.clear_block(topic, group, queue_id)
         return info.next_offset

@@ -58,6 +58,7 @@ class Pop:
         )
         services.start_soon("the waking of pops", self.hold.run, turn)
         self.revive.load()
+        # After the revive service is loaded, and before anything is popped.
         self.recorded.load()
         services.every("the noting of recorded pops", NOTE_INTERVAL_S, self.recorded.note)
         services.start_soon("the revival of popped messages", self.revive.run)

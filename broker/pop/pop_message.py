@@ -429,6 +429,7 @@ class PopMessageProcessor:
             return True
         trouble = self._store_now(asked, order, check_point, next_offset)
         popped.trouble = trouble or popped.trouble
+        # Then the answer waits for the turn, which writes the record.
         popped.is_stored |= not trouble
         return not trouble
 

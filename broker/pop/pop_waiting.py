@@ -129,6 +129,7 @@ class PopWaitingProcessor:
         count = topic.read_queue_nums
         if count <= 0:
             return False
+        # A random beginning, as a topic may have more queues than are looked at.
         first = self._random.randrange(count)
         return any(
             self._has_message_in(topic.topic_name, (first + index) % count, header, selector)

@@ -180,6 +180,7 @@ class SendTurn:
         """
         if channel is self.channel:
             return
+        # Each answer that waits keeps its request in memory.
         if self._held >= self._held_max:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while"

@@ -146,6 +146,7 @@ def _admitted(body: bytes) -> bytes:
       RequestRefused: REQUEST_CODE_NOT_SUPPORTED if a message asks for a later delivery.
       RemoteProtocolError: as `iter_batch`.
     """
+    # A search in the bytes: nearly all batches have none of these properties.
     if not may_break_batch_rules(body):
         return body
     parts, is_changed = [], False

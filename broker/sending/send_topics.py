@@ -98,6 +98,7 @@ class SendTopics:
             or topic in self.checked
             or topic.startswith(SYSTEM_TOPIC_PREFIX)
         ):
+            # Only these need the full check.
             return self.check(request, topic, channel)
         return config
 

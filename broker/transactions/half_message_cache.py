@@ -71,6 +71,7 @@ class HalfMessageCache:
         if self._young_size + size > self._part_max:
             if size > self._part_max:
                 return
+            # Two generations in place of an order by age, which would cost a step at each look-up.
             self._old, self._young, self._young_size = self._young, {}, 0
         self._young[str(final.prepared_transaction_offset)] = half
         self._young_size += size

@@ -207,6 +207,7 @@ class TransactionService:
                 self.open.open(offset, due_ms, op_mark)
             for half in self._new_usual:
                 self.cache.add(half)
+            # The service sleeps until the earliest check, and this one is earlier.
             if self._new and min(due_ms for _, due_ms in self._new) < self._sleeps_until_ms:
                 self._task.wake()
         self._new.clear()
@@ -454,6 +455,7 @@ class TransactionService:
         channels = [
             each
             for each in self._producers.group_table.get(group, ())
+            # A check shows the message, so the client must be allowed to send to its topic.
             if not each.closed and self.may_ask(each, topic)
         ]
         if not channels:

@@ -97,6 +97,7 @@ class HeldMemory:
         selector = held.selector
         if selector is None:
             return
+        # Requests of a group share a filter; the connection of the first one pays for it.
         known = self._selectors[id(selector)]
         known.count -= 1
         if not known.count:
