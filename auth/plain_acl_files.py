@@ -278,7 +278,7 @@ class PlainAclFiles:
         if trouble != self._trouble:
             logger.error(
                 "changed access control files are not used: %(trouble)s. The accounts stay as they "
-                "were; correct the file, it is read again at once",
+                "were; correct the file; it is read again at once",
                 {"trouble": trouble},
             )
         self._trouble = trouble

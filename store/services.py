@@ -94,7 +94,7 @@ async def _queue_files(store: MessageStore) -> None:
             # Nothing is lost: the units stay in memory, and can be rebuilt from the log.
             if not failing:
                 logger.error(
-                    "queue units cannot be written, they are kept in memory: %(error)s",
+                    "queue units cannot be written; they are kept in memory: %(error)s",
                     {"error": error},
                 )
             failing = True
@@ -149,7 +149,7 @@ async def checkpoint_now(store: MessageStore) -> None:
         await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
     except StoreIOError as error:
         logger.error(
-            "no checkpoint could be written, recovery would take longer: %(error)s",
+            "no checkpoint could be written; recovery would take longer: %(error)s",
             {"error": error},
         )
 

@@ -37,12 +37,12 @@ class CleaningProcessor:
         }
 
     def _clean_queues(self, request: RemotingCommand, channel: Channel) -> Answer:
-        logger.info("%(peer)s has a retention pass begin now", {"peer": channel.remote_address})
+        logger.info("%(peer)s starts a retention pass", {"peer": channel.remote_address})
         self._store.activity.cleaning.begin_pass()
         return request.answer()
 
     def _delete_log_files(self, request: RemotingCommand, channel: Channel) -> Answer:
-        logger.info("%(peer)s has expired log files deleted now", {"peer": channel.remote_address})
+        logger.info("%(peer)s deletes expired log files", {"peer": channel.remote_address})
         self._store.activity.cleaning.delete_log_files()
         return request.answer()
 

@@ -244,8 +244,8 @@ class ClientAdminProcessor:
                     body.consumer_table[client.client_id] = table
             except RemotingError as error:
                 logger.warning(
-                    "the offsets of client %(client_id)s of group %(group)s are left out, it "
-                    "did not tell them: %(error)s",
+                    "the offsets of client %(client_id)s of group %(group)s are left out, because "
+                    "it did not send them: %(error)s",
                     {"client_id": client.client_id, "group": group, "error": error},
                 )
 

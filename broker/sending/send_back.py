@@ -187,7 +187,7 @@ def _properties(message: MessageExt, delay_level: int) -> dict[str, str]:
 def _log_dead(message: MessageExt, dead_letter_topic: str, peer: str) -> None:
     logger.warning(
         "%(peer)s: message %(message_id)s of %(topic)s is not retried after "
-        "%(reconsume_times)d tries, it becomes a dead letter in %(stored_in)s",
+        "%(reconsume_times)d tries and becomes a dead letter in %(stored_in)s",
         {
             "peer": peer,
             "message_id": message.unique_key or message.offset_message_id,

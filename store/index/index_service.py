@@ -371,7 +371,7 @@ class IndexService:
             self.is_broken = True
             self._backlog.clear()
             logger.error(
-                "the index is not extended until restart, an fsync failed: %(error)s",
+                "the index is not extended until restart, as an fsync failed: %(error)s",
                 {"error": error},
             )
             return

@@ -71,7 +71,7 @@ class DeletedTopics:
         except (ValueError, KeyError, TypeError) as error:
             logger.warning(
                 "%(path)s cannot be used: %(error)s; topics that were deleted before now may "
-                "come back",
+                "reappear",
                 {"path": self._path, "error": error},
             )
 

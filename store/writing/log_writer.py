@@ -171,7 +171,7 @@ class LogWriter:
             elif mode.trouble:
                 logger.error("sends are refused: %(reason)s", {"reason": mode.remark})
             elif event is StoreEvent.DISK_HAS_ROOM:
-                logger.warning("sends are taken again")
+                logger.warning("sends are accepted again")
         self._set_file_end()
 
     def begin_burst(self) -> None:
@@ -263,7 +263,7 @@ class LogWriter:
         except StoreIOError as error:
             self._zero_ahead_size = 0
             logger.warning(
-                "no zeros can be written ahead, fsyncs will take longer: %(error)s",
+                "no zeros can be written ahead; fsyncs will take longer: %(error)s",
                 {"error": error},
             )
 
@@ -289,7 +289,7 @@ class LogWriter:
                 self._create_again_s = self._clock.monotonic_s() + CREATE_RETRY_S
                 self._no_file = self._no_file._replace(remark=str(error))
                 logger.error(
-                    "sends are refused, no commit log file can be created: %(error)s",
+                    "sends are refused, as no commit log file can be created: %(error)s",
                     {"error": error},
                 )
                 return self._no_file
