@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..common.clock import SystemClock
+from ..common.topic_names import TRACE_TOPIC
 from ..remoting.bodies.route import ClusterInfo
 from ..remoting.request_codes import RequestCode
 from . import class_archive
@@ -48,7 +49,6 @@ POPPED = "mqadmin_popped"
 """The topic and the group of messages that are popped and not acknowledged."""
 INVISIBLE_MS = 3_600_000
 TRACED_IP = "192.0.2.3"
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 QUEUE_COUNT = 2
 MESSAGE_COUNT = 10
 UNIQUE_ID = "7F000001000018B4AAC2{:012X}"

@@ -20,7 +20,7 @@ import trio
 from ...common.supervision import FailureLog, contained
 from ..refusals import Refusals
 from ..tls_server import ServerTls
-from .answers import Answer
+from .answers import Answer, text_answer
 
 if TYPE_CHECKING:
     import h11
@@ -154,7 +154,9 @@ class _Connection:
                 self._http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-                await self._send(_text(error.error_status_hint, f"not an HTTP request: {error}"))
+                await self._send(
+                    text_answer(error.error_status_hint, f"not an HTTP request: {error}")
+                )
                 await self._linger()
 
     async def _serve_one(self) -> bool:
@@ -171,19 +173,19 @@ class _Connection:
             # Content-Length and Transfer-Encoding together are the means of request smuggling
             # behind a proxy.
             if _has_two_lengths(request):
-                await self._send(_text(400, _TWO_LENGTHS))
+                await self._send(text_answer(400, _TWO_LENGTHS))
                 await self._linger()
                 return False
             end = await self._next()
         # From here on it is served, and not closed to make room for another.
         self._place.is_waiting = False
         if not isinstance(end, h11.EndOfMessage):
-            await self._send(_text(413, "requests with a body are not served"))
+            await self._send(text_answer(413, "requests with a body are not served"))
             await self._linger()
             return False
         method = request.method.decode("ascii")
         if method not in {"GET", "HEAD"}:
-            await self._send(_text(405, f"{method} is not served, only GET and HEAD are"))
+            await self._send(text_answer(405, f"{method} is not served, only GET and HEAD are"))
         else:
             answer = await self._handle(request.target.decode("ascii", "replace"))
             await self._send(answer, method, _accepts_gzip(request))
@@ -237,10 +239,6 @@ def _has_two_lengths(request: h11.Request) -> bool:
     """Whether a request says twice, in different ways, where it ends."""
     names = {name for name, _ in request.headers}
     return {b"content-length", b"transfer-encoding"} <= names
-
-
-def _text(status: int, text: str) -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
 
 def _accepts_gzip(request: h11.Request) -> bool:
