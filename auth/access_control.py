@@ -45,7 +45,6 @@ class AccessControl:
     Args:
       accounts: the users and their rules.
       needs: of the server's request codes.
-      rules: the server's settings.
       places: see `Places`.
     """
 

@@ -56,10 +56,10 @@ ENTRIES_MAX: Final = 1_000
 """Rules of one user. RocketMQ has no bound; a request without a cached decision looks at each."""
 
 _KEPT_PER_STEP: Final = 5_000
-"""Kept texts that a step of a save collects: 2 ms."""
+"""Kept strings that a step of a save collects: 2 ms."""
 
 _KEPT_PER_NEW: Final = 20
-"""Kept texts whose collection takes as long as the encoding of one rule or user."""
+"""Kept strings whose collection takes as long as the encoding of one rule or user."""
 
 _UNSAVED: Final = (
     "the change is in force, and a restart forgets it unless a later save succeeds; it is tried "
@@ -70,7 +70,7 @@ _ItemT = TypeVar("_ItemT", User, Acl)
 
 
 class _Texts(Generic[_ItemT]):
-    """The JSON texts of a table's items, each kept as long as its item is in the table.
+    """The JSON strings of a table's items, each kept as long as its item is in the table.
 
     Args:
       table: item by name; an item is a frozen value, so its text never changes.
@@ -102,7 +102,7 @@ class _Texts(Generic[_ItemT]):
         self._texts.pop(name, None)
 
     def of_all(self, table: Mapping[str, _ItemT]) -> Steps[list[bytes]]:
-        """The texts of all items of a copy of the table, sorted by name."""
+        """The strings of all items of a copy of the table, sorted by name."""
         names = sorted(table)
         yield
         texts: list[bytes] = []
@@ -125,7 +125,6 @@ class Accounts:
       save_later: schedules a write, see `StateFile`.
 
     Attributes:
-      file: the table's file.
       users: user by name, always the same dict; only this class changes it.
       acls: access control list by subject, likewise.
       version: increases with every change, so that caches know that they are old.
@@ -164,7 +163,7 @@ class Accounts:
     # Users
 
     def get_user(self, username: str | None) -> User | None:
-        """A user; None: there is none.
+        """A user; None if there is none.
 
         Raises: RequestRefused: the name is blank.
         """
@@ -173,7 +172,7 @@ class Accounts:
         return self.users.get(username or "")
 
     def list_users(self, containing: str = "") -> list[User]:
-        """The users whose names contain a text, sorted by name."""
+        """The users whose names contain a string, sorted by name."""
         return [self.users[name] for name in sorted(self.users) if containing.strip() in name]
 
     def create_user(self, user: User) -> None:
@@ -294,7 +293,7 @@ class Accounts:
         merged = acl if old is None else _merged(old, acl)
         count = sum(len(policy.entries) for policy in merged.policies)
         if count > ENTRIES_MAX:
-            refuse(f"The entries are {count}, the limit is {ENTRIES_MAX}.")
+            refuse(f"{count} entries; the limit is {ENTRIES_MAX}.")
         for policy in acl.policies:
             for entry in policy.entries:
                 _warn_of_rule(acl.subject, entry.resource)
@@ -398,7 +397,7 @@ class Accounts:
         """The users and access control lists of bodies; those that the table has are the same
         objects.
 
-        Raises: ValueError: it is not one; the text names the fault, never a password.
+        Raises: ValueError: it is not one; the message names the fault, never a password.
         """
         users: dict[str, User] = {}
         acls: dict[str, Acl] = {}
@@ -462,7 +461,7 @@ class Accounts:
 
 
 def _warn_of_password(user: User) -> None:
-    """Say that a password is short; RocketMQ takes any, so it is taken."""
+    """Warn that a password is short; RocketMQ takes any, so it is taken."""
     if len(user.password) < PASSWORD_SIZE_ADVISED:
         logger.warning(
             "the password of user %(user)s has %(size)d characters, so it can be found by trying "
@@ -476,7 +475,7 @@ def _warn_of_password(user: User) -> None:
 
 
 def _warn_of_rule(subject: str, resource: Resource) -> None:
-    """Say that a rule can never match; RocketMQ takes any, so it is taken."""
+    """Warn that a rule can never match; RocketMQ takes any, so it is taken."""
     why = why_unmatched(resource)
     if why:
         logger.warning(

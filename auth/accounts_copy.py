@@ -71,10 +71,10 @@ class AccountsCopy:
     async def update(self, ask: Ask) -> bool:
         """Make the table that of the other server, if either has changed.
 
-        Returns: false: the other server has no accounts, or is of a version without them; nothing
+        Returns: false if the other server has no accounts, or is of a version without them; nothing
           is changed then.
         Raises:
-          RequestRefused: NO_PERMISSION: this server's account is not a super user there.
+          RequestRefused: NO_PERMISSION if this server's account is not a super user there.
           RemotingError: it cannot be reached, its answer cannot be read, or the accounts change at
             every reading.
           ValueError: a value cannot be right.
@@ -95,7 +95,7 @@ class AccountsCopy:
         return True
 
     async def _read(self, ask: Ask, known_version: str) -> _Found | None:
-        """The accounts there; None: there are none."""
+        """The accounts there; None if there are none."""
         for _ in range(ACCOUNTS_TRIES_MAX):
             header = ListUsersRequestHeader(accounts_version=known_version)
             code = RequestCode.AUTH_LIST_USER

@@ -46,7 +46,7 @@ ACCOUNTS_OFF: Final = (
 _SHOWN_CHARS_MAX: Final = 64  # of a refused value
 
 _STEP_SIZE: Final = 16 * 1024
-"""Bytes of users or lists per step: 2 ms, unless their texts are kept."""
+"""Bytes of users or lists per step: 2 ms, unless their strings are kept."""
 
 _BodyT = TypeVar("_BodyT", bound=Body)
 _ItemT = TypeVar("_ItemT")
@@ -59,7 +59,7 @@ class AuthAdmin:
     Args:
       accounts: the server's; None: it has none.
       requester: the user whose signature a request has; None: it has no valid one.
-      start: a text that is another one at each start of the server; slaves get it.
+      start: a string that is another one at each start of the server; slaves get it.
       is_slave: the accounts are copies of a master's. mqadmin makes each change on every broker of
         a cluster, and the copy may bring it first, so what is done already is no error.
 
@@ -93,7 +93,7 @@ class AuthAdmin:
         }
 
     def _table(self) -> Accounts:
-        """The accounts. Raises: RequestRefused: SYSTEM_ERROR: the server has none."""
+        """The accounts. Raises: RequestRefused: SYSTEM_ERROR if the server has none."""
         if self._accounts is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, ACCOUNTS_OFF)
         return self._accounts
@@ -247,7 +247,7 @@ def _without_password(user: User) -> bytes:
 def _user_of_request(request: RemotingCommand) -> UserInfo:
     """The body of 3001 or 3002, with the header's name.
 
-    Raises: RequestRefused: INVALID_PARAMETER: there is no name; SYSTEM_ERROR: no readable body.
+    Raises: RequestRefused: INVALID_PARAMETER if there is no name; SYSTEM_ERROR: no readable body.
     """
     name = decode(UserRequestHeader, request.ext_fields).username
     if not name:
@@ -269,7 +269,7 @@ def _body(request: RemotingCommand, read: Callable[[bytes], _BodyT]) -> _BodyT:
 def _known(what: str, kind: type[_EnumT], name: str | None) -> _EnumT | None:
     """The member of a name; None: no name is given.
 
-    Raises: RequestRefused: INVALID_PARAMETER: there is no such member. RocketMQ takes the default
+    Raises: RequestRefused: INVALID_PARAMETER if there is no such member. RocketMQ takes the default
       or changes nothing then.
     """
     if not (name or "").strip():

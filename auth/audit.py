@@ -8,7 +8,7 @@ never has a password, a signature or a body.
 Requests of clients and queries are logged only when they are refused: a monitor sends hundreds of
 queries a minute, and a client thousands of sends. So are a slave's questions for accounts that it
 has already: it asks every ten seconds. Lines about refusals are limited as all lines are
-(`common/log_limit.py`), those about administrative requests practically not.
+(`common/log_lines.py`), those about administrative requests practically not.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ class _InnerClient(msgspec.Struct, rename="camel"):
 def read_access(config: AccessConfig) -> Access:
     """The settings of a configuration.
 
-    Raises: ConfigError: a value is malformed, or values contradict each other; the text names the
-      key and never a secret.
+    Raises: ConfigError: a value is malformed, or values contradict each other; the message names
+      the key and never a secret.
     """
     if config.authorization_enabled and not config.authentication_enabled:
         raise ConfigError(
@@ -158,6 +158,8 @@ def read_access(config: AccessConfig) -> Access:
             ),
         ),
     ):
+        # A class of the operator's own would be ignored, and its rules with it: better not to
+        # start.
         _refuse_other_class(key, value.strip(), accepted)
     return Access(
         config.authentication_enabled,

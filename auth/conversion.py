@@ -1,6 +1,6 @@
 """Conversion between the values of access control and their JSON bodies.
 
-The refusals have RocketMQ's texts. Pure.
+The refusals have RocketMQ's wording. Pure.
 
 Java counterpart: RocketMQ 5.3.3 broker/auth/converter/{AclConverter,UserConverter}.java, validate
 of auth/authorization/manager/AuthorizationMetadataManagerImpl.java.
@@ -74,7 +74,7 @@ def entry_info(entry: PolicyEntry) -> PolicyEntryInfo:
 def user_of(info: UserInfo) -> User:
     """A new user.
 
-    Raises: RequestRefused: NO_PERMISSION: its name or password is blank.
+    Raises: RequestRefused: NO_PERMISSION if its name or password is blank.
     """
     if not (info.username or "").strip():
         refuse("username can not be blank")
@@ -91,7 +91,7 @@ def user_of(info: UserInfo) -> User:
 def acl_of(info: AclInfo) -> Acl:
     """An access control list; policies of one type are joined.
 
-    Raises: RequestRefused: NO_PERMISSION: it is not complete, or a value is unknown.
+    Raises: RequestRefused: NO_PERMISSION if it is not complete, or a value is unknown.
     """
     subject = parse_subject(info.subject)
     if subject is None:
@@ -129,7 +129,7 @@ def _entry_of(info: PolicyEntryInfo) -> PolicyEntry:
         if parse_range(source_ip) is None:
             refuse("The source ip is invalid.")
     if len(source_ips) > SOURCE_IPS_MAX:
-        refuse(f"The source ips are {len(source_ips)}, the limit is {SOURCE_IPS_MAX}.")
+        refuse(f"{len(source_ips)} source ips; the limit is {SOURCE_IPS_MAX}.")
     decision = Decision.of(info.decision)
     if decision is None:
         refuse("The decision is null or illegal.")

@@ -24,7 +24,7 @@ class Danger(NamedTuple):
     """The requests of one kind of server.
 
     Attributes:
-      server: the kind, for texts.
+      server: the kind, for messages.
       dangerous: what each dangerous request does, in words that follow its name.
       own: dangerous ones that a peer may also send from elsewhere about what it registered itself,
         and what they do.

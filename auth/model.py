@@ -28,7 +28,7 @@ class _Named(Enum):
 
     @classmethod
     def of(cls: type[_N], name: str | None) -> _N | None:
-        """The member with a name in any letter case; None: there is none."""
+        """The member with a name in any letter case; None if there is none."""
         if name is None:
             return None
         lower = name.lower()
@@ -143,7 +143,7 @@ class Resource:
 
         What follows a first `*` is dropped, as RocketMQ does.
 
-        Returns: None: it is blank, or has no such type.
+        Returns: None if it is blank, or has no such type.
         Source: Resource.of.
         """
         if text is None or not text.strip():
@@ -226,7 +226,7 @@ class Acl:
     policies: tuple[Policy, ...] = ()
 
     def entries(self, policy_type: PolicyType) -> tuple[PolicyEntry, ...]:
-        """The rules of a type; (): there are none."""
+        """The rules of a type; () if there are none."""
         return next((each.entries for each in self.policies if each.type is policy_type), ())
 
 

@@ -61,7 +61,7 @@ class Places(NamedTuple):
     """What a server tells the needs.
 
     Attributes:
-      topic_at: gives the topic of the message at an offset of the log; None: there is no message.
+      topic_at: gives the topic of the message at an offset of the log; None if there is no message.
         That of a half or a delayed message is the topic that it is for.
       has_group: whether there is a consumer group of that name. A server that does not know says
         yes: then a name that may be a group's needs the right to that group.
@@ -152,7 +152,6 @@ def topic_contexts(
     """The contexts of a topic, which may be a retry topic.
 
     Args:
-      topic: from a request.
       group: the group that the request names; "": none.
       actions: for a topic.
       retry_actions: for the group of a retry topic.
@@ -202,7 +201,7 @@ class OnTopic:
     Attributes:
       field: its wire name.
       retry_actions: for the group of a retry topic; (): as `actions`.
-      group_field: names the request's group; "": there is none.
+      group_field: names the request's group; "" if there is none.
       is_optional: whether the field may be missing; then there is no context.
       separator: between several topics; "": there is one.
       is_open: tells by a topic and the server's cluster whether no right is needed.

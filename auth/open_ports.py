@@ -73,6 +73,6 @@ def open_warning(
         else f"but what deletes or changes settings is served to this machine only ({KEY}=false)"
     )
     return (
-        f"this {danger.server} has no accounts and listens on {bind_address}: everyone who reaches "
+        f"this {danger.server} has no accounts and listens on {bind_address}: anyone who reaches "
         f"it may {may}, {own}. Close it with {_CLOSED_BY[danger.server]}"
     )

@@ -12,7 +12,7 @@
         groupPerms: [groupA=DENY, groupB=SUB]
     dataVersion: [{counter: 1, timestamp: 1700000000000}]    # written by requests
 
-Pure: texts of files come in, tables and texts of files go out.
+Pure: strings of files come in, tables and strings of files go out.
 
 Java counterpart: acl/plain/PlainPermissionManager.java, acl/common/{AclUtils,Permission}.java of
 4.9.7.
@@ -42,7 +42,7 @@ KEY_LENGTH_MIN: Final = 7
 """Characters of an access key and of a secret key. Source: AclConstants.ACCESS_KEY_MIN_LENGTH."""
 
 HIDDEN: Final = "(hidden)"
-"""Stands for a secret in texts and answers."""
+"""Stands for a secret in messages and answers."""
 
 ACCOUNTS: Final = "accounts"
 WHITE_ADDRESSES: Final = "globalWhiteRemoteAddresses"
@@ -83,7 +83,6 @@ class PlainAccount:
     """An account, ready for checks. RocketMQ: PlainAccessResource.
 
     Attributes:
-      access_key: its name.
       secret_key: the key of its signatures.
       white_addresses: from these it needs neither a signature nor a permission.
       is_admin: whether it may administer the broker.
@@ -229,7 +228,7 @@ def _perms(kind: str, entries: Sequence[str] | None) -> Iterator[tuple[str, Perm
 
 
 def _shown(text: str | None) -> str:
-    """A value in a text, as Java has it."""
+    """A value in a string, as Java has it."""
     return "null" if text is None else text
 
 
@@ -380,7 +379,7 @@ def with_account(text: bytes, path: str, config: PlainAccessConfig, now_ms: int)
     file is written anew.
 
     Args:
-      text: of the file now; b"": there is none.
+      text: of the file now; b"" if there is none.
       now_ms: the wall clock, for dataVersion.
     Raises:
       PlainAclError: a value cannot be used.
@@ -419,7 +418,7 @@ def with_white_addresses(text: bytes, path: str, addresses: Sequence[str], now_m
     """The text of a file after UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53).
 
     Raises:
-      PlainAclError: an address is none.
+      PlainAclError: an address is invalid.
       ConfigError: the file cannot be read.
     """
     for address in addresses:
@@ -433,11 +432,11 @@ def with_white_addresses(text: bytes, path: str, addresses: Sequence[str], now_m
 
 
 _NOT_EMPTY: Final = ("secretKey", "defaultTopicPerm", "defaultGroupPerm")
-"""Members that an empty text does not change. Source: createAclAccessConfigMap."""
+"""Members that an empty string does not change. Source: createAclAccessConfigMap."""
 
 
 def _check_change(config: PlainAccessConfig) -> None:
-    """Raises: PlainAclError: with the texts of Permission.checkResourcePerms."""
+    """Raises: PlainAclError: with the messages of Permission.checkResourcePerms."""
     account_of(msgspec.structs.replace(config, topic_perms=None, group_perms=None))
     for entry in (*(config.topic_perms or ()), *(config.group_perms or ())):
         pair = split_perm(entry)
@@ -500,7 +499,7 @@ _Base: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Reads texts as they are written, so that a secret of 01234567 is no octal number."""
+    """Reads strings as they are written, so that a secret of 01234567 is no octal number."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, Any]]] = {  # noqa: RUF012 - PyYAML's
         first: [pair for pair in pairs if pair[0] in _UNTYPED]
@@ -508,19 +507,19 @@ class _Loader(_Base):  # type: ignore[misc]
     }
 
     def construct_scalar(self, node: yaml.ScalarNode) -> str:
-        """A text. A tag such as `!!int` has no meaning here, and its errors quote secrets."""
+        """A string. A tag such as `!!int` has no meaning here, and its errors quote secrets."""
         is_bool = node.tag == _BOOL and node.value.lower() in self.bool_values
         if node.tag not in (_TEXT, _NULL) and not is_bool:
             raise yaml.constructor.ConstructorError(None, None, "a tag", node.start_mark)
         return str(super().construct_scalar(node))
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping, each of whose keys is a text and there once."""
+        """A mapping, each of whose keys is a string and there once."""
         names: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value in names:
                 raise yaml.constructor.ConstructorError(
-                    None, None, "twice, or no text", key.start_mark
+                    None, None, "a key that is twice or no string", key.start_mark
                 )
             names.add(key.value)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
@@ -530,8 +529,7 @@ class _Loader(_Base):  # type: ignore[misc]
 def _compose(text: bytes, path: str) -> yaml.Node | None:
     if len(text) > FILE_SIZE_MAX:
         raise ConfigError(
-            f"it has {len(text)} bytes, the limit is {FILE_SIZE_MAX}: divide it into files of "
-            "conf/acl",
+            f"{len(text)} bytes; the limit is {FILE_SIZE_MAX}: divide it into files of conf/acl",
             path=path,
         )
     with _readable(path):
@@ -570,10 +568,10 @@ def _readable(path: str) -> Iterator[None]:
         problem = error.problem
         if isinstance(error, (yaml.composer.ComposerError, yaml.constructor.ConstructorError)):
             # PyYAML's text quotes the alias or the tag, which may be the beginning of a secret.
-            problem = "a member is twice, or a text that begins with *, & or ! needs quotes"
+            problem = "a key occurs twice, or a string that starts with *, & or ! must be quoted"
         line = mark.line + 1 if mark else 0
         raise ConfigError(f"it is not YAML: {problem}", path=path, line=line) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError("it is not YAML: it has bytes that are no text", path=path) from error
+        raise ConfigError("it is not YAML: not valid UTF-8", path=path) from error
     except RecursionError as error:
-        raise ConfigError("it is not YAML of accounts: nested too deeply", path=path) from error
+        raise ConfigError("it is nested too deeply to be a list of accounts", path=path) from error

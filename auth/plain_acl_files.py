@@ -1,8 +1,8 @@
 """PlainAclFiles: the files of ACL 1.0, watched, and changed by requests.
 
-Files are read and parsed in a thread: 1,000 accounts in 0.5 s, while requests go on, with pauses of
-up to 60 ms; 10,000 in 4 s, with pauses of up to 0.12 s (a busy machine of two cores). The table of
-accounts is replaced as a whole: a request sees the old accounts or the new ones.
+Files are read and parsed in a thread: 1,000 accounts in 0.5 s, while requests are served, with
+pauses of up to 60 ms; 10,000 in 4 s, with pauses of up to 0.12 s (a busy machine of two cores). The
+table of accounts is replaced as a whole: a request sees the old accounts or the new ones.
 
 Java counterpart: acl/plain/PlainPermissionManager.java and srvutil/AclFileWatchService.java of
 4.9.7. There a change by request is in the table before it is in the file, and a file that becomes
@@ -100,7 +100,7 @@ class PlainAclFiles:
     def load(self) -> None:
         """Read the files at the start.
 
-        Raises: ConfigError: there is none, or one of them cannot be used.
+        Raises: ConfigError: there is no file, or one of them cannot be used.
         """
         try:
             texts = _read_texts(self.folder, self.main_path)
@@ -159,7 +159,7 @@ class PlainAclFiles:
         await self._change(edit)
 
     async def delete_account(self, access_key: str) -> bool:
-        """Remove an account; false: there is none with this key.
+        """Remove an account; false if there is none with this key.
 
         Raises: ConfigError: its file cannot be read or written.
         """
@@ -180,9 +180,9 @@ class PlainAclFiles:
 
         Args:
           path: of one of the files; "": the main one.
-        Returns: false: this is none of the files.
+        Returns: False if this is not one of the files.
         Raises:
-          PlainAclError: an address is none.
+          PlainAclError: an address is invalid.
           ConfigError: the file cannot be read or written.
         """
 
@@ -231,12 +231,10 @@ class PlainAclFiles:
         return True
 
     def _read_changed(self, at_once: bool) -> _Read | None:
-        """In a thread: the accounts, if a file has changed.
-
-        A change counts when two looks see the same, unless `at_once`: an editor may have written
-        only a part of the file at the first one.
-        """
+        """In a thread: the accounts, if a file has changed."""
         texts = _read_texts(self.folder, self.main_path)
+        # An editor may have written only a part of the file at the first look, so two looks must
+        # see the same.
         is_settled = at_once or texts == self._seen
         self._seen = texts
         if texts == self._texts or not is_settled:
@@ -280,7 +278,7 @@ class PlainAclFiles:
         if trouble != self._trouble:
             logger.error(
                 "changed access control files are not used: %(trouble)s. The accounts stay as they "
-                "were; correct the file, it is read again at once",
+                "were; correct the file; it is read again at once",
                 {"trouble": trouble},
             )
         self._trouble = trouble
@@ -295,12 +293,10 @@ class PlainAclFiles:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Do without the garbage collector for some seconds at most.
-
-    PyYAML makes a hundred objects for each account. A collection looks at all of them while no
-    other thread runs: 0.8 s with 10,000 accounts.
-    """
+    """Do without the garbage collector for some seconds at most."""
     was_enabled = gc.isenabled()
+    # PyYAML makes a hundred objects for each account. A collection looks at all of them while no
+    # other thread runs: 0.8 s with 10,000 accounts.
     gc.disable()
     try:
         yield
@@ -317,7 +313,7 @@ def _edit(edit: _Edit, acl: PlainAcl, now_ms: int) -> str | None:
 
 
 def _text_of(path: str) -> bytes:
-    """The text of a file; b"": there is none. Raises: OSError: it cannot be read."""
+    """The text of a file; b"" if there is none. Raises: OSError: it cannot be read."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -325,7 +321,7 @@ def _text_of(path: str) -> bytes:
 
 
 def _read_texts(folder: str, main_path: str) -> _Texts:
-    """The texts of all files: those of the folder `acl` by name, the main one last, as RocketMQ.
+    """The strings of all files: those of the folder `acl` by name, the main one last, as RocketMQ.
 
     Raises: OSError: a file or folder cannot be read. ConfigError: there are too many.
     """

@@ -41,7 +41,7 @@ class RemoteAddressError(ValueError):
 
 
 class RemoteAddresses:
-    """The addresses that one text of a white list names.
+    """The addresses that one string of a white list names.
 
     Args:
       text: in one of the forms above; blanks around an address are ignored.
@@ -63,7 +63,7 @@ class RemoteAddresses:
             self._patterns = frozenset(_patterns_of(stripped))
 
     def __contains__(self, address: Parts) -> bool:
-        """Whether an address from `parts_of` is one of these; () is none but `is_everyone`."""
+        """Whether an address from `parts_of` is one of these; () matches only `is_everyone`."""
         return self.is_everyone or any(_matches(pattern, address) for pattern in self._patterns)
 
     def __eq__(self, other: object) -> bool:

@@ -36,7 +36,6 @@ class ServerAccess:
     Attributes:
       accounts: loaded by `load`; empty before.
       control: checks requests; None: authenticationEnabled is false.
-      places: see the argument.
       credentials: the account for the server's own requests; None: they are not signed.
     """
 
@@ -67,7 +66,7 @@ class ServerAccess:
         """Read the accounts' file, and create the super users of the configuration.
 
         Args:
-          add: adds further accounts, such as those of ACL 1.0; None: there are none.
+          add: adds further accounts, such as those of ACL 1.0; None if there are none.
         Raises:
           CorruptRecordError: the file is damaged, and so is its `.bak`. A server with a
             part of its accounts would refuse clients, or serve the wrong ones.
@@ -93,7 +92,7 @@ class ServerAccess:
             )
 
     def _warn_of_differences(self) -> None:
-        """Say where a user that was there already is not as the configuration has it."""
+        """Warn where a user that was there already is not as the configuration has it."""
         inner = self._access.inner
         for key, configured, means in (
             (
@@ -114,7 +113,7 @@ class ServerAccess:
                 fault
                 for fault, is_so in (
                     ("is disabled", not user.is_enabled),
-                    ("is no super user", not user.is_super),
+                    ("is not a super user", not user.is_super),
                     # The password of the first user is expected to change.
                     (
                         "has another password",

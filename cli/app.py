@@ -20,7 +20,7 @@ from .completion import profile_names
 from .error_lines import errors_as_json, say_error
 from .help_text import EXIT_USAGE, Command, Family, UsageError, settings, usage_line
 from .servers import SERVERS
-from .tls_flags import with_tls_flags
+from .tls_flags import with_shared_flags
 
 
 class Entry(NamedTuple):
@@ -197,7 +197,7 @@ def _add(app: typer.Typer, name: str, entry: Entry) -> None:
         short_help=entry.summary,
         epilog=entry.epilog,
         rich_help_panel=entry.panel,
-    )(with_tls_flags(found))
+    )(with_shared_flags(found))
 
 
 def complete_family(family: typer.Typer) -> None:
@@ -206,11 +206,11 @@ def complete_family(family: typer.Typer) -> None:
         info.cls = Command
         info.help = info.help or _unwrapped(info.callback)
         if info.callback is not None:
-            info.callback = with_tls_flags(info.callback)
+            info.callback = with_shared_flags(info.callback)
     alone = family.registered_callback
     if alone is not None and alone.callback is not None:
         alone.help = alone.help or _unwrapped(alone.callback)
-        alone.callback = with_tls_flags(alone.callback)
+        alone.callback = with_shared_flags(alone.callback)
     for group in family.registered_groups:
         if group.typer_instance is not None:
             group.cls = Family

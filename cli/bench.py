@@ -13,7 +13,7 @@ import typer
 from ..common.terminal import show
 from .completion import topic_names
 from .missing import note_topic
-from .session import DEFAULT_URL, AsJson, TimeoutS, Url, emit, fail, new_client, run
+from .session import SHARED, Shared, emit, fail, new_client, run
 
 if TYPE_CHECKING:
     from ..client import Client, MessageQueue
@@ -56,9 +56,7 @@ def bench(
     under_way: Annotated[
         int, typer.Option("--under-way", min=1, help="Keep this number of sends in flight.")
     ] = 64,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Measure sending and reading against any cluster: messages per second, milliseconds each.
 
@@ -70,7 +68,7 @@ def bench(
     async def main() -> list[dict[str, Any]]:
         from ..client import Admin
 
-        async with new_client(url, timeout_s) as client, Admin(client) as admin:
+        async with new_client(shared.url, shared.timeout_s) as client, Admin(client) as admin:
             name = topic or f"trocket_bench_{client.next_unique_id()}"
             if not topic:
                 await admin.create_topic(name, QUEUES)
@@ -78,10 +76,10 @@ def bench(
                 return await _measure(client, name, mode, count, size, under_way)
             finally:
                 if not topic:
-                    await _delete(admin.delete_topic, name, timeout_s)
+                    await _delete(admin.delete_topic, name, shared.timeout_s)
 
     results = run(main)
-    if as_json:
+    if shared.as_json:
         emit(results)
         return
     show(

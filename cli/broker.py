@@ -10,12 +10,10 @@ from ..common.terminal import plain, show, time_text
 from .cluster import cluster_config, cluster_info
 from .completion import broker_names
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     BrokerName,
     OnlyCluster,
-    TimeoutS,
-    Url,
+    Shared,
     Yes,
     administer,
     ask_brokers,
@@ -55,9 +53,7 @@ def broker_stats(
         ),
     ] = "",
     cluster: OnlyCluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show how brokers run: version, uptime, messages per second and today, disks.
 
@@ -71,8 +67,8 @@ def broker_stats(
             return (await admin.broker_stats(broker),), ""
         return await whole_or_part(admin.all_broker_stats(cluster or None))
 
-    found, error = administer(url, timeout_s, ask)
-    if as_json:
+    found, error = administer(shared, ask)
+    if shared.as_json:
         emit(found[0] if broker else found)
     elif broker:
         show(["Name", "Value"], _facts(found[0]), title=broker)
@@ -98,7 +94,7 @@ def broker_stats(
 
 
 def _facts(stats: BrokerStats) -> list[list[object]]:
-    """What is typed, by our names; then the broker's own texts."""
+    """Typed figures, by our names; then the broker's own strings."""
     import msgspec
 
     rows: list[list[object]] = []
@@ -141,15 +137,13 @@ def broker_counter(
         ),
     ],
     key: Annotated[str, typer.Argument(metavar="KEY", help="A topic, TOPIC@GROUP, or a cluster.")],
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show how one of a broker's counters grew in the last minute, hour and day."""
-    found = administer(url, timeout_s, lambda admin: admin.counter(broker, name, key))
+    found = administer(shared, lambda admin: admin.counter(broker, name, key))
     if found is None:
         fail(f"the broker {broker} counted nothing as {name} {key} since it started")
-    if as_json:
+    if shared.as_json:
         emit(found)
     else:
         show(
@@ -166,15 +160,11 @@ def broker_consume_stats(
     min_lag: Annotated[
         int, typer.Option("--min-lag", min=0, help="Show only queues with at least this lag.")
     ] = 0,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show how far all groups are on one broker, by a single request."""
-    found = administer(
-        url, timeout_s, lambda admin: admin.broker_consume_stats(broker, is_order=order)
-    )
-    if as_json:
+    found = administer(shared, lambda admin: admin.broker_consume_stats(broker, is_order=order))
+    if shared.as_json:
         emit(
             {
                 "broker": found.broker,
@@ -223,9 +213,7 @@ def broker_clean(
     ] = False,
     yes: Yes = False,
     cluster: OnlyCluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Delete at once what a broker deletes by itself later."""
     if not (expired_log or expired_queues or unused_topics):
@@ -253,8 +241,8 @@ def broker_clean(
                 errors.append(error)
         return done, "; ".join(filter(None, errors))
 
-    done, error = administer(url, timeout_s, clean)
-    if as_json:
+    done, error = administer(shared, clean)
+    if shared.as_json:
         emit({"cleaned": done})
     else:
         show(["Cleaned", "Broker"], [[name, each] for name in done for each in done[name]])
@@ -265,34 +253,29 @@ def broker_clean(
 def broker_wipe_write_perm(
     broker: BrokerName,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
-    """Have producers avoid a broker that shall go; its consumers go on.
+    """Have producers avoid a broker that is to be removed; consumers still read from it.
 
     The name servers take the permission to write off its topics. They give it back with
     add-write-perm, or when the broker registers its topics anew.
     """
     confirm(f"Producers will no longer write to the broker {broker}.", yes=yes)
-    _change_perm(url, timeout_s, broker, as_json=as_json, is_added=False)
+    _change_perm(shared, broker, is_added=False)
 
 
 @app.command("add-write-perm", epilog="Example: trocket broker add-write-perm broker-a")
-def broker_add_write_perm(
-    broker: BrokerName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def broker_add_write_perm(broker: BrokerName, shared: Shared = SHARED) -> None:
     """Have producers write to a broker again, after wipe-write-perm."""
-    _change_perm(url, timeout_s, broker, as_json=as_json, is_added=True)
+    _change_perm(shared, broker, is_added=True)
 
 
-def _change_perm(url: str, timeout_s: float, broker: str, *, as_json: bool, is_added: bool) -> None:
+def _change_perm(shared: Shared, broker: str, *, is_added: bool) -> None:
     counts, error = ask_brokers(
-        url,
-        timeout_s,
+        shared,
         lambda admin: (admin.add_write_perm if is_added else admin.wipe_write_perm)(broker),
     )
-    if as_json:
+    if shared.as_json:
         emit({"topics": counts})
     else:
         show(["Name server", "Topics"], list(counts.items()))
@@ -300,12 +283,10 @@ def _change_perm(url: str, timeout_s: float, broker: str, *, as_json: bool, is_a
 
 
 @app.command("ha", epilog="Example: trocket broker ha broker-a")
-def broker_ha(
-    broker: BrokerName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def broker_ha(broker: BrokerName, shared: Shared = SHARED) -> None:
     """Show how a master's replication to its slaves goes, or a slave's from its master."""
-    status = administer(url, timeout_s, lambda admin: admin.ha_status(broker))
-    if as_json:
+    status = administer(shared, lambda admin: admin.ha_status(broker))
+    if shared.as_json:
         emit(status)
     elif status.master:
         show(

@@ -9,11 +9,9 @@ import typer
 
 from ..common.terminal import one_line, say, show
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     BrokerName,
-    TimeoutS,
-    Url,
+    Shared,
     Yes,
     administer,
     ask_brokers,
@@ -29,24 +27,20 @@ app = typer.Typer(help="List the brokers of all clusters.", epilog="Example: tro
 @app.callback(invoke_without_command=True)
 def cluster(
     context: typer.Context,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the brokers of all clusters: names, ids and addresses."""
     if context.invoked_subcommand is None:
-        cluster_list(url, as_json, timeout_s)
+        cluster_list(shared)
 
 
 @app.command("list", epilog="Example: trocket cluster list --json")
-def cluster_list(
-    url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def cluster_list(shared: Shared = SHARED) -> None:
     """List the brokers of all clusters: names, ids and addresses."""
-    view = administer(url, timeout_s, lambda admin: admin.cluster())
+    view = administer(shared, lambda admin: admin.cluster())
     if view.warning:
         say(f"trocket: warning: {one_line(view.warning)}")
-    if as_json:
+    if shared.as_json:
         emit(view)
         return
     show(
@@ -61,12 +55,10 @@ def cluster_list(
 
 
 @app.command("info", hidden=True, epilog="Example: trocket broker info broker-a")
-def cluster_info(
-    broker: BrokerName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def cluster_info(broker: BrokerName, shared: Shared = SHARED) -> None:
     """Show a broker's runtime information, by RocketMQ's names."""
-    table = administer(url, timeout_s, lambda admin: admin.broker_runtime_info(broker))
-    if as_json:
+    table = administer(shared, lambda admin: admin.broker_runtime_info(broker))
+    if shared.as_json:
         emit(table)
     else:
         show(["Name", "Value"], sorted(table.items()), title=broker)
@@ -87,26 +79,22 @@ def cluster_config(
     broker: BrokerName,
     setting: Set = None,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show a broker's settings by the keys of broker.conf, or change some while it runs."""
     settings = read_pairs(setting or (), "--set")
     if settings:
         confirm(f"This changes settings of the broker {broker}.", yes=yes)
-        said = administer(
-            url, timeout_s, lambda admin: admin.update_broker_config(broker, settings)
-        )
-        if as_json:
+        said = administer(shared, lambda admin: admin.update_broker_config(broker, settings))
+        if shared.as_json:
             emit({"changed": settings, "remark": said})
         else:
             show_changes(broker, settings)
             if said:
                 say(f"trocket: {broker}: {said}")
         return
-    table = administer(url, timeout_s, lambda admin: admin.broker_config(broker))
-    if as_json:
+    table = administer(shared, lambda admin: admin.broker_config(broker))
+    if shared.as_json:
         emit(table)
     else:
         show(["Key", "Value"], sorted(table.items()), title=broker)
@@ -126,23 +114,21 @@ def show_changes(where: str, settings: Mapping[str, str]) -> None:
 def cluster_namesrv_config(
     setting: Set = None,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show the settings of all name servers by the keys of namesrv.conf, or change some."""
     settings = read_pairs(setting or (), "--set")
     if settings:
         confirm("This changes settings of all name servers of the URL.", yes=yes)
-        administer(url, timeout_s, lambda admin: admin.update_name_server_config(settings))
-        if as_json:
+        administer(shared, lambda admin: admin.update_name_server_config(settings))
+        if shared.as_json:
             emit({"changed": settings})
         else:
             show_changes("all name servers", settings)
         return
 
-    tables, error = ask_brokers(url, timeout_s, lambda admin: admin.name_server_config())
-    if as_json:
+    tables, error = ask_brokers(shared, lambda admin: admin.name_server_config())
+    if shared.as_json:
         emit(tables)
     else:
         show(

@@ -13,11 +13,9 @@ from .completion import group_names
 from .message_lines import as_json as json_of
 from .message_lines import as_text
 from .session import (
-    DEFAULT_URL,
-    AsJson,
-    TimeoutS,
+    SHARED,
+    Shared,
     TopicName,
-    Url,
     emit,
     fail,
     is_offset,
@@ -108,9 +106,7 @@ def consume(
         typer.Option("--idle", min=0, metavar="S", help="Stop after S seconds without a message."),
     ] = 0.0,
     raw: Annotated[bool, typer.Option("--raw", help="Print only bodies, one a line.")] = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
     *,
     pop: Pop = False,
     invisible: InvisibleS = 60.0,
@@ -122,7 +118,7 @@ def consume(
     """
     if tag and sql:
         usage("give --tag or --sql, not both")
-    if raw and as_json:
+    if raw and shared.as_json:
         usage("give --raw or --json, not both")
     if group and queue:
         usage("--queue does not work with --group: a group's queues are shared by its members")
@@ -132,10 +128,10 @@ def consume(
         usage(f"--queue: {queue!r} is neither ID nor BROKER:ID")
     if pop or no_ack:
         _check_pops(group, start, invisible, is_popped=pop)
-    out = _Output(key, limit, raw=raw, as_json=as_json)
+    out = _Output(key, limit, raw=raw, as_json=shared.as_json)
 
     async def main() -> None:
-        async with new_client(url, timeout_s) as client:
+        async with new_client(shared.url, shared.timeout_s) as client:
             selector = _selector(tag, sql)
             if pop:
                 pops = _Pops(group, start, idle, invisible, is_acknowledged=not no_ack)

@@ -8,14 +8,12 @@ import typer
 
 from .message import message
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     GroupName,
     Limit,
+    Shared,
     Since,
-    TimeoutS,
     Until,
-    Url,
     Yes,
     administer,
     confirm,
@@ -39,9 +37,7 @@ def dlq_list(
     since: Since = "",
     until: Until = "",
     limit: Limit = 64,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the dead letters of a group; status 1 if there is none.
 
@@ -52,9 +48,7 @@ def dlq_list(
         since=since,
         until=until,
         limit=limit,
-        url=url,
-        as_json=as_json,
-        timeout_s=timeout_s,
+        shared=shared,
     )
 
 
@@ -70,9 +64,7 @@ def dlq_resend(
     until: Until = "",
     limit: Limit = 64,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Send dead letters to their original topics again; print the old id and the new one.
 
@@ -85,7 +77,7 @@ def dlq_resend(
         begin_ms, end_ms = read_range(since, until, admin.client.wall_ms())
         return await whole_or_part(admin.dead_letters(group, begin_ms, end_ms, count=limit))
 
-    found, error = administer(url, timeout_s, ask)
+    found, error = administer(shared, ask)
     end_with(error)
     wanted = set(message_id or ())
     if wanted:
@@ -101,9 +93,9 @@ def dlq_resend(
         async with Producer(admin.client) as producer:
             for each in found:
                 result = await producer.resend(each)
-                if as_json:
+                if shared.as_json:
                     emit({"deadLetterId": each.message_id, "messageId": result.message_id})
                 else:
                     typer.echo(f"{each.message_id}\t{result.message_id}")
 
-    administer(url, timeout_s, resend)
+    administer(shared, resend)

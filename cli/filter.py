@@ -11,10 +11,8 @@ from ..common.terminal import show
 from .completion import group_names, topic_names
 from .missing import note_topic
 from .session import (
-    DEFAULT_URL,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     Yes,
     ask_brokers,
     confirm,
@@ -64,13 +62,11 @@ def filter_list(
             callback=note_topic,
         ),
     ] = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the classes that each filter server has."""
-    classes, error = ask_brokers(url, timeout_s, lambda admin: admin.filter_classes(topic or None))
-    if as_json:
+    classes, error = ask_brokers(shared, lambda admin: admin.filter_classes(topic or None))
+    if shared.as_json:
         emit(classes)
     else:
         show(
@@ -107,9 +103,7 @@ def filter_put(
     language: Annotated[
         str, typer.Option("--language", help="Set java or python. Default: from FILE's suffix.")
     ] = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Upload a class to every filter server of a topic; it replaces the group's current class.
 
@@ -122,9 +116,9 @@ def filter_put(
     filter_class = FilterClass(class_name, _source(file), known)
 
     servers, error = ask_brokers(
-        url, timeout_s, lambda admin: admin.put_filter_class(group, topic, filter_class)
+        shared, lambda admin: admin.put_filter_class(group, topic, filter_class)
     )
-    _show_servers("put", class_name, servers, as_json=as_json)
+    _show_servers("put", class_name, servers, as_json=shared.as_json)
     end_with(error)
 
 
@@ -133,9 +127,7 @@ def filter_rm(
     group: Group,
     topic: Topic,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Remove a group's class from every filter server of a topic.
 
@@ -143,10 +135,8 @@ def filter_rm(
     """
     confirm(f"The consumers of {group} will receive no messages of {topic}.", yes=yes)
 
-    servers, error = ask_brokers(
-        url, timeout_s, lambda admin: admin.remove_filter_class(group, topic)
-    )
-    _show_servers("removed", group, servers, as_json=as_json)
+    servers, error = ask_brokers(shared, lambda admin: admin.remove_filter_class(group, topic))
+    _show_servers("removed", group, servers, as_json=shared.as_json)
     end_with(error)
 
 

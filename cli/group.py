@@ -10,12 +10,10 @@ from ..common.terminal import show
 from .group_members import group_consume, group_status, group_topics
 from .lag import NO_GROUP, lag
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     Cluster,
     GroupName,
-    TimeoutS,
-    Url,
+    Shared,
     Yes,
     administer,
     ask_brokers,
@@ -40,13 +38,11 @@ app = typer.Typer(no_args_is_help=True, help="List, show, create and delete cons
 @app.command("list", epilog="Example: trocket group list")
 def group_list(
     is_all: Annotated[bool, typer.Option("--all", help="List RocketMQ's own groups, too.")] = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the consumer groups."""
-    names, error = ask_brokers(url, timeout_s, lambda admin: admin.groups(is_all=is_all))
-    if as_json:
+    names, error = ask_brokers(shared, lambda admin: admin.groups(is_all=is_all))
+    if shared.as_json:
         emit(names)
     else:
         show(["Group"], [[name] for name in names])
@@ -55,17 +51,15 @@ def group_list(
 
 
 @app.command("show", epilog="Example: trocket group show billing")
-def group_show(
-    name: GroupName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def group_show(name: GroupName, shared: Shared = SHARED) -> None:
     """Show a group's settings on each broker, its members and its subscriptions."""
 
     async def ask(admin: Admin) -> tuple[tuple[GroupInfo, str], tuple[GroupClients, str]]:
         info = await whole_or_part(admin.group(name))
         return info, await whole_or_part(admin.clients(name))
 
-    (info, first), (clients, second) = administer(url, timeout_s, ask)
-    if as_json:
+    (info, first), (clients, second) = administer(shared, ask)
+    if shared.as_json:
         emit({"name": info.name, "settings": info.settings, "members": clients})
     else:
         show(
@@ -100,9 +94,7 @@ def group_clients(
     topic: Annotated[
         str, typer.Option("--topic", help="With --producers, ask only this topic's brokers.")
     ] = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the connected clients of a group."""
     if topic and not producers:
@@ -114,10 +106,10 @@ def group_clients(
         found, error = await whole_or_part(admin.clients(name))
         return found.clients, error
 
-    clients, error = administer(url, timeout_s, ask)
+    clients, error = administer(shared, ask)
     if not clients and not producers:
         expect_names()
-    if as_json:
+    if shared.as_json:
         emit(clients)
     else:
         show_clients(clients)
@@ -153,9 +145,7 @@ def group_create(
         ),
     ] = None,
     cluster: Cluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Create a group on every broker of a cluster, or replace its settings there."""
     settings = _settings(read_pairs(setting or (), "--set"))
@@ -164,11 +154,10 @@ def group_create(
     if orderly:
         settings["consume_message_orderly"] = True
     administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.create_group(name, cluster=cluster or None, **settings),
     )
-    if as_json:
+    if shared.as_json:
         emit({"created": name})
 
 
@@ -184,15 +173,12 @@ def group_delete(
         typer.Option("--with-topics", help="Delete its retry and DLQ topics and their messages."),
     ] = False,
     cluster: Cluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Delete a group and its offsets."""
     confirm(f"This deletes group {name}.", yes=yes)
     administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.delete_group(
             name,
             cluster=cluster or None,
@@ -200,7 +186,7 @@ def group_delete(
             with_topics=with_topics,
         ),
     )
-    if as_json:
+    if shared.as_json:
         emit({"deleted": name})
 
 
@@ -214,7 +200,7 @@ app.command(
 
 
 def _settings(pairs: dict[str, str]) -> dict[str, Any]:
-    """Convert the texts to the types of the settings' fields."""
+    """Convert the strings to the types of the settings' fields."""
     import msgspec
 
     from ..remoting.bodies import SubscriptionGroupConfig

@@ -12,11 +12,9 @@ from ..common.terminal import show
 from .completion import member_ids, topic_names
 from .missing import note_topic
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     GroupName,
-    TimeoutS,
-    Url,
+    Shared,
     Yes,
     administer,
     ask_brokers,
@@ -42,14 +40,12 @@ ClientId = Annotated[
 ]
 
 
-def group_topics(
-    group: GroupName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def group_topics(group: GroupName, shared: Shared = SHARED) -> None:
     """List the topics in which a group has offsets."""
-    topics, error = ask_brokers(url, timeout_s, lambda admin: admin.group_topics(group))
+    topics, error = ask_brokers(shared, lambda admin: admin.group_topics(group))
     if not topics:
         expect_names()
-    if as_json:
+    if shared.as_json:
         emit(topics)
     else:
         show(["Topic"], [[each] for each in topics])
@@ -68,9 +64,7 @@ def group_status(
     stacks: Annotated[
         bool, typer.Option("--stacks", help="Show the stacks of its threads, too.")
     ] = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show what each connected member of a group says of itself: queues, rates, settings."""
 
@@ -85,8 +79,8 @@ def group_status(
         errors = "; ".join(f"{each}: {error}" for each, error in answers.errors.items())
         return list(answers.values.values()), errors
 
-    found, error = administer(url, timeout_s, ask)
-    if as_json:
+    found, error = administer(shared, ask)
+    if shared.as_json:
         emit(found)
     else:
         for each in found:
@@ -155,9 +149,7 @@ def group_consume(
         ),
     ] = "",
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Have a connected member of a group consume one message now; offsets stay as they are.
 
@@ -174,8 +166,8 @@ def group_consume(
         message = await admin.message(message_id, topic or None)
         return members[0], await admin.consume_directly(group, members[0], message)
 
-    client_id, done = administer(url, timeout_s, consume)
-    if as_json:
+    client_id, done = administer(shared, consume)
+    if shared.as_json:
         emit(
             {
                 "clientId": client_id,

@@ -17,7 +17,26 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..common.terminal import say
-from .shared_flags import split_shared
+
+# The flags that all commands share, which may stand before or behind a command's name.
+
+WITH_VALUE: Final = frozenset({"--url", "-n", "--timeout", "--tls-ca", "--tls-cert", "--tls-key"})
+SWITCHES: Final = frozenset({"--json", "--tls", "--tls-no-verify"})
+
+
+def split_shared(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The shared flags at the beginning of a command line, and the rest."""
+    index = 0
+    while index < len(words):
+        name = words[index].partition("=")[0]
+        if name in SWITCHES or (name in WITH_VALUE and name != words[index]):
+            index += 1
+        elif name in WITH_VALUE:
+            index += 2
+        else:
+            break
+    return list(words[:index]), list(words[index:])
+
 
 WIDTH_MAX: Final = 100
 """Columns of a help, at most."""
@@ -116,7 +135,7 @@ def settings() -> dict[str, Any]:
 
 
 def _take_texts(command: Any, ctx: Any) -> None:
-    """Have texts, and values that have their type already, taken as they are.
+    """Accept strings, and values that have their type already, as they are.
 
     Typer has pydantic convert even these, and importing pydantic takes longer than a help or a
     completion should.
@@ -150,7 +169,6 @@ def _option_names(command: Any, ctx: Any) -> set[str]:
 
 
 def _with_new_names(words: Sequence[str], known: set[str]) -> list[str]:
-    """The words with today's names of options."""
     found: list[str] = []
     for index, word in enumerate(words):
         if word == "--":

@@ -41,7 +41,7 @@ def keys(
 
 
 def _no_key(name: str) -> str:
-    """That no key has a text in its name, with the file that has it, or with keys that are near."""
+    """That no key's name contains a string, with the file that has it, or with similar keys."""
     from difflib import get_close_matches
 
     from ..common.config import other_file_of

@@ -14,12 +14,10 @@ from .error_lines import errors_as_json
 from .live_lines import begin_sample
 from .missing import note_topic
 from .session import (
-    DEFAULT_URL,
     INTERVAL_MAX_S,
+    SHARED,
     AnyGroup,
-    AsJson,
-    TimeoutS,
-    Url,
+    Shared,
     emit,
     end_with,
     new_client,
@@ -47,7 +45,6 @@ class _Shown(NamedTuple):
 
     Attributes:
       tree: as JSON has it.
-      title: of the table.
       notes: for people, on standard error.
     """
 
@@ -86,9 +83,7 @@ def lag(
             help="With --watch, refresh every S seconds.",
         ),
     ] = 2.0,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show how many messages a group has not consumed, for each queue; or how far all groups are.
 
@@ -105,15 +100,15 @@ def lag(
     async def main() -> str:
         from ..client import Admin
 
-        async with new_client(url, timeout_s) as client, Admin(client) as admin:
-            if watch and sys.stdout.isatty() and not as_json:
+        async with new_client(shared.url, shared.timeout_s) as client, Admin(client) as admin:
+            if watch and sys.stdout.isatty() and not shared.as_json:
                 await _live(admin, measure, interval)
             is_first = True
             while True:
                 shown, error = await measure(admin)
-                if watch and not as_json:
+                if watch and not shared.as_json:
                     begin_sample(admin.client.wall_ms(), is_first=is_first)
-                _print(shown, as_json=as_json)
+                _print(shown, as_json=shared.as_json)
                 if error or not watch:
                     return error
                 is_first = False

@@ -12,13 +12,11 @@ from .message_lines import as_json as json_of
 from .message_lines import as_text
 from .missing import note_group, note_topic
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     Limit,
+    Shared,
     Since,
-    TimeoutS,
     Until,
-    Url,
     administer,
     emit,
     end_with,
@@ -64,9 +62,7 @@ def message(
         bool, typer.Option("--track", help="With ID, also list what each group did with it.")
     ] = False,
     limit: Limit = 64,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Find messages; status 1 if there is none.
 
@@ -80,7 +76,7 @@ def message(
     if ways.count(True) != 1 or (not topic and not (message_id or dlq)) or (dlq and topic):
         usage("give an ID, or --topic with --key or --since")
     if message_id:
-        _show_one(url, timeout_s, message_id, topic, as_json=as_json, has_track=track)
+        _show_one(shared, message_id, topic, has_track=track)
         return
 
     async def ask(admin: Admin) -> tuple[list[ReceivedMessage], str]:
@@ -93,9 +89,9 @@ def message(
             return await whole_or_part(admin.dead_letters(dlq, begin_ms, end_ms, count=limit))
         return await whole_or_part(admin.messages_by_time(topic, begin_ms, end_ms, count=limit))
 
-    found, error = administer(url, timeout_s, ask)
+    found, error = administer(shared, ask)
     for each in found:
-        if as_json:
+        if shared.as_json:
             emit(json_of(each))
         else:
             typer.echo(as_text(each))
@@ -105,17 +101,15 @@ def message(
         fail("no such message")
 
 
-def _show_one(
-    url: str, timeout_s: float, message_id: str, topic: str, *, as_json: bool, has_track: bool
-) -> None:
+def _show_one(shared: Shared, message_id: str, topic: str, *, has_track: bool) -> None:
     """Print the message of an id, and what each group did with it if `has_track`."""
 
     async def ask(admin: Admin) -> tuple[ReceivedMessage, list[MessageTrack]]:
         found = await admin.message(message_id, topic or None)
         return found, await admin.message_track(found) if has_track else []
 
-    found, tracks = administer(url, timeout_s, ask)
-    if as_json:
+    found, tracks = administer(shared, ask)
+    if shared.as_json:
         emit(json_of(found) | ({"track": tracks} if has_track else {}))
         return
     _print_whole(found)

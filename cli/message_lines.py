@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ..common.message_properties import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS
 from ..common.terminal import printable, time_text
 
 if TYPE_CHECKING:
@@ -147,17 +148,17 @@ def from_json(line: bytes, topic: str) -> Message:
         isinstance(value, str) for value in properties.values()
     ):
         raise BadLineError("properties must be an object of strings")
-    keys = tree.get("keys", properties.get("KEYS")) or ()
+    keys = tree.get("keys", properties.get(PROPERTY_KEYS)) or ()
     if not isinstance(keys, str) and not _is_texts(keys):
         raise BadLineError("keys must be a string or a list of strings")
     delay_s = _number(tree, "delaySeconds", (int, float), None)
     return Message(
         topic,
         _body(tree),
-        tags=_text(tree, "tags", properties.get("TAGS")),
+        tags=_text(tree, "tags", properties.get(PROPERTY_TAGS)),
         keys=keys,
         properties={k: v for k, v in properties.items() if k not in SYSTEM_PROPERTIES and v},
-        sharding_key=_text(tree, "shardingKey", properties.get("__SHARDINGKEY")),
+        sharding_key=_text(tree, "shardingKey", properties.get(PROPERTY_SHARDING_KEY)),
         delay_level=_number(tree, "delayLevel", (int,), 0),
         delay_s=delay_s,
         flag=_number(tree, "flag", (int,), 0),

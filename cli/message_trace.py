@@ -10,7 +10,7 @@ import typer
 from ..common.terminal import say, show, time_text
 from ..common.topic_names import TRACE_TOPIC
 from .completion import topic_names
-from .session import DEFAULT_URL, AsJson, TimeoutS, Url, ask_brokers, emit, end_with
+from .session import SHARED, Shared, ask_brokers, emit, end_with
 
 if TYPE_CHECKING:
     from ..client import MessageTrace, TracedConsumption
@@ -37,20 +37,17 @@ def trace(
             "--limit", min=1, help="Read at most this number of trace messages of each broker."
         ),
     ] = 64,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show who sent a message, and who consumed it, as traced clients reported it.
 
     Reports arrive up to 5 s after the event. Status 1 if there is none.
     """
     found, error = ask_brokers(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.message_trace(message_id, trace_topic=trace_topic, count=limit),
     )
-    if as_json:
+    if shared.as_json:
         emit(_tree(found))
     else:
         show(COLUMNS, [row.cells for row in rows(found)], title=found.message_id)

@@ -39,19 +39,19 @@ def forget() -> None:
 
 
 def note_url(url: str) -> None:
-    """Note the cluster."""
+    """Record the cluster."""
     _noted.set(_noted.get()._replace(url=url))
 
 
 def note_topic(name: str) -> str:
-    """Note a topic; the callback of its parameter."""
+    """Record a topic; the callback of its parameter."""
     now = _noted.get()
     _noted.set(now._replace(topics=(*now.topics, name) if name else now.topics))
     return name
 
 
 def note_group(name: str) -> str:
-    """Note a group; the callback of its parameter."""
+    """Record a group; the callback of its parameter."""
     now = _noted.get()
     _noted.set(now._replace(groups=(*now.groups, name) if name else now.groups))
     return name
@@ -118,4 +118,4 @@ def _line(kind: str, name: str, known: _Known) -> str:
     near = nearest(name, known.shown)
     if near is not None:
         return f"there is no {kind} {name!r}; did you mean {near!r}?"
-    return f"there is no {kind} {name!r}; `trocket {kind} list` shows those that there are"
+    return f"there is no {kind} {name!r}; `trocket {kind} list` lists them"

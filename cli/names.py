@@ -168,7 +168,7 @@ class Cluster:
         """What the masters say, those that answer in time."""
         table = _table(self._info().get("brokerAddrTable"))
         by_id = [_table(_table(each).get("brokerAddrs")) for each in table.values()]
-        # Number 0 is the master; the tolerant reader gives a number, JSON a text.
+        # Number 0 is the master; the tolerant reader gives a number, JSON a string.
         addresses = [each.get("0", each.get(0)) for each in by_id]
         masters = [each for each in addresses if isinstance(each, str)]
         if not masters:
@@ -286,7 +286,7 @@ def _is_own(topic: str) -> bool:
 def _decoded(body: bytes) -> object:
     """A body that fastjson wrote; brokers of 4.x leave the quotes off numbers that are names.
 
-    Raises: NamesError: it is none.
+    Raises: NamesError: it is invalid.
     """
     try:
         return json.loads(body)

@@ -9,10 +9,8 @@ import typer
 from ..common.terminal import show
 from .cluster import cluster_namesrv_config
 from .session import (
-    DEFAULT_URL,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     Yes,
     administer,
     confirm,
@@ -37,13 +35,11 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="The key in the namespac
 @kv.command("list", epilog="Example: trocket namesrv kv list ORDER_TOPIC_CONFIG")
 def kv_list(
     namespace: Namespace,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the keys and values of a namespace."""
-    table = administer(url, timeout_s, lambda admin: admin.kv_configs(namespace))
-    if as_json:
+    table = administer(shared, lambda admin: admin.kv_configs(namespace))
+    if shared.as_json:
         emit(table)
     else:
         show(["Key", "Value"], list(table.items()), title=namespace)
@@ -53,15 +49,13 @@ def kv_list(
 def kv_get(
     namespace: Namespace,
     key: Key,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show a value; status 1 if there is none."""
-    value = administer(url, timeout_s, lambda admin: admin.kv_config(namespace, key))
+    value = administer(shared, lambda admin: admin.kv_config(namespace, key))
     if value is None:
         fail(f"the name server keeps nothing under {key} of {namespace}")
-    if as_json:
+    if shared.as_json:
         emit({"value": value})
     else:
         show(["Value"], [[value]])
@@ -72,13 +66,11 @@ def kv_set(
     namespace: Namespace,
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.")],
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Set a value at every name server of the URL."""
-    administer(url, timeout_s, lambda admin: admin.put_kv_config(namespace, key, value))
-    if as_json:
+    administer(shared, lambda admin: admin.put_kv_config(namespace, key, value))
+    if shared.as_json:
         emit({"set": key})
 
 
@@ -87,12 +79,10 @@ def kv_delete(
     namespace: Namespace,
     key: Key,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Delete a value at every name server of the URL."""
     confirm(f"This deletes {key} of {namespace} at the name servers.", yes=yes)
-    administer(url, timeout_s, lambda admin: admin.delete_kv_config(namespace, key))
-    if as_json:
+    administer(shared, lambda admin: admin.delete_kv_config(namespace, key))
+    if shared.as_json:
         emit({"deleted": key})

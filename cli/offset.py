@@ -8,12 +8,10 @@ import typer
 
 from ..common.terminal import show, time_text
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     GroupName,
-    TimeoutS,
+    Shared,
     TopicName,
-    Url,
     Yes,
     administer,
     ask_brokers,
@@ -41,13 +39,11 @@ app = typer.Typer(
 @app.command("show", epilog="Example: trocket offset show Orders")
 def offset_show(
     topic: TopicName,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show the offsets and the message count of each queue of a topic."""
-    offsets, error = ask_brokers(url, timeout_s, lambda admin: admin.offsets(topic))
-    if as_json:
+    offsets, error = ask_brokers(shared, lambda admin: admin.offsets(topic))
+    if shared.as_json:
         emit(offsets)
     else:
         show_offsets(offsets)
@@ -77,9 +73,7 @@ def offset_reset(
         bool, typer.Option("--dry-run", help="Print the new offsets, and change nothing.")
     ] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Reset a group's offsets in a topic, forward or back.
 
@@ -103,8 +97,8 @@ def offset_reset(
             options["timestamp_ms"] = read_time(to, "--to", admin.client.wall_ms())
         return await whole_or_part(admin.reset_offset(group, topic, dry_run=dry_run, **options))
 
-    done, error = administer(url, timeout_s, reset)
-    _show_resets(done, as_json=as_json, dry_run=dry_run)
+    done, error = administer(shared, reset)
+    _show_resets(done, as_json=shared.as_json, dry_run=dry_run)
     end_with(error)
 
 
@@ -119,9 +113,7 @@ def offset_clone(
         bool, typer.Option("--dry-run", help="Print the new offsets, and change nothing.")
     ] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Copy a group's offsets in a topic to another group, whose members must be stopped."""
     if not dry_run:
@@ -130,21 +122,19 @@ def offset_clone(
     async def clone(admin: Admin) -> list[QueueReset]:
         return await admin.clone_offsets(source, destination, topic, dry_run=dry_run)
 
-    _show_resets(administer(url, timeout_s, clone), as_json=as_json, dry_run=dry_run)
+    _show_resets(administer(shared, clone), as_json=shared.as_json, dry_run=dry_run)
 
 
 @app.command("times", epilog="Example: trocket offset times billing Orders")
 def offset_times(
     group: GroupName,
     topic: TopicName,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show a group's progress in a topic as times: stored first, stored last, consumed last."""
     expect_names()
-    spans, error = ask_brokers(url, timeout_s, lambda admin: admin.consume_spans(group, topic))
-    if as_json:
+    spans, error = ask_brokers(shared, lambda admin: admin.consume_spans(group, topic))
+    if shared.as_json:
         emit(spans)
     else:
         show(
@@ -168,14 +158,12 @@ def offset_times(
 def offset_correction(
     group: GroupName,
     topic: TopicName,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show the smallest offset of all groups in each queue where a group is not the last."""
     expect_names()
-    found, error = ask_brokers(url, timeout_s, lambda admin: admin.correction_offsets(group, topic))
-    if as_json:
+    found, error = ask_brokers(shared, lambda admin: admin.correction_offsets(group, topic))
+    if shared.as_json:
         emit(found)
     else:
         show(

@@ -10,13 +10,11 @@ from ..common.terminal import say, show, time_text
 from .completion import topic_names
 from .missing import note_topic
 from .session import (
-    DEFAULT_URL,
+    SHARED,
     AnyGroup,
-    AsJson,
     GroupName,
     OnlyCluster,
-    TimeoutS,
-    Url,
+    Shared,
     administer,
     ask_brokers,
     emit,
@@ -59,9 +57,7 @@ def pop_show(
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="Show at most this number of messages.")
     ] = MESSAGES_SHOWN,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show the messages that a group has popped and not acknowledged, and until when.
 
@@ -78,8 +74,8 @@ def pop_show(
         return pops, error
 
     expect_names()
-    pops, error = administer(url, timeout_s, ask)
-    if as_json:
+    pops, error = administer(shared, ask)
+    if shared.as_json:
         emit(pops)
     else:
         _show(pops, limit)
@@ -175,9 +171,7 @@ def pop_mode(
         ),
     ] = 0,
     cluster: OnlyCluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show or set how a group gets the messages of a topic: by pull or by pop.
 
@@ -186,22 +180,21 @@ def pop_mode(
     """
     if mode:
         administer(
-            url,
-            timeout_s,
+            shared,
             lambda admin: admin.set_request_mode(
                 topic, group, mode, share=share, cluster=cluster or None
             ),
         )
-        if as_json:
+        if shared.as_json:
             emit({"topic": topic, "group": group, "mode": mode.upper(), "share": share})
         return
     if share or cluster:
         usage("--share and --cluster need GROUP, TOPIC and a mode")
-    found, error = ask_brokers(url, timeout_s, lambda admin: admin.request_modes())
+    found, error = ask_brokers(shared, lambda admin: admin.request_modes())
     chosen = [each for each in found if group in ("", each.group) and topic in ("", each.topic)]
     if not chosen:
         expect_names()
-    if as_json:
+    if shared.as_json:
         emit(chosen)
     else:
         show(

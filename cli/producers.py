@@ -9,11 +9,9 @@ import typer
 from ..common.terminal import show, time_text
 from .completion import broker_names
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     OnlyCluster,
-    TimeoutS,
-    Url,
+    Shared,
     ask_brokers,
     emit,
     end_with,
@@ -36,21 +34,18 @@ def producers(
         ),
     ] = "",
     cluster: OnlyCluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the connected producers of all groups, once for each broker that knows them."""
     if broker and cluster:
         usage("give --broker or --cluster, not both")
 
     every, error = ask_brokers(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.all_producers(broker or None, cluster=cluster or None),
     )
     found = [each for each in every if not group or each.group == group]
-    if as_json:
+    if shared.as_json:
         emit(found)
     else:
         show(

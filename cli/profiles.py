@@ -42,7 +42,7 @@ class Profiles(msgspec.Struct, frozen=True, omit_defaults=True):
     current: str = ""
 
     def url(self, name: str) -> str:
-        """The URL of a profile. Raises: ProfileError: there is none of that name."""
+        """The URL of a profile. Raises: ProfileError: no profile has that name."""
         if name not in self.urls:
             known = ", ".join(sorted(self.urls)) or "none"
             raise ProfileError(f"there is no profile {name!r}; there are: {known}")
@@ -55,19 +55,18 @@ class Profiles(msgspec.Struct, frozen=True, omit_defaults=True):
         return Profiles({**self.urls, name: url}, self.current)
 
     def without(self, name: str) -> Profiles:
-        """These less one. Raises: ProfileError: there is none of that name."""
+        """These less one. Raises: ProfileError: no profile has that name."""
         self.url(name)
         urls = {each: url for each, url in self.urls.items() if each != name}
         return Profiles(urls, "" if self.current == name else self.current)
 
     def using(self, name: str) -> Profiles:
-        """These, with another current one. Raises: ProfileError: there is none of that name."""
+        """These, with another current one. Raises: ProfileError: no profile has that name."""
         self.url(name)
         return Profiles(self.urls, name)
 
 
 def path_of(environment: Mapping[str, str]) -> Path:
-    """The file's path."""
     folder = environment.get("XDG_CONFIG_HOME")
     return (Path(folder) if folder else Path.home() / ".config") / "trocket" / "profiles.json"
 

@@ -12,11 +12,9 @@ import typer
 
 from .message_lines import BadLineError, from_json
 from .session import (
-    DEFAULT_URL,
-    AsJson,
-    TimeoutS,
+    SHARED,
+    Shared,
     TopicName,
-    Url,
     emit,
     fail,
     new_client,
@@ -68,15 +66,13 @@ def send(
     ] = 1,
     count: Annotated[int, typer.Option("--count", min=1, help="Send BODY this often.")] = 1,
     group: Annotated[str, typer.Option("--group", help="Set the producer group.")] = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Send messages; print the id, broker, queue and offset of each, separated by tabs.
 
     Stops with status 1 at the first message that is not confirmed.
     """
-    if not body and not as_json:
+    if not body and not shared.as_json:
         usage("nothing to send: give a BODY, `-` for lines, or --json for lines of JSON")
     if count > 1 and body in ("", "-"):
         usage("--count needs a BODY: standard input is read once")
@@ -96,14 +92,14 @@ def send(
 
         source = _Source(topic, body, count, more)
         async with (
-            new_client(url, timeout_s, waits=True) as client,
+            new_client(shared.url, shared.timeout_s, waits=True) as client,
             Producer(client, group=group or DEFAULT_GROUP) as producer,
         ):
             await _find(client, topic)
             if batch > 1:
-                await _send_batches(producer, source, batch, as_json=as_json)
+                await _send_batches(producer, source, batch, as_json=shared.as_json)
             else:
-                await _send_each(producer, source, as_json=as_json)
+                await _send_each(producer, source, as_json=shared.as_json)
 
     run(main)
 

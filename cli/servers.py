@@ -68,7 +68,7 @@ def run_of(server: Server) -> Callable[[Namespace], int]:
 def add(app: typer.Typer, name: str, *, panel: str) -> typer.Typer | None:
     """Add a server's command to the command line.
 
-    Returns: the commands that administer such servers; None: there are none.
+    Returns: the commands that administer such servers; None if there are none.
     """
     import typer
 
@@ -85,6 +85,7 @@ def add(app: typer.Typer, name: str, *, panel: str) -> typer.Typer | None:
             dest: value.value if isinstance(value, Enum) else value
             for dest, value in values.items()
         }
+        # The server's own command line reads the same flags, so both ways start it alike.
         raise typer.Exit(run_of(server)(Namespace(**plain)))
 
     parameters = [
@@ -93,6 +94,7 @@ def add(app: typer.Typer, name: str, *, panel: str) -> typer.Typer | None:
         ),
         *(_parameter(flag) for flag in program.flags),
     ]
+    # typer reads the options from a signature; the server has them as a table.
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     if not server.administration:

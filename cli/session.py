@@ -13,14 +13,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import typer
 
 from ..common.outputs import OutputError, leaves
 from ..common.terminal import EXIT_INTERRUPTED, one_line, say
 from . import profiles
-from .clients import new_client as new_client
 from .completion import DEFAULT_URL as DEFAULT_URL
 from .completion import broker_names, cluster_names, group_names, profile_names, topic_names
 from .error_lines import errors_as_json
@@ -29,7 +28,45 @@ from .missing import absent, is_about_names, note_group, note_topic, note_url
 from .missing import plain as plain_error
 
 if TYPE_CHECKING:
-    from ..client import Admin
+    from ..client import Admin, Client, ClientOptions
+
+
+# Clients of the commands that use a cluster.
+
+
+def new_client(url: str, timeout_s: float, *, waits: bool = False) -> Client:
+    """A client for the flags and the environment, not open yet.
+
+    Environment: ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY, ROCKETMQ_SECURITY_TOKEN; an account in
+    the URL takes precedence. For TLS, a flag takes precedence over the URL, and that over the
+    variables of `tls_options.VARIABLES`.
+
+    Args:
+      waits: calls wait for servers that are not there (yet), as those of a program do: what is
+        piped into a command outlives a restart of its broker.
+
+    Raises: ConfigurationError: the URL or the environment is not valid.
+    """
+    from ..client import Client, ConfigurationError
+    from ..remoting.cluster_url import parse_url
+    from ..remoting.signature import credentials_of
+    from ..remoting.tls_options import TlsSettings, settings_of, tls_settings_of
+    from .tls_flags import tls_flags
+
+    more: ClientOptions = {"timeout_s": timeout_s}
+    if not waits:  # a command line is for people: what is not there is said at once
+        more["wait_for_broker_s"] = 0
+    try:
+        parsed = parse_url(url)
+        credentials = parsed.credentials or credentials_of(os.environ)
+        of_url, of_environment = settings_of(parsed.tls), tls_settings_of(os.environ)
+        more["tls"] = TlsSettings(**tls_flags()).over(of_url).over(of_environment).tls
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+    if credentials is not None:
+        more["credentials"] = credentials
+    return Client(url, **more)
+
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -127,6 +164,17 @@ TimeoutS = Annotated[
         help="Give up a request after S seconds.",
     ),
 ]
+
+
+class Shared(NamedTuple):
+    """The flags of each command that asks a cluster; `with_shared_flags` adds them to its own."""
+
+    url: Url = DEFAULT_URL
+    as_json: AsJson = False
+    timeout_s: TimeoutS = 3.0
+
+
+SHARED: Final = Shared()
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 Cluster = Annotated[
     str,
@@ -157,7 +205,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print a
 """TIME is as `read_time` has it."""
 
 TEXT_SHOWN_MAX = 64
-"""Characters of a wrong text in an error."""
+"""Characters of a wrong string in an error."""
 
 T = TypeVar("T")
 
@@ -249,7 +297,7 @@ async def _interruptible(
     return done
 
 
-def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> T:
+def administer(shared: Shared, verb: Callable[[Admin], Awaitable[T]]) -> T:
     """Open an Admin, call `verb` with it, close it.
 
     Returns: the verb's result. An error ends the command, also if only some brokers failed, unless
@@ -259,15 +307,15 @@ def administer(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]
     async def main() -> T:
         from ..client import Admin
 
-        async with new_client(url, timeout_s) as client, Admin(client) as admin:
+        async with new_client(shared.url, shared.timeout_s) as client, Admin(client) as admin:
             return await verb(admin)
 
     return run(main)
 
 
-def ask_brokers(url: str, timeout_s: float, verb: Callable[[Admin], Awaitable[T]]) -> tuple[T, str]:
+def ask_brokers(shared: Shared, verb: Callable[[Admin], Awaitable[T]]) -> tuple[T, str]:
     """`administer` with a verb that asks several brokers. Returns: as `whole_or_part`."""
-    return administer(url, timeout_s, lambda admin: whole_or_part(verb(admin)))
+    return administer(shared, lambda admin: whole_or_part(verb(admin)))
 
 
 async def whole_or_part(answer: Awaitable[T]) -> tuple[T, str]:
@@ -343,7 +391,7 @@ def read_time(text: str, flag: str, now_ms: int) -> int:
 
 
 def is_offset(text: str) -> bool:
-    """Whether a text is an offset, where a time may stand, too."""
+    """Whether a string is an offset, where a time may stand, too."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
     return is_number and int(text) < OFFSET_MAX
 
@@ -390,7 +438,6 @@ class _LineHandler(logging.Handler):
     """Prints log records as single lines on standard error, without tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
         say(f"trocket: {one_line(record.getMessage())}")
 
 

@@ -451,6 +451,7 @@ def _export(
                     write_all(json_writer(file.write))
     finally:
         log.close()
+    # Last, where it is still on the screen when the export ends.
     return _say_holes(walks[0])
 
 

@@ -1,7 +1,6 @@
-"""The flags of TLS: those of each command that uses a cluster.
+"""The flags of TLS, and the decorator that adds the flags that all commands share.
 
-They are added to every command with --url, so that no command has to name them; `new_client` asks
-for them.
+No command names those of TLS: `new_client` asks for them.
 """
 
 from __future__ import annotations
@@ -68,26 +67,39 @@ def tls_flags() -> Mapping[str, Any]:
     return _given.get({})
 
 
-def with_tls_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with the flags of TLS in addition; itself, if it has them or asks no server."""
+def with_shared_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the flags that all share which ask a cluster; itself, if it asks none.
+
+    A command has them as one parameter, `shared`, a value of `session.Shared`.
+    """
     signature = inspect.signature(command)
-    if not {"url", "timeout_s"} <= signature.parameters.keys() or "tls" in signature.parameters:
+    if "shared" not in signature.parameters:
         return command
     hints = get_type_hints(command, include_extras=True)
+    kind = hints.pop("shared")
+    shared = get_type_hints(kind, include_extras=True)
 
     @functools.wraps(command)
     def wrapper(*args: Any, **values: Any) -> Any:
         flags = {name: values.pop(name) for name in _FLAGS}
+        values["shared"] = kind(**{name: values.pop(name) for name in shared})
         token = _given.set(settings_of_flags(flags))
         try:
             return command(*args, **values)
         finally:
             _given.reset(token)
 
-    own = [
-        each.replace(annotation=hints.get(name, each.annotation))
-        for name, each in signature.parameters.items()
-    ]
+    # The shared flags stand where `shared` does, as the help lists flags in this order.
+    own: list[inspect.Parameter] = []
+    for name, each in signature.parameters.items():
+        if name == "shared":
+            defaults = kind._field_defaults
+            own += [
+                inspect.Parameter(flag, each.kind, default=defaults[flag], annotation=annotation)
+                for flag, annotation in shared.items()
+            ]
+        else:
+            own.append(each.replace(annotation=hints.get(name, each.annotation)))
     more = [
         inspect.Parameter(
             name,
@@ -98,7 +110,7 @@ def with_tls_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         for name, annotation in _FLAGS.items()
     ]
     vars(wrapper)["__signature__"] = inspect.Signature([*own, *more])
-    wrapper.__annotations__ = {**hints, **_FLAGS}
+    wrapper.__annotations__ = {**hints, **shared, **_FLAGS}
     return wrapper
 
 

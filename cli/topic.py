@@ -9,12 +9,10 @@ import typer
 from ..common.terminal import show, time_text
 from .completion import broker_names
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     Cluster,
-    TimeoutS,
+    Shared,
     TopicName,
-    Url,
     Yes,
     administer,
     confirm,
@@ -62,13 +60,11 @@ def topic_list(
     is_all: Annotated[
         bool, typer.Option("--all", help="List system, retry and DLQ topics, too.")
     ] = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the topics."""
-    names = administer(url, timeout_s, lambda admin: admin.topics(is_all=is_all))
-    if as_json:
+    names = administer(shared, lambda admin: admin.topics(is_all=is_all))
+    if shared.as_json:
         emit(names)
     else:
         show(["Topic"], [[name] for name in names])
@@ -76,17 +72,15 @@ def topic_list(
 
 
 @app.command("show", epilog="Example: trocket topic show Orders")
-def topic_show(
-    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def topic_show(name: TopicName, shared: Shared = SHARED) -> None:
     """Show a topic's settings on each broker, and the offsets of its queues."""
 
     async def ask(admin: Admin) -> tuple[tuple[TopicInfo, str], tuple[list[QueueOffsets], str]]:
         info = await whole_or_part(admin.topic(name))
         return info, await whole_or_part(admin.offsets(name))
 
-    (info, first), (offsets, second) = administer(url, timeout_s, ask)
-    if as_json:
+    (info, first), (offsets, second) = administer(shared, ask)
+    if shared.as_json:
         emit({"name": info.name, "brokers": info.brokers, "queues": offsets})
     else:
         show(
@@ -147,9 +141,7 @@ def topic_create(
         ),
     ] = None,
     cluster: Cluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Create a topic on every broker of a cluster, or change it there."""
     bits = read_perm(perm, "--perm")
@@ -166,8 +158,8 @@ def topic_create(
             attributes=attributes,
         )
 
-    administer(url, timeout_s, create)
-    if as_json:
+    administer(shared, create)
+    if shared.as_json:
         emit({"created": name})
 
 
@@ -176,14 +168,12 @@ def topic_delete(
     name: TopicName,
     yes: Yes = False,
     cluster: Cluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Delete a topic and all its messages."""
     confirm(f"This deletes topic {name} and its messages.", yes=yes)
-    administer(url, timeout_s, lambda admin: admin.delete_topic(name, cluster=cluster or None))
-    if as_json:
+    administer(shared, lambda admin: admin.delete_topic(name, cluster=cluster or None))
+    if shared.as_json:
         emit({"deleted": name})
 
 
@@ -202,12 +192,10 @@ app.command("allocate", epilog="Example: trocket topic allocate Orders client-1 
 
 
 @static.command("show", epilog="Example: trocket topic static show Orders")
-def static_show(
-    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def static_show(name: TopicName, shared: Shared = SHARED) -> None:
     """Show which broker has each queue of a static topic."""
-    info = administer(url, timeout_s, lambda admin: admin.static_topic(name))
-    _show_static(info, as_json=as_json)
+    info = administer(shared, lambda admin: admin.static_topic(name))
+    _show_static(info, as_json=shared.as_json)
 
 
 @static.command(
@@ -223,19 +211,16 @@ def static_create(
     broker: Brokers = None,
     dry_run: DryRun = False,
     cluster: Cluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Create a static topic on the brokers of a cluster, or add queues to one."""
     info = administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.create_static_topic(
             name, queues, brokers=broker or (), cluster=cluster or None, dry_run=dry_run
         ),
     )
-    _show_static(info, as_json=as_json, is_plan=dry_run)
+    _show_static(info, as_json=shared.as_json, is_plan=dry_run)
 
 
 @static.command(
@@ -246,19 +231,16 @@ def static_move(
     broker: Brokers = None,
     dry_run: DryRun = False,
     cluster: Cluster = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Move the queues of a static topic to some brokers; messages stay where they are."""
     info = administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.move_static_topic(
             name, broker or (), cluster=cluster or None, dry_run=dry_run
         ),
     )
-    _show_static(info, as_json=as_json, is_plan=dry_run)
+    _show_static(info, as_json=shared.as_json, is_plan=dry_run)
 
 
 def _show_static(info: StaticTopicInfo, *, as_json: bool, is_plan: bool = False) -> None:

@@ -10,12 +10,10 @@ import typer
 from ..common.terminal import show, time_text
 from .completion import broker_names
 from .session import (
-    DEFAULT_URL,
-    AsJson,
+    SHARED,
     Limit,
-    TimeoutS,
+    Shared,
     TopicName,
-    Url,
     Yes,
     administer,
     ask_brokers,
@@ -37,12 +35,10 @@ if TYPE_CHECKING:
     from ..client import Admin, MessageQueue
 
 
-def topic_stats(
-    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def topic_stats(name: TopicName, shared: Shared = SHARED) -> None:
     """Show what a topic's queues hold, and the traffic of the topic and of each of its groups."""
-    stats, error = ask_brokers(url, timeout_s, lambda admin: admin.topic_stats(name))
-    if as_json:
+    stats, error = ask_brokers(shared, lambda admin: admin.topic_stats(name))
+    if shared.as_json:
         emit(stats)
         end_with(error)
         return
@@ -66,9 +62,7 @@ def topic_stats(
     end_with(error)
 
 
-def topic_groups(
-    name: TopicName, url: Url = DEFAULT_URL, as_json: AsJson = False, timeout_s: TimeoutS = 3.0
-) -> None:
+def topic_groups(name: TopicName, shared: Shared = SHARED) -> None:
     """List the groups that consume a topic, and what their members want of it."""
 
     async def ask(admin: Admin) -> tuple[list[tuple[str, str]], str]:
@@ -89,8 +83,8 @@ def topic_groups(
             found.append((group, subscription.expression if subscription else ""))
         return found, error
 
-    found, error = administer(url, timeout_s, ask)
-    if as_json:
+    found, error = administer(shared, ask)
+    if shared.as_json:
         emit([{"group": group, "expression": wanted or None} for group, wanted in found])
     else:
         show(["Group", "Wants"], [[group, wanted or None] for group, wanted in found])
@@ -105,19 +99,16 @@ def topic_units(
         int, typer.Option("--from", min=-1, help="Begin at this offset; -1: at the queue's first.")
     ] = -1,
     limit: Limit = 16,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show units of a consume queue: where in the log its messages are."""
     broker, queue_id = read_queue(queue, "BROKER:ID")
     offset = None if start < 0 else start
     units = administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.queue_units(name, broker, queue_id, offset, count=limit),
     )
-    if as_json:
+    if shared.as_json:
         emit(units)
     else:
         show(
@@ -139,18 +130,16 @@ def topic_perm(
         ),
     ] = "",
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Change what clients may do with a topic; its other settings stay as they are."""
     bits = read_perm(perm, "PERM")
     confirm(f"This sets the permission of topic {name} to {perm.upper()}.", yes=yes)
 
     done, error = ask_brokers(
-        url, timeout_s, lambda admin: admin.update_topic_perm(name, bits, broker=broker or None)
+        shared, lambda admin: admin.update_topic_perm(name, bits, broker=broker or None)
     )
-    if as_json:
+    if shared.as_json:
         emit({"changed": done})
     else:
         show(["Changed on"], [[each] for each in done])
@@ -165,9 +154,7 @@ def topic_order_conf(
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Forget them.")] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show, set or delete the queues that the name servers keep of an ordered topic."""
     if queues and delete:
@@ -181,8 +168,8 @@ def topic_order_conf(
         confirm(f"This changes where producers write to the ordered topic {name}.", yes=yes)
 
     if delete:
-        administer(url, timeout_s, lambda admin: admin.delete_order_conf(name))
-        if as_json:
+        administer(shared, lambda admin: admin.delete_order_conf(name))
+        if shared.as_json:
             emit({"deleted": name})
         return
 
@@ -191,11 +178,11 @@ def topic_order_conf(
             await admin.put_order_conf(name, counts)
         return await admin.order_conf(name)
 
-    found = administer(url, timeout_s, put_and_get)
+    found = administer(shared, put_and_get)
     if found is None:
         expect_names()
         fail(f"the name server keeps no queues of an ordered topic {name}")
-    if as_json:
+    if shared.as_json:
         emit(found)
     else:
         show(["Broker", "Queues"], list(found.items()))
@@ -204,9 +191,7 @@ def topic_order_conf(
 def topic_allocate(
     name: TopicName,
     client: Annotated[list[str], typer.Argument(metavar="CLIENT...", help="Ids of members.")],
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show which member of a group would get which queues, by RocketMQ's default strategy."""
 
@@ -227,8 +212,8 @@ def topic_allocate(
             for queue in strategy.allocate("", member, queues, ids)
         ]
 
-    found = administer(url, timeout_s, ask)
-    if as_json:
+    found = administer(shared, ask)
+    if shared.as_json:
         emit(
             [
                 {"brokerName": q.broker_name, "queueId": q.queue_id, "clientId": member}

@@ -55,7 +55,7 @@ class ConfigError(Exception):
 
     Args:
       reason: what is wrong and what would be right.
-      path: the file; "" when there is none.
+      path: the file; "" if there is none.
       line: 1-based line in that file; 0: no single line is wrong.
 
     Attributes:
@@ -90,7 +90,7 @@ class Problems:
 
     Args:
       entries: of the file; an error whose text begins with a key gets the key's line.
-      path: the file; "" when there is none.
+      path: the file; "" if there is none.
     """
 
     def __init__(self, entries: Sequence[Entry], path: str) -> None:
@@ -236,7 +236,7 @@ def parse_properties(text: str, *, path: str = "") -> list[Entry]:
     Args:
       text: the file's text. Java reads ISO-8859-1; see `decode`.
       path: for errors only.
-    Raises: ConfigError: a broken \u escape, or a text of more than TEXT_SIZE_MAX characters.
+    Raises: ConfigError: a broken \u escape, or a string of more than TEXT_SIZE_MAX characters.
     Source: java.util.Properties.load, Java SE 17 API documentation.
     """
     if len(text) > TEXT_SIZE_MAX:
@@ -328,7 +328,7 @@ def configure(
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is `host:port`, with an IPv6 address in brackets, and a port above 0."""
+    """Whether a string is `host:port`, with an IPv6 address in brackets, and a port above 0."""
     match = _ADDRESS.fullmatch(text)
     return match is not None and 0 < int(match[1]) <= 65_535
 
@@ -355,7 +355,7 @@ def at(path: str, line: int = 0) -> str:
     """Where an error or a warning is, as the beginning of its text; "": nowhere.
 
     Args:
-      path: the file; "" when there is none.
+      path: the file; "" if there is none.
       line: 1-based; 0: no single line.
     """
     if not path:
@@ -364,10 +364,7 @@ def at(path: str, line: int = 0) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each line with its continuations, comments and blank lines left out.
-
-    A line of one backslash continues nothing: what follows may be a comment, as in Java.
-    """
+    """Number and text of each line with its continuations, comments and blank lines left out."""
     start, logical = 0, ""
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         part = natural.lstrip(_BLANKS)
@@ -378,6 +375,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         continues = (len(part) - len(part.rstrip("\\"))) % 2
         logical += part[: len(part) - continues]
         if not continues:
+            # A line of one backslash continues nothing, as in Java: what follows may be a comment.
             if logical:
                 yield start, logical
             logical = ""
@@ -486,7 +484,7 @@ def _unknown(entry: Entry, names: Sequence[str], path: str) -> ConfigError:
 def _clamped(
     entry: Entry, field: dataclasses.Field[Any], known: Callable[[], Mapping[str, KnownKey]]
 ) -> Entry:
-    """The entry, or one with a usable number if RocketMQ takes the entry's and it is none here."""
+    """The entry, or one with a number that is usable here if RocketMQ takes the entry's."""
     text = entry.value.strip()
     lowest, highest = _ends(field)
     clamp = field.metadata.get("clamp", ANY_END)
@@ -509,7 +507,7 @@ def _ends(field: dataclasses.Field[Any]) -> Bounds:
 
 
 def _range(field: dataclasses.Field[Any]) -> str:
-    """The ends of a range in words; "": there are none."""
+    """The ends of a range in words; "" if there are none."""
     lowest, highest = field.metadata.get("minimum"), field.metadata.get("maximum")
     ends = [
         *([] if lowest is None else [f"at least {lowest}"]),

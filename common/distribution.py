@@ -1,4 +1,4 @@
-"""The name of the installed distribution, for texts of errors."""
+"""The name of the installed distribution, for error messages."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     "replication": ("CONTROLLER_REGISTER_BROKER", "CONTROLLER_ELECT_MASTER"),
 }
 """Request codes that no server serves while a section's text says that its feature is missing; a
-test compares them with the servers' tables, so that a text ends with the feature's absence."""
+test compares them with the servers' tables, so that the message goes when the feature comes."""
 
 
 def read_keys(*tables: str) -> dict[str, KnownKey]:
@@ -74,7 +74,6 @@ def read_keys(*tables: str) -> dict[str, KnownKey]:
 
 
 def parse_keys(table: str) -> dict[str, KnownKey]:
-    """The keys of a table's text."""
     keys: dict[str, KnownKey] = {}
     section = ""
     for line in table.split("\n"):

@@ -134,6 +134,7 @@ class LiveConfig:
             elif entry.key in self._known():
                 effect = self._known()[entry.key].effect
                 raise ConfigError(f"{entry.key} would have no effect: {effect}")
+        # Nothing is clamped here: a request that cannot be met exactly is refused.
         copies, _ = configure(entries, self.configs, self._known, clamps=False)
         keys = {entry.key for entry in entries}
         values = {
@@ -147,6 +148,8 @@ class LiveConfig:
                     f"runs, not {value}"
                 )
         if values:
+            # The same checks as at the start, so that a change cannot make a file that a start
+            # refuses.
             self._check(*copies)
         return PlannedChange(copies, values)
 

@@ -22,13 +22,14 @@ ROOT: Final = "trocket"
 _FOLDER: Final = Path(__file__).parent.parent
 _PART: Final = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 
-_FORMER_FOLDERS: Final = {
+_FORMER_PARTS: Final = {
+    "broker.pop.reviver": "broker.pop.redelivery",
     "broker.processors": "broker",
     "broker.statistics": "broker.stats",
     "store.disk": "disk",
     "store.state": "disk",
 }
-"""Where the modules of folders are that there were in earlier versions."""
+"""Folders and modules of earlier versions, and what they are called now."""
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -94,17 +95,15 @@ def _exists(part: str) -> bool:
 
 
 def _moved(part: str) -> str:
-    """The present name of a part whose module or folder has moved; others as they are.
-
-    A module that moved is found by its own name, under the same uppermost folder or on the
-    ground below all.
-    """
-    if part in _FORMER_FOLDERS:
-        return _FORMER_FOLDERS[part]
+    """The present name of a part whose module or folder has moved; others as they are."""
+    if part in _FORMER_PARTS:
+        return _FORMER_PARTS[part]
     if not _PART.fullmatch(part) or _exists(part):
         return part
     uppermost, _, name = part.partition(".")
     file = f"{name.rpartition('.')[2]}.py"
+    # A module that moved is found by its own name, under the same uppermost folder or on the ground
+    # below all.
     found = list(_FOLDER.glob(f"{uppermost}/*/{file}")) or [
         _FOLDER / folder / file
         for folder in ("common", "disk")

@@ -68,6 +68,21 @@ PROPERTY_DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 KEY_SEPARATOR = " "
 """Between the keys of KEYS."""
 
+# The names as bytes, for `find_property` in records that are not decoded.
+DELAY_NAME = PROPERTY_DELAY_TIME_LEVEL.encode()
+INNER_BASE_NAME = PROPERTY_INNER_BASE.encode()
+INNER_MULTI_DISPATCH_NAME = PROPERTY_INNER_MULTI_DISPATCH.encode()
+INNER_NUM_NAME = PROPERTY_INNER_NUM.encode()
+KEYS_NAME = PROPERTY_KEYS.encode()
+PRODUCER_GROUP_NAME = PROPERTY_PRODUCER_GROUP.encode()
+REAL_QUEUE_ID_NAME = PROPERTY_REAL_QUEUE_ID.encode()
+REAL_TOPIC_NAME = PROPERTY_REAL_TOPIC.encode()
+TAGS_NAME = PROPERTY_TAGS.encode()
+TIMER_OUT_NAME = PROPERTY_TIMER_OUT_MS.encode()
+TRANSACTION_PREPARED_NAME = PROPERTY_TRANSACTION_PREPARED.encode()
+UNIQUE_KEY_NAME = PROPERTY_UNIQUE_KEY.encode()
+CRC32_NAME = PROPERTY_CRC32.encode()
+
 # How a property begins in a record's bytes, for searches in records that are not decoded.
 KEYS_HEAD = f"{PROPERTY_KEYS}\x01".encode()
 TAGS_HEAD = f"{PROPERTY_TAGS}\x01".encode()
@@ -95,7 +110,7 @@ class IllegalPropertyError(ValueError):
 
 
 def properties_to_string(properties: Mapping[str, str]) -> str:
-    """The properties as one text, in the mapping's order, 0x02 at the end.
+    """The properties as one string, in the mapping's order, 0x02 at the end.
 
     Args:
       properties: names not empty and without 0x01 or 0x02, values without 0x02. An empty value is
@@ -128,7 +143,7 @@ def properties_to_bytes(properties: Mapping[str, str]) -> bytes:
 
 
 def properties_from_string(text: str) -> dict[str, str]:
-    """The properties in a text; what is not `name 0x01 value` with both not empty is dropped.
+    """The properties in a string; what is not `name 0x01 value` with both not empty is dropped.
 
     A value may hold 0x01. A name given twice has its last value.
     """

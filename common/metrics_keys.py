@@ -35,7 +35,7 @@ class MetricsKeys(Protocol):
 
 
 def name_value_pairs(text: str) -> Iterator[tuple[str, str | None]]:
-    """The names and values of `name:value,name:value`; None: there is no colon."""
+    """The names and values of `name:value,name:value`; None if there is no colon."""
     for pair in filter(None, map(str.strip, text.split(","))):
         name, colon, value = map(str.strip, pair.partition(":"))
         yield name, value if colon else None

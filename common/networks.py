@@ -16,7 +16,7 @@ so one host may have 2^64 addresses. Source: RFC 4291, 2.5.4."""
 def parse_networks(text: str) -> tuple[Network, ...]:
     """The addresses and networks of a list such as `10.0.0.7;192.168.0.0/16;fd00::/8`.
 
-    Raises: ValueError: a part is neither; the text names it.
+    Raises: ValueError: a part is neither; the message names it.
     """
     parts = [part.strip() for part in text.split(";")]
     return tuple(_network(part) for part in parts if part)
@@ -50,7 +50,7 @@ def is_in(host: str, networks: tuple[Network, ...]) -> bool:
 
 
 def is_exempt(host: str, networks: tuple[Network, ...]) -> bool:
-    """Whether limits "per address" leave a host out: one of the networks, and a text that is no
+    """Whether limits "per address" leave a host out: one of the networks, and a string that is no
     address, such as a stream of a test or of this process."""
     try:
         return is_in(host, networks)
@@ -60,7 +60,7 @@ def is_exempt(host: str, networks: tuple[Network, ...]) -> bool:
 
 def owner_of(host: str) -> str:
     """The part of an address that its owner cannot choose: IPv4 as it is, IPv6 the network of 64
-    bits. A text that is no address is returned as it is."""
+    bits. A string that is no address is returned as it is."""
     if ":" not in host:
         return host
     try:

@@ -121,7 +121,6 @@ class _Guarded:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush."""
         with self._guard():
             self._inner.flush()
 

@@ -32,7 +32,7 @@ from .config import (
     parse_properties,
     to_properties,
 )
-from .log_limit import LimitedHandler, TextFormatter
+from .log_lines import LimitedHandler, TextFormatter
 from .outputs import leaves
 
 if TYPE_CHECKING:
@@ -139,14 +139,14 @@ def log_to_stderr(level: str, form: str, warnings: Iterable[str]) -> None:
 
     Args:
       form: of `command_line.LOG_FORMATS`; text has one line per record, and tracebacks have more.
-        Of an event that repeats, `log_limit` leaves lines out.
+        Of an event that repeats, `log_lines` leaves lines out.
     """
     # Neither is shown, and both cost a lookup for every record.
     logging.logThreads = False
     logging.logMultiprocessing = False
     handler = LimitedHandler(sys.stderr)
     if form == "json":
-        from .json_log import JsonFormatter
+        from .log_lines import JsonFormatter
 
         handler.setFormatter(JsonFormatter())
     else:
@@ -266,7 +266,6 @@ def refuse(
 
 
 def print_error(program: str, line: str) -> None:
-    """Print an error in one line."""
     print(f"{program}: {line}", file=sys.stderr, flush=True)
 
 

@@ -1,6 +1,6 @@
-"""A cache of the results of a pure function of one text, limited in bytes.
+"""A cache of the results of a pure function of one string, limited in bytes.
 
-`functools.lru_cache` limits the number of results. For texts from a peer that is no limit
+`functools.lru_cache` limits the number of results. For strings from a peer that is no limit
 of memory: each may be as large as a frame.
 """
 
@@ -21,10 +21,9 @@ class SizedCache(Generic[T]):
     Args:
       compute: the function. Exceptions are not cached.
       size_max: bytes of all results.
-      size_of: estimates the bytes of a text and its result.
+      size_of: estimates the bytes of a string and its result.
 
     Attributes:
-      size_max: see the argument.
       size: bytes of the cached results, by `size_of`.
     """
 
@@ -39,7 +38,6 @@ class SizedCache(Generic[T]):
         self.__doc__ = compute.__doc__
 
     def __call__(self, text: str) -> T:
-        """The function's result."""
         found = self._results.get(text)
         if found is not None:
             return found[0]
@@ -60,7 +58,7 @@ class SizedCache(Generic[T]):
 def sized_cache(
     *, size_max: int, size_of: Callable[[str, Any], int]
 ) -> Callable[[Callable[[str], T]], SizedCache[T]]:
-    """Decorate a function of one text: see `SizedCache`."""
+    """Decorate a function of one string: see `SizedCache`."""
 
     def decorate(compute: Callable[[str], T]) -> SizedCache[T]:
         return SizedCache(compute, size_max=size_max, size_of=size_of)

@@ -54,7 +54,6 @@ def in_parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Split a sequence into parts, none of them empty.
 
     Args:
-      items: the sequence.
       size: items of a part, > 0; the last one may have fewer.
     """
     for begin in range(0, len(items), size):

@@ -34,7 +34,7 @@ FAILURE_INTERVAL_S: Final = 60.0
 would fill the disk that the store needs."""
 
 FAILURES_REMEMBERED_MAX: Final = 256
-"""Different failures that one log distinguishes; the texts may depend on input from peers."""
+"""Different failures that one log distinguishes; the messages may depend on input from peers."""
 
 PAUSE_S_MIN: Final = 0.1
 """Pause before the first restart of a failed service."""

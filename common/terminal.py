@@ -29,12 +29,12 @@ def say(line: str) -> None:
 
 
 def one_line(message: object) -> str:
-    """A text without line breaks, such as an error's for a log or a terminal."""
+    """A string without line breaks, such as an error's for a log or a terminal."""
     return " ".join(str(message).split())
 
 
 def printable(text: str) -> str:
-    """A text with its control characters, such as `\\n` and `\\x1b`, escaped."""
+    """A string with its control characters, such as `\\n` and `\\x1b`, escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def red(text: str, stream: TextIO) -> str:
-    """A text in red if the stream is a terminal, and as it is otherwise or with NO_COLOR set."""
+    """A string in red if the stream is a terminal, and as it is otherwise or with NO_COLOR set."""
     if not stream.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[31m{text}\x1b[0m"
@@ -105,8 +105,8 @@ def table(
     are left out, and named below; then the last one is cut.
 
     Args:
-      width: of the terminal, in characters; None: that of standard output, or, where that is none,
-        no column is left out.
+      width: of the terminal, in characters; None: that of standard output, or, where that is no
+        terminal, no column is left out.
       spare: columns to leave out before others, the first one first; then those at the right are.
     """
     from rich.console import Console
@@ -179,7 +179,6 @@ def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) 
 
 
 def _word(columns: Sequence[str], rows: Sequence[Sequence[str]], index: int) -> int:
-    """The length of a column's longest word."""
     texts = (columns[index], *(row[index] for row in rows))
     return max((len(word) for text in texts for word in text.split()), default=1)
 
@@ -199,7 +198,7 @@ def _is_number(text: str) -> bool:
 
 
 def time_text(milliseconds: int | None) -> str:
-    """A time in the machine's zone, from ms since 1970; "-": there is none."""
+    """A time in the machine's zone, from ms since 1970; "-" if there is none."""
     if milliseconds is None:
         return "-"
     try:

@@ -69,7 +69,7 @@ def keep_attributes(new: str | Path, old: str | Path) -> None:
       OSError: the permissions could not be set.
     """
     try:
-        known = os.stat(old)  # noqa: PTH116 - paths of a Disk are texts
+        known = os.stat(old)  # noqa: PTH116 - paths of a Disk are strings
     except FileNotFoundError:
         return
     with contextlib.suppress(PermissionError):
@@ -78,7 +78,7 @@ def keep_attributes(new: str | Path, old: str | Path) -> None:
 
 
 def open_into(path: Path) -> BinaryIO:
-    """Open for writing what is not a regular file; a descriptor goes on where it is.
+    """Open for writing what is not a regular file; a descriptor continues where it is.
 
     Raises:
       OSError: it cannot be opened.

@@ -38,9 +38,7 @@ class ConfigChanges:
     Owned by the server's task. Only the write runs in another thread.
 
     Args:
-      live: the configuration.
-      disk: holds the file.
-      path: of the file, absolute; "": there is none, and changes are lost at the end.
+      path: of the file, absolute; "" if there is none, and changes are lost at the end.
     """
 
     def __init__(self, live: LiveConfig, disk: Disk, path: str) -> None:
@@ -63,8 +61,8 @@ class ConfigChanges:
           body: properties text, UTF-8.
           peer: address of who asks, for the log.
         Returns: the new values by key; empty: the text has no key.
-        Raises: RequestRefused: NO_PERMISSION: a key may not be changed; SYSTEM_ERROR: the text, a
-          key or a value is wrong, or the file cannot be written. Nothing was changed then.
+        Raises: RequestRefused: NO_PERMISSION if a key may not be changed; SYSTEM_ERROR if the text,
+          a key or a value is wrong, or the file cannot be written. Nothing was changed then.
         """
         async with self._one_at_a_time:
             try:

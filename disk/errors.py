@@ -23,7 +23,6 @@ class CorruptRecordError(StoreError):
     """Bytes on disk break the format in a place where cutting them off would lose messages.
 
     Args:
-      path: the file.
       physical_offset: bytes from the start of the commit log (for other files: position in the
         file), >= 0.
       reason: what was wrong, in words an operator can act on.
@@ -54,7 +53,6 @@ class StoreIOError(StoreError):
     """The operating system refused to read or write.
 
     Args:
-      path: the file or folder.
       reason: the system's message and, where known, what to do.
     """
 
@@ -68,7 +66,6 @@ class ForeignStateError(StoreError):
     """The data folder has state of RocketMQ's broker that this program cannot read.
 
     Args:
-      path: the file or folder.
       reason: what it is, and what to do, in words an operator can act on.
     """
 

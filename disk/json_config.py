@@ -60,7 +60,7 @@ def unsealed(data: bytes) -> tuple[bytes, bool | None]:
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """An object as any version of RocketMQ wrote it; bare keys become texts.
+    """An object as any version of RocketMQ wrote it; bare keys become strings.
 
     Files have no limit of size, unlike what comes from the wire: bare keys are quoted first, so
     that the fast parser reads them.
@@ -121,18 +121,16 @@ def save_text(disk: Disk, path: str, text: bytes, *, private: bool = False) -> N
 
 
 def _keep_old(disk: Disk, path: str, *, private: bool) -> None:
-    """Copy a file that is about to be replaced to `.bak`.
-
-    A copy and not a rename: `path` exists at every moment, old or new. A `.bak` is replaced only by
-    a file with a correct seal; a damaged file is kept as `.damaged`.
-    """
+    """Copy a file that is about to be replaced to `.bak`."""
     old = read_bytes(disk, path)
     text, is_right = unsealed(old)
     if is_right:
         old = sealed(text, as_spare=True)
+    # Only a file with a correct seal replaces a `.bak`; a damaged one is kept beside it.
     target = f"{path}.damaged" if is_right is False else f"{path}.bak"
     if is_right is None and disk.exists(target):
         return
+    # A copy and not a rename, so that `path` exists at every moment, old or new.
     write_copy(disk, target, old, private=private)
 
 
@@ -176,7 +174,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
         try:
             if is_right is False:
                 raise ValueError(
-                    "its text was changed: the checksum in its last line, 32 blanks, is wrong (if "
+                    "it was changed: the checksum in its last line, 32 blanks, is wrong (if "
                     "you edited it by hand, remove that line)"
                 )
             if not text.strip(b"\0 \r\n\t"):
@@ -190,7 +188,7 @@ def load_newest(disk: Disk, path: str, parse: Callable[[bytes], T]) -> tuple[T, 
                 logger.error("%(file)s is used instead, which is older", {"file": candidate})
             was_spare = is_right is True and data == sealed(text, as_spare=True)
             if was_spare and candidate == path:
-                logger.warning("%(file)s holds an older text: it is a renamed .bak", {"file": path})
+                logger.warning("%(file)s has older content: it is a renamed .bak", {"file": path})
             return value, was_spare or candidate != path
     if not problems:
         return None

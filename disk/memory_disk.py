@@ -189,7 +189,6 @@ class MemoryDisk:
         return sorted(found)
 
     def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder."""
         prefix = path.rstrip("/") + "/"
         names = (*self.contents, *self.folders)
         return path in self.folders or any(name.startswith(prefix) for name in names)
@@ -224,7 +223,6 @@ class MemoryDisk:
             self.journal[:] = [entry for entry in self.journal if entry[0] != path]
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
         self.check("remove_folder", path)
         prefix = path.rstrip("/") + "/"
         for name in [name for name in self.contents if name.startswith(prefix)]:

@@ -137,8 +137,7 @@ class Disk(Protocol):
     def list(self, folder: str) -> list[str]:
         """Names in a folder, sorted; empty when there is no such folder."""
 
-    def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder."""
+    def is_folder(self, path: str) -> bool: ...
 
     def is_private(self, path: str) -> bool:
         """Whether there is a file that only its owner may read or write."""
@@ -204,7 +203,7 @@ def explain(error: OSError) -> str:
 
 
 def errno_of(error: StoreIOError) -> int:
-    """The errno of the system's error that caused it; 0 when there is none."""
+    """The errno of the system's error that caused it; 0 if there is none."""
     cause = error.__cause__
     return (cause.errno or 0) if isinstance(cause, OSError) else 0
 
@@ -321,14 +320,12 @@ class OsFile:
         return Position(self._written[at][0] if at < len(self._written) else self.size())
 
     def _written_ranges(self) -> list[tuple[int, int]]:
-        """The ranges of the file that are not holes, as (start, end) in order.
-
-        Determined all at once: reading next to a hole brings pages of it into the page cache, and
-        these count as data from then on. A scan with a query per step would read the whole hole.
-        """
+        """The ranges of the file that are not holes, as (start, end) in order."""
         size = self.size()
         if not hasattr(os, "SEEK_DATA"):
             return [(0, size)]
+        # All at once: reading next to a hole brings pages of it into the page cache, and these
+        # count as data from then on. A scan with a query per step would read the whole hole.
         found, end = [], 0
         try:
             while end < size:
@@ -407,7 +404,6 @@ class OsDisk:
                 return []
 
     def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder."""
         return os.path.isdir(path)  # noqa: PTH112 - as `exists`
 
     def is_private(self, path: str) -> bool:
@@ -431,7 +427,7 @@ class OsDisk:
                 new, old = self._beside_linked(new, old)
             if old.exists():
                 if not old.is_file():
-                    raise StoreIOError(target, "it is no regular file, so it is not replaced")
+                    raise StoreIOError(target, "not a regular file, so it is not replaced")
                 if not self.is_private(source):  # a file with secrets never becomes readable
                     keep_attributes(new, old)
             new.replace(old)

@@ -120,7 +120,6 @@ class OverlayFile:
         return self._below().next_data(position)
 
     def close(self) -> bool:
-        """Close the file below."""
         if self._base is not None:
             self._base.close()
             self._base = None
@@ -198,7 +197,6 @@ class OverlayDisk:
         return sorted(found)
 
     def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder."""
         path = path.rstrip("/")
         if path in self._folders or any(name.startswith(f"{path}/") for name in self.layers):
             return True
@@ -273,7 +271,7 @@ class OverlayDisk:
         """The open file below; for the overlay's files.
 
         Raises:
-          StoreIOError: there is none, or it was removed in the overlay.
+          StoreIOError: it does not exist, or was removed in the overlay.
         """
         if not self._shows(path):
             raise StoreIOError(path, "the file was removed while open")

@@ -43,7 +43,7 @@ def warn_of_strays(folder: str, names: Iterable[str]) -> None:
 def warn_of_stray(path: str) -> None:
     """Warn of a file or folder that is not the store's."""
     logger.warning(
-        "%(path)s is ignored: it is none of the store's files, and RocketMQ's broker may not "
+        "%(path)s is ignored: it is not a file of the store, and RocketMQ's broker may not "
         "start with it. Move it out of the data folder",
         {"path": path},
         extra=STRAY,

@@ -53,9 +53,7 @@ class StateFile:
     """The file of one table. Owned by the table.
 
     Args:
-      name: of the file.
       what: the table's contents in words, for the log.
-      save: writes the file.
       encode: returns the steps to the table's text at the time of the call.
       later: requests a save with `begin_save` and `end_save`; None: a change is saved at once.
       is_lazy: changes are saved by `persist_changed` or `StateFiles.run_lazy` only; `later` is

@@ -48,8 +48,6 @@ class StateFiles:
     Owned by the server's task. Only the writes run in other threads.
 
     Args:
-      disk: holds the files.
-      folder: of the files.
       write: replaces a file atomically.
       secret: names of the files that hold secrets, which get mode 0600.
     """
@@ -131,7 +129,7 @@ class StateFiles:
     def load_spare(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         """Read the `.bak` of a file without entries; `replace_damaged` makes it the file.
 
-        Returns: the result of `decode`; None: there is no `.bak`, or it has no entries either.
+        Returns: the result of `decode`; None if there is no `.bak`, or it has no entries either.
         """
         path = self._path(f"{name}.bak")
         found = load_newest(self._disk, path, lambda text: (decode(text), text))

@@ -11,7 +11,7 @@ from .state_file import StateFile
 async def until_saved(file: StateFile) -> None:
     """Wait until an administrator's change is saved.
 
-    Raises: RequestRefused: SYSTEM_ERROR: it could not be saved, because the disk is full or the
+    Raises: RequestRefused: SYSTEM_ERROR if it could not be saved, because the disk is full or the
       folder is not writable.
     """
     try:

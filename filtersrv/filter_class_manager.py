@@ -49,7 +49,6 @@ Key = tuple[str, str]
 
 
 def crc_of(source: bytes) -> int:
-    """The `classCRC` of a source."""
     return zlib.crc32(source) & 0x7FFFFFFF
 
 
@@ -80,7 +79,7 @@ class FilterClassInfo:
       class_name: full name of the class.
       class_crc: CRC of the source; 0: the class has no source, or it is not fetched yet.
       language: language of the source, or "configured".
-      filter: the filter; None: there is none yet.
+      filter: the filter; None if there is none yet.
       error: why there is no filter, or why the newest source was refused.
       lock: held while the class is compiled or fetched.
     """
@@ -135,7 +134,6 @@ class FilterClassManager:
 
     @property
     def classes(self) -> Mapping[Key, FilterClassInfo]:
-        """All classes."""
         return self._classes
 
     async def register(

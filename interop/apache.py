@@ -272,7 +272,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in version.split("."))
     except ValueError as error:
-        raise PeerError(f"{version!r} is no version such as 5.5.0") from error
+        raise PeerError(f"{version!r} is not a version such as 5.5.0") from error
 
 
 def has_filter_server(version: str) -> bool:

@@ -136,7 +136,6 @@ class ApacheProxy:
         self._cluster.stop_broker()
 
     def kill_broker(self) -> None:
-        """Kill the broker behind it."""
         self._cluster.kill_broker()
 
     def close(self) -> None:

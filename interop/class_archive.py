@@ -106,7 +106,7 @@ def archive_file(
 
     Args:
       name: its beginning.
-      facts: other texts on which the archive depends, such as the collector.
+      facts: other strings on which the archive depends, such as the collector.
       java: the JVM's program.
     """
     known = [os.path.realpath(shutil.which(java) or java), *facts]

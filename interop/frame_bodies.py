@@ -1,4 +1,4 @@
-"""A frame's body as a short text for one line. Pure; any bytes give a text.
+"""A frame's body as a short string for one line. Pure; any bytes give a string.
 
 Known bodies are decoded (heartbeats, routes, locks, records, batches, offsets); other JSON and
 text is shown as it is, truncated; the rest is hex.
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from ..common.message_properties import properties_from_bytes
+from ..common.message_properties import PROPERTY_KEYS, PROPERTY_TAGS, properties_from_bytes
 from ..remoting import fastjson
 from ..remoting.bodies import (
     ClusterInfo,
@@ -238,7 +238,9 @@ def _message(body: bytes, properties: dict[str, str]) -> str:
     text = plain_text(shown).rstrip("…") if shown else '""'
     more = f"…({len(body)} B)" if len(body) > len(shown) else ""
     named = " ".join(
-        f"{name}={properties[name]}" for name in ("TAGS", "KEYS") if name in properties
+        f"{name}={properties[name]}"
+        for name in (PROPERTY_TAGS, PROPERTY_KEYS)
+        if name in properties
     )
     return f"{text}{more}{' ' if named else ''}{named}"
 

@@ -127,7 +127,6 @@ class Conversation:
         }
 
     def splitter(self, to_server: bool) -> FrameSplitter:
-        """The splitter of one direction."""
         return self._splitters[to_server]
 
     def receive_data(self, to_server: bool, data: bytes, at_ms: int = 0) -> list[SeenFrame]:
@@ -215,7 +214,7 @@ def _brokers(tree: object) -> list[dict[object, object]]:
 def with_broker_addresses(frame: SeenFrame, new_address: Callable[[str], str]) -> bytes:
     """A frame's bytes with its broker addresses replaced, if it is an answer to 105 or 106.
 
-    Addresses are replaced as quoted texts; all other bytes stay as they are, except the length.
+    Addresses are replaced as quoted strings; all other bytes stay as they are, except the length.
 
     Args:
       new_address: maps an address of the frame, HOST:PORT, to its replacement.

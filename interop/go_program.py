@@ -37,7 +37,7 @@ def build_go(*, is_next: bool = False) -> Path:
     Args:
       is_next: with the client of next.mod.
 
-    Raises: PeerError: Go is missing, or the build failed (the text has its last lines).
+    Raises: PeerError: Go is missing, or the build failed (the message has its last lines).
     """
     tool = go_tool()
     if tool is None:

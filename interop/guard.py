@@ -156,7 +156,6 @@ _guard = Guard()
 
 
 def guard() -> Guard:
-    """The guard of this process."""
     return _guard
 
 

@@ -41,5 +41,4 @@ class Job:
 
 
 def failed(cells: Sequence[Cell], detail: str) -> list[Cell]:
-    """These cells, failed with this detail."""
     return [replace(cell, verdict=Verdict.FAILED, detail=detail) for cell in cells]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..common.message_properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from ..remoting.errors import RemoteProtocolError
 from ..remoting.message import MessageExt
 from ..remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, decode_record
@@ -38,8 +39,8 @@ class Stored:
             message.physical_offset,
             hashlib.sha1(record).hexdigest(),
             message.store_timestamp_ms,
-            tuple(properties.get("KEYS", "").split()),
-            properties.get("UNIQ_KEY", ""),
+            tuple(properties.get(PROPERTY_KEYS, "").split()),
+            properties.get(PROPERTY_UNIQUE_KEY, ""),
         )
 
 

@@ -61,7 +61,7 @@ def fetch_jars(version: str, jar_set: str, *, cache: Path = CACHE_FOLDER) -> Pat
         rocketmq-client-java.
       jar_set: "client", "server", "filtersrv" (4.2.0), "acl" (4.4 to 5.3.2), "tools",
         "example", "proxy" (from 5.0) or "grpc".
-    Raises: PeerError: Maven failed (the text has its last lines).
+    Raises: PeerError: Maven failed (the message has its last lines).
     """
     folder = cache / version / jar_set
     if folder.is_dir():

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..common.clock import SystemClock
+from ..common.topic_names import TRACE_TOPIC
 from ..remoting.bodies.route import ClusterInfo
 from ..remoting.request_codes import RequestCode
 from . import class_archive
@@ -48,7 +49,6 @@ POPPED = "mqadmin_popped"
 """The topic and the group of messages that are popped and not acknowledged."""
 INVISIBLE_MS = 3_600_000
 TRACED_IP = "192.0.2.3"
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 QUEUE_COUNT = 2
 MESSAGE_COUNT = 10
 UNIQUE_ID = "7F000001000018B4AAC2{:012X}"
@@ -343,9 +343,6 @@ class AdminJvm:
 
     `has_ended`: the last command ended the JVM, as wrong arguments do.
 
-    Args:
-      folder: for its files.
-
     Raises: PeerError: it did not start.
     """
 
@@ -395,7 +392,6 @@ class AdminJvm:
         return self._next(3 * COMMAND_TIMEOUT_S)
 
     def close(self) -> None:
-        """Kill the JVM."""
         if self._process.running:
             class_archive.dump(self._command, self._process.pid)
         self._process.kill()
@@ -428,6 +424,7 @@ def _loaded(
         for topic in (TRACED, RESENT, POPPED):
             wire.create_topic(topic, queue_count=1)
         for group in (GROUP, TRACED, POPPED):
+            # Clients would create them later, and some commands list all topics of a group.
             wire.create_topic(f"%RETRY%{group}", queue_count=1)
         for group in (GROUP, ONLINE, TRACED, POPPED):
             wire.create_group(group)
@@ -470,6 +467,7 @@ def _loaded(
             namesrv=cluster.namesrv_address,
         )
         _write_lists(names)
+        # Within the connections above: a broker forgets the group's members when they close.
         yield names, keep_alive
 
 

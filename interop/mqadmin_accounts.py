@@ -48,7 +48,7 @@ class AccountCommand:
       feature: its name in reports.
       line: its arguments; `{broker}` stands for the broker's address.
       prints: a pattern that its output must contain.
-      keys: of its conf/tools.yml; None: there is none.
+      keys: of its conf/tools.yml; None if there is none.
     """
 
     feature: str

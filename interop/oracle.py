@@ -37,7 +37,7 @@ Question: TypeAlias = tuple[str, Mapping[str, object]]
 
 
 class RefusedError(PeerError):
-    """Apache's class raised an exception; the text has its name and message."""
+    """Apache's class raised an exception; the message has its name and message."""
 
 
 @dataclass(frozen=True, slots=True)

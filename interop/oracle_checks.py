@@ -109,7 +109,7 @@ def check_frame(oracle: Oracle, command: RemotingCommand) -> str:
         "opaque": command.opaque,
         "version": command.version,
         "language": LanguageCode(command.language).name,
-        # A binary header cannot tell null from an empty text; Apache reads both as null.
+        # A binary header cannot tell null from an empty string; Apache reads both as null.
         "remark": command.remark or None,
         "serialize": name,
         "ext": {name: value or None for name, value in command.ext_fields.items()},
@@ -341,7 +341,7 @@ def check_sql(oracle: Oracle, pair: tuple[str, dict[str, str]]) -> str:
 
 
 def check_bloom(oracle: Oracle, case: tuple[int, int, str]) -> str:
-    """Size of a filter by error rate (percent) and expected count, and a text's positions in it."""
+    """Size of a filter by error rate (percent) and expected count; a string's positions in it."""
     error_rate, count, text = case
     theirs = oracle.ask("bloom", error_rate=error_rate, count=count, text=text)
     made = BloomFilter.create(error_rate, count)
@@ -354,11 +354,11 @@ def check_bloom(oracle: Oracle, case: tuple[int, int, str]) -> str:
     return difference(f"error rate {error_rate}, count {count}, {text!r}", ours, theirs)
 
 
-# ---- texts and ids -------------------------------------------------------------------------------
+# ---- strings and ids -----------------------------------------------------------------------------
 
 
 def check_hash_codes(oracle: Oracle, text: str) -> str:
-    """A text's hash code, and its code as a tag."""
+    """A string's hash code, and its code as a tag."""
     return _first(
         difference("hash code", java_hash_code(text), oracle.ask("hash_code", text=text)),
         difference("tags code", tags_code(text), oracle.ask("tags_code", text=text)),

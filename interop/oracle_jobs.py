@@ -70,7 +70,7 @@ class Values:
         self._expressions = Expressions(seed)
 
     def text(self) -> str:
-        """A text, with characters of one to four bytes, never 0x01 or 0x02."""
+        """A string, with characters of one to four bytes, never 0x01 or 0x02."""
         if self._random.random() < 0.4:
             return self._random.choice(_TEXTS)
         return "".join(self._random.choices(_CHARACTERS, k=self._random.randint(0, 40)))
@@ -116,7 +116,7 @@ class Values:
         )
 
     def _field_name(self) -> str:
-        """A text without characters of four bytes: Apache 5.5.0 cannot decode its own escapes."""
+        """A string without characters of four bytes: Apache 5.5.0 cannot decode its own escapes."""
         return "".join(char for char in self.text() if ord(char) < 0x10000)
 
     def record(self) -> checks.Record:
@@ -139,7 +139,6 @@ class Values:
         )
 
     def batch(self) -> list[Message]:
-        """One to eight messages."""
         return [
             Message("T", self.body(), self.number(32), self.properties())
             for _ in range(self._random.randint(1, 8))
@@ -155,7 +154,7 @@ class Values:
         return self._expressions.expression(), self._expressions.properties()
 
     def bloom(self) -> tuple[int, int, str]:
-        """Error rate, count, and a text."""
+        """Error rate, count, and a string."""
         count = self._random.choice((1, 8, 31, 32, 33, 1000))
         return self._random.randint(1, 99), count, f"{self.text()}#{self.text()}"
 

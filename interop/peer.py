@@ -145,7 +145,6 @@ class LocalCluster(abc.ABC):
         self._stop("broker")
 
     def kill_broker(self) -> None:
-        """Kill the broker with SIGKILL."""
         self._kill("broker")
 
     def close(self) -> None:

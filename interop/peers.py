@@ -70,7 +70,7 @@ class Peer:
 def parse_peer(name: str) -> Peer:
     """The peer with this name, whether or not it can run here.
 
-    Raises: PeerError: the name is unknown; the text lists the known ones.
+    Raises: PeerError: the name is unknown; the message lists the known ones.
     """
     if name == "trocket":
         return Peer(name, "trocket", __version__, "this trocket's own name server and broker")

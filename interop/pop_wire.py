@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..common.message_properties import PROPERTY_POP_CK
 from ..remoting.message_codec import decode_record
 from .process import PeerError
 from .wire import SUCCESS, WireClient, split_records
@@ -35,7 +36,6 @@ class Popped:
 
     Attributes:
       topic: where the message is: the topic, or the group's retry topic.
-      queue_id, queue_offset: of that topic.
       receipt: what an ack names.
       reconsume_times: the number of earlier deliveries that count.
     """
@@ -69,7 +69,7 @@ def pop(
     Args:
       now_ms: the wall clock, ms since 1970.
       poll_ms: how long the broker waits for messages, ms.
-    Returns: what was delivered; nothing when there is none.
+    Returns: what was delivered; nothing if there is none.
     Raises: PeerError: the broker refuses, or the answer does not fit together.
     """
     fields = {
@@ -102,9 +102,8 @@ def pop(
 def _popped(
     record: bytes, fields: Mapping[str, str], group: str, topic: str, broker_name: str
 ) -> Popped:
-    """A message of an answer with these fields."""
     message = decode_record(record)
-    receipt = message.properties.get("POP_CK")
+    receipt = message.properties.get(PROPERTY_POP_CK)
     if receipt is None:
         starts = {
             (form, queue): start for form, queue, start in _entries(fields["startOffsetInfo"])

@@ -27,7 +27,7 @@ T = TypeVar("T")
 READER_TIMEOUT_S = 10.0
 """How long to wait for the last lines of a process that has ended."""
 LINES_KEPT_MAX = 400
-"""Lines of stdout kept for error texts; the log file has all of them."""
+"""Lines of stdout kept for error messages; the log file has all of them."""
 
 _alive: weakref.WeakSet[LineProcess] = weakref.WeakSet()
 _alive_lock = threading.Lock()
@@ -94,7 +94,6 @@ class LineProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     @property

@@ -139,7 +139,8 @@ class Faults:
         return self.delay_s + (self._random.uniform(0, self.jitter_s) if self.jitter_s else 0.0)
 
     def take_cut(self, to_server: bool) -> int | None:
-        """Take the planned cut for a frame that begins now: its byte count; None: there is none."""
+        """Take the byte count of the planned cut for a frame that begins now; None if there is
+        none."""
         wanted = self._cut_within
         if wanted is None or wanted[1] not in (None, to_server):
             return None

@@ -233,7 +233,6 @@ class _Listener:
         self._is_listening = not refusing
 
     def close(self) -> None:
-        """Close the port."""
         self._socket.close()
 
     async def serve(self) -> None:

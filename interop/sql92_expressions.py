@@ -1,6 +1,6 @@
 """Random SQL92 filters and property sets. Pure: the same seed gives the same ones.
 
-Most expressions compile, many do not. They use all kinds of numbers, texts and keywords, and edge
+Most expressions compile, many do not. They use all kinds of numbers, strings and keywords, and edge
 cases more often than chance would.
 """
 
@@ -79,7 +79,6 @@ class Expressions:
         )
 
     def expression(self) -> str:
-        """The text of an expression."""
         pick = self._random
         depth = pick.choice([0, 0, 1, 1, 2, 3, 5])
         tokens = self._any(depth) if pick.random() < 0.2 else self._condition(depth)
@@ -140,7 +139,6 @@ class Expressions:
         return [*tokens, ")"]
 
     def _condition(self, depth: int) -> list[str]:
-        """A condition, which probably compiles."""
         pick = self._random
         if depth > 0:
             kind = pick.randrange(5)

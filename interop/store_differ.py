@@ -1,10 +1,10 @@
 """The store differ: brokers open each other's stores, or fill two stores with the same load.
 
 Over each other: `CHECKS` compare the visits of a round trip (`store_round_trip`), one cell for each
-check and moment; those of `pop_round_trip` what comes of messages that were popped. Beside each
+check and moment; those of `pop_round_trip` what happens to messages that were popped. Beside each
 other: two stores are compared after the same load (`store_pair`).
 
-A check returns the differences that it found as texts; none: it passed.
+A check returns the differences that it found as strings; none: it passed.
 """
 
 from __future__ import annotations

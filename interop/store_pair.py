@@ -16,6 +16,13 @@ from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 
+from ..common.message_properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_MSG_REGION,
+    PROPERTY_TRACE_SWITCH,
+    PROPERTY_TRANSACTION_ID,
+)
+from ..common.topic_names import SCHEDULE_TOPIC
 from ..remoting.message import MessageExt
 from .apache import ApacheCluster, version_numbers
 from .log_on_disk import Unit, read_messages, read_queues
@@ -47,12 +54,15 @@ COMPARED = (
     "body_crc",
 )
 """Fields that must be equal; for the others see `compare_records`."""
-BROKERS_OWN = ("MSG_REGION", "TRACE_ON", "CLUSTER", "__transactionId__")
+BROKERS_OWN = (
+    PROPERTY_MSG_REGION,
+    PROPERTY_TRACE_SWITCH,
+    PROPERTY_CLUSTER,
+    PROPERTY_TRANSACTION_ID,
+)
 """Properties that brokers add; which ones depends on the version, so a separate check compares
 them."""
 BATCH_QUIRK = "docs/quirks.md: messages of a batch have region, trace switch and cluster"
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-"""The units of its queues have the delivery time instead of a tags code."""
 DELAY_LEVEL_2_H = 18
 PREPARED = 0x4
 """Bit of a message's sysFlag: the first half of a transaction."""

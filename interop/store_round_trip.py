@@ -143,7 +143,6 @@ class RoundTrip:
 
     Args:
       version: of Apache's broker.
-      sizes: one of SIZES.
       folder: for the store and the logs; `run` removes the store.
     """
 

@@ -78,7 +78,6 @@ class ClientTls:
         return _java_options(self.folder / "client")
 
     def url(self, namesrv_address: str) -> str:
-        """The URL of a client of ours."""
         own = self.folder / "client"
         values = {
             "tls_ca": own / "ca.crt" if self.verifies else None,

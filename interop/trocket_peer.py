@@ -81,7 +81,6 @@ class TrocketBroker(LocalCluster):
 
     Args:
       folder: for its configuration and logs.
-      store: the data folder.
       broker_keys: added to broker.conf, over what is set here; None removes a key.
       command: the words before `broker -c FILE`, such as a program that limits memory.
       context: see LocalCluster.
@@ -227,7 +226,6 @@ class TrocketFilterServer:
             process.stop()
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

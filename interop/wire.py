@@ -121,7 +121,6 @@ class TlsAddress(str):
 
     @classmethod
     def of(cls, address: str, context: ssl.SSLContext) -> TlsAddress:
-        """An address with a context."""
         made = cls(address)
         made.context = context
         return made
@@ -165,7 +164,6 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._stream.close()
         self._socket.close()
 
@@ -348,7 +346,6 @@ class WireClient:
         return self._queue_number(GET_MAX_OFFSET, topic, queue_id)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The queue offset for a store timestamp."""
         more = {"timestamp": timestamp_ms}
         return self._queue_number(SEARCH_OFFSET_BY_TIMESTAMP, topic, queue_id, **more)
 
@@ -359,7 +356,7 @@ class WireClient:
     # ---- tables --------------------------------------------------------------------------
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset of a group; None: there is none."""
+        """The committed offset of a group; None if there is none."""
         answer = self.call(
             QUERY_CONSUMER_OFFSET,
             {
@@ -374,7 +371,6 @@ class WireClient:
         return int(answer.checked().fields["offset"])
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commit a group's offset."""
         fields = {
             "consumerGroup": group,
             "topic": topic,

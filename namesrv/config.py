@@ -136,7 +136,7 @@ def known_keys() -> Mapping[str, KnownKey]:
 
 
 def check_values(config: NamesrvConfig) -> None:
-    """Check texts with a form of their own, and keys that need others.
+    """Check strings with a form of their own, and keys that need others.
 
     Raises: ConfigError: at the start, or at a change while the name server runs.
     """
@@ -208,7 +208,7 @@ def read_namesrv_config(
     if config.metrics_exporter_type not in SHOWN_BY:
         warnings.append(
             f"{at(path)}metricsExporterType={config.metrics_exporter_type.name}: "
-            "a name server shows its metrics only with PROM, so there are none"
+            "a name server offers its metrics only with PROM; it offers none now"
         )
     problems.raise_all(warnings)
     return config, warnings

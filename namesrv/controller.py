@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from ..disk.json_config import save_json
 from ..disk.os_disk import Disk
 from ..disk.state_file import StateFile
 from ..disk.state_files import StateFiles
-from ..remoting.channel import Channel, Processor
+from ..remoting.channel import Answer, Channel, Processor
 from ..remoting.client import RemotingClient
 from ..remoting.codec import RemotingCommand
 from ..remoting.connection import ConnectionLimits
@@ -51,8 +51,25 @@ from .config import NamesrvConfig, check_values, known_keys
 from .kv_config import KVConfigManager
 from .processors import NamesrvServices, is_own_broker, name_server_processors
 from .registration import MinBrokerIdChange, Removal
-from .request_counts import counted
 from .route_info_manager import RouteInfoManager
+
+# Counts a name server's requests by their code, for its metrics only.
+#
+# Java counterpart: none.
+
+
+def counted(processors: Mapping[int, Processor], counts: Counter[int]) -> dict[int, Processor]:
+    """The processors, which count their requests by code before they serve them."""
+
+    def with_count(code: int, process: Processor) -> Processor:
+        def serve(request: RemotingCommand, channel: Channel) -> Answer:
+            counts[code] += 1
+            return process(request, channel)
+
+        return serve
+
+    return {code: with_count(code, process) for code, process in processors.items()}
+
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +204,7 @@ class NamesrvController:
         """Serve until cancelled; it reports "started" once the sockets listen.
 
         Raises:
-          OSError: an address is in use or not of this machine; the text names it.
+          OSError: an address is in use or not of this machine; the message names it.
           StoreError: the KV table cannot be read, or is damaged.
         """
         self._kv_files.load(self._kv_file.name, self.kv.decode)
@@ -204,6 +221,7 @@ class NamesrvController:
             raise
         try:
             async with trio.open_nursery() as nursery:
+                # The client first: an early registration may have it notify brokers.
                 await nursery.start(self._client.run)
                 await nursery.start(self.server.serve, listeners)
                 services = Supervisor(nursery, logger)
@@ -222,6 +240,7 @@ class NamesrvController:
         finally:
             if metrics_listener is not None:
                 metrics_listener.close()
+            # Also when cancelled: requests may have changed the table after its last save.
             self._save_the_rest()
 
     async def _serve_metrics(self, listener: socket.socket) -> None:

@@ -1,7 +1,7 @@
-"""KVConfigManager: texts by namespace and key, which survive restarts.
+"""KVConfigManager: strings by namespace and key, which survive restarts.
 
 RocketMQ uses it for the order of topics (`ORDER_TOPIC_CONFIG`: topic -> `brokerName:queues;…`);
-tools may store other texts.
+tools may store other strings.
 
 File: `{"configTable":{namespace:{key:value}}}`, as Apache's name server writes it.
 
@@ -58,7 +58,7 @@ class KVConfigManager:
         Args:
           namespace: 1 to KV_NAME_SIZE_MAX printable characters.
           key: likewise.
-          value: any text of at most KV_VALUE_SIZE_MAX characters.
+          value: any string of at most KV_VALUE_SIZE_MAX characters.
         Raises: RequestRefused: SYSTEM_ERROR for an illegal name or value, and for a full table.
         """
         for what, name in (("namespace", namespace), ("key", key)):
@@ -99,7 +99,7 @@ class KVConfigManager:
         return True
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value of one item; None when there is none."""
+        """The value of one item; None if there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def items(self, namespace: str) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from ..remoting.metrics import server_metrics
-from ..remoting.metrics.answers import LIVE, Answer, answer_of
+from ..remoting.metrics.answers import LIVE, Answer, answer_of, text_answer
 from ..remoting.metrics.exposition import CONTENT_TYPE, expose
 from ..remoting.metrics.families import Kind, Metric, Samples
 from ..remoting.request_codes import RequestCode
@@ -25,7 +25,6 @@ SERIES_MAX: Final = 50_000
 """Samples of one metric, as a broker's `metricsOtelCardinalityLimit`; most have one per broker."""
 
 PATHS: Final = ("/metrics", "/health/live", "/health/ready")
-_TEXT: Final = "text/plain; charset=utf-8"
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str) -> Metric:
@@ -98,7 +97,7 @@ class NamesrvMetrics:
             return LIVE
         if path == "/health/ready":
             return answer_of(self.missing())
-        return Answer(404, _TEXT, f"there are {', '.join(PATHS)}\n".encode())
+        return text_answer(404, f"there are {', '.join(PATHS)}")
 
     def missing(self) -> list[str]:
         """What keeps it from answering queries for routes, one sentence each; empty: nothing."""

@@ -114,7 +114,6 @@ class BrokerLiveInfo:
     """The state of a live broker.
 
     Attributes:
-      broker_name: its group.
       last_update_ms: monotonic time of the last registration or heartbeat.
       heartbeat_timeout_ms: the time after that until it is removed.
       data_version: of the topic table that it registered last.

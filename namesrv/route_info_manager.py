@@ -468,7 +468,7 @@ class RouteInfoManager:
         """The route of a topic; None: no broker has it.
 
         Args:
-          topic: any text from the wire.
+          topic: any string from the wire.
           support_acting_master: `supportActingMaster`: a group without a master shows its slave
             with the smallest id as id 0, if the group allows it and its queues are read-only.
         """

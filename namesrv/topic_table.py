@@ -76,7 +76,7 @@ class TopicTable:
         """Set the queues that a broker name has of a topic.
 
         Args:
-          topic: any text from the wire.
+          topic: any string from the wire.
           queue_data: the queues, with the broker's name.
         Returns: False, with a log line: the name is illegal, a number is out of range, or the
           table is full. Known queues of the topic stay.
@@ -117,7 +117,7 @@ class TopicTable:
     def put_mapping(self, topic: str, broker_name: str, mapping: Mapping[str, object]) -> bool:
         """Set a broker's mapping of a static topic.
 
-        Returns: False: the topic is not in the table, the mapping is too large, or there are
+        Returns: False if the topic is not in the table, the mapping is too large, or there are
           QUEUE_MAPPINGS_MAX already.
         """
         if topic not in self._queues:
@@ -145,7 +145,7 @@ class TopicTable:
     def remove(self, topic: str, broker_name: str) -> bool:
         """Remove a broker's queues from a topic, and the topic with its last broker.
 
-        Returns: False: it had none.
+        Returns: False if it had none.
         """
         brokers = self._queues.get(topic)
         if brokers is None or brokers.pop(broker_name, None) is None:

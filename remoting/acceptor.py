@@ -82,11 +82,13 @@ def open_listener(host: str, port: int) -> socket.socket:
       host: an address of this machine, IPv4 or IPv6; "" or "0.0.0.0" for all of IPv4.
       port: 0 to 65,535; 0 takes a free one.
 
-    Raises: OSError: the address is in use or not of this machine; the text names it.
+    Raises: OSError: the address is in use or not of this machine; the message names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # Connections of a server that ended just now are in TIME_WAIT, and must not keep it from
+        # starting.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(BACKLOG)
@@ -134,12 +136,14 @@ class Acceptor:
             while True:
                 try:
                     await trio.lowlevel.wait_readable(self._listener)
+                    # Another process, or a peer that went away again, may leave nothing to accept.
                     sock, address = self._listener.accept()
                 except (BlockingIOError, InterruptedError):
                     continue
                 except Exception as error:  # noqa: BLE001 - open connections are served anyway
                     await self._recover(error)
                     continue
+                # It works again, so the next failure is logged and retried as a new one.
                 self._reopen_pause_s, self._logged = PAUSE_S, None
                 try:
                     self._take(sock, address)
@@ -159,6 +163,8 @@ class Acceptor:
                 "a connection to %(where)s was lost while it was accepted: %(error)s",
                 {"where": where, "error": error},
             )
+            # No pause, since the next connection has nothing to do with it; but others get their
+            # turn.
             await trio.lowlevel.checkpoint()
             return
         self._logged = kind
@@ -170,6 +176,7 @@ class Acceptor:
                     "limit (ulimit -n) or end clients",
                     {"where": where, "error": error},
                 )
+            # The socket stays readable, so without a pause this would be a busy loop.
             await trio.sleep(PAUSE_S)
             return
         if is_new:

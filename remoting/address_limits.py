@@ -91,6 +91,7 @@ class AddressLimits:
             )
             self._refusals.note("connectionsPerAddressMax", remote_address, what)
             return None
+        # Only now: an address that is refused must not grow the table.
         self._addresses[key] = address
         address.connections += 1
         self._count += 1
@@ -102,6 +103,8 @@ class AddressLimits:
         address.connections -= 1
         if not address.connections:
             if address.in_flight:
+                # Kept until its requests end, or a client could evade their limit by connecting
+                # anew.
                 self._left[address] = None
             else:
                 self._forget(address)

@@ -133,6 +133,8 @@ def _pieces(buffers: list[Buffer]) -> Iterator[list[Buffer]]:
             if piece:
                 yield piece
                 piece, size = [], 0
+            # `taken` counts pieces: it distinguishes a slow peer that still reads from one that
+            # does not.
             view = memoryview(buffer)
             for start in range(0, len(view), BACKLOG_PIECE_SIZE):
                 yield [view[start : start + BACKLOG_PIECE_SIZE]]
@@ -166,7 +168,7 @@ class Channel:
     Args:
       transport: connected.
       turn: shared by all connections of the process.
-      memory: shared by all connections of the server; None: there is no limit.
+      memory: shared by all connections of the server; None if there is no limit.
       frame_size_max: bytes of the largest frame that the peer may send.
       policy: the limits; None: their defaults.
 
@@ -285,12 +287,15 @@ class Channel:
                 size = sum(map(len, frame))
             self._outbox_size += size
             if size < len(frame) * JOIN_PIECE_SIZE:
+                # Many small pieces cost more as separate buffers of a system call than to be
+                # copied.
                 outbox.append(b"".join(frame))
             else:
                 outbox += frame
         if not self._dirty and self._outbox_size:
             self._dirty = True
             self._turn.dirty.append(self)
+            # In a turn the answers of all its requests leave with one system call per connection.
             if not self._turn.active:
                 self._turn.flush()
 
@@ -299,6 +304,7 @@ class Channel:
         if self.closed:
             return
         data = b"".join(frames)
+        # Oneway requests have no answers.
         if not data:
             return
         self._outbox.append(data)
@@ -338,6 +344,7 @@ class Channel:
             return
         if self._drained is not None and not self.closed:
             self._count_backlog()
+        # The connection reads no further requests until its answers have left.
         if self._outbox_size > self._high_water:
             self.on_attention()
 
@@ -401,9 +408,11 @@ class Channel:
             return
         self.closed = True
         self.close_reason = reason
+        # A closed channel must not hold the memory of answers that never leave.
         self._outbox = []
         self._outbox_size = 0
         self.memory.forget_closed(self)
+        # The writer task and callers may wait: they see `closed` and end.
         if self._drained is not None:
             self._drained.set()
         end_calls(self.session.close(reason))
@@ -451,6 +460,7 @@ class Channel:
             self.write(frame)
             with trio.move_on_at(now_s + timeout_s) as scope:
                 await waiter.done.wait()
+            # The session ends what is over time, so that a late answer finds no waiter.
             if scope.cancelled_caught:
                 end_calls(session.expire(trio.current_time()))
         finally:
@@ -463,6 +473,7 @@ class Channel:
         """Sign a request, whose fields and body are complete."""
         account = self.credentials
         if account is not None:
+            # A copy, because the caller may send the same fields to several servers.
             fields = dict(command.ext_fields)
             sign(
                 fields, command.body, account.access_key, account.secret_key, account.security_token
@@ -505,6 +516,7 @@ def answer_of(
     try:
         next(steps)
     except StopIteration as end:
+        # One step: no task is needed, and the answer leaves with the turn.
         answer: RemotingCommand | Deferred | None = end.value
         return answer
 

@@ -112,7 +112,6 @@ class RemotingClient:
 
         Args:
           address: `host:port`.
-          command: the request.
           timeout_s: seconds for connecting and answering together.
 
         Raises:
@@ -123,6 +122,7 @@ class RemotingClient:
         start_s = trio.current_time()
         channel = await self.channel(address)
         left_s = timeout_s - (trio.current_time() - start_s)
+        # Any byte from the peer counts, also the answer to another call.
         heard = channel.heard
         try:
             return await channel.call(command, max(left_s, 0.001))
@@ -171,6 +171,7 @@ class RemotingClient:
             self._memory,
         )
         connection.channel.credentials = self.credentials
+        # Before its task runs, so that the next caller does not open a second connection.
         self._channels[address] = connection.channel
         self._nursery.start_soon(self._run_connection, address, connection)
         return connection.channel

@@ -77,7 +77,7 @@ class ClientUrl:
 def parse_url(text: str) -> ClientUrl:
     """Parse a URL, or RocketMQ's list of name servers.
 
-    Raises: ValueError: it is invalid; the text says what is wrong, where, and what to write.
+    Raises: ValueError: it is invalid; the message says what is wrong, where, and what to write.
     """
     text = text.strip()
     if not text:
@@ -123,6 +123,7 @@ def _tls(given: dict[str, Any]) -> TlsOptions | bool:
         return settings.tls
     except ValueError as error:
         text = str(error)
+        # The error names options of Python; a user has written keys of the URL.
         for attribute, key in (("cert_file", "tls_cert"), ("ca_file", "tls_ca")):
             text = text.replace(attribute, key)
         raise ValueError(text.replace("verify=False", "tls_verify=false")) from None
@@ -143,7 +144,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     Raises: ValueError: there are none, too many, or an invalid one.
     """
     if "@" in text:
-        # The texts below quote the input, which must not contain a secret.
+        # The strings below quote the input, which must not contain a secret.
         raise ValueError(
             "the name servers have an '@': with an account, "
             f"write {URL_SCHEME}access:secret@host:port"
@@ -167,10 +168,11 @@ def _name_server(number: int, item: str) -> str:
     if item.startswith("["):
         host, closed, port = item[1:].partition("]")
         if not closed or not _is_ipv6(host) or (port and port[0] != ":"):
-            raise ValueError(f"{where} is no IPv6 address: write [address]:port")
+            raise ValueError(f"{where} is not an IPv6 address: write [address]:port")
         host, has_port, port = f"[{host}]", port[:1], port[1:]
     else:
         host, has_port, port = item.partition(":")
+        # Otherwise `::1` would be read as an empty host and a wrong port.
         if ":" in port and _is_ipv6(item):
             raise ValueError(f"{where} is an IPv6 address without brackets: write [address]:port")
         if not _HOST.fullmatch(host):
@@ -187,7 +189,7 @@ def _wrong_port(item: str, port: str) -> str:
     if item.lower().startswith(URL_SCHEME):
         return f"begins with {URL_SCHEME} again: write it once, before all"
     if "/" in port:
-        return f"has a path behind it: {_EXAMPLE}; topics are no part of it"
+        return f"has a path behind it: {_EXAMPLE}; it does not name a topic"
     if len(port.split()) > 1:
         return "has a space: write a ';' between name servers"
     return f"has no port from 1 to 65535 behind the ':': {_EXAMPLE}"
@@ -259,6 +261,7 @@ def _query(query: str) -> dict[str, Any]:
     for item in query.removesuffix("&").split("&") if query else ():
         key, has_value, value = item.partition("=")
         if key not in _KEYS:
+            # Tokens contain `&`, and their tails look like keys.
             if "security_token" in seen:
                 raise ValueError(
                     f"an unknown key after security_token (known: {', '.join(_KEYS)}): if it is a"

@@ -56,7 +56,6 @@ def compress(body: bytes, kind: CompressionType, level: int = COMPRESSION_LEVEL)
 
     Args:
       body: any bytes.
-      kind: the compression.
       level: 0 to 9 for zlib, 1 to 22 for Zstandard; LZ4 ignores it.
 
     Raises:

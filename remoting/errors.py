@@ -8,7 +8,7 @@
     ├── RemoteProtocolError     the peer breaks the protocol; `position` is the place
     ├── RemotingConnectError    no connection, or it was lost before the answer
     ├── RemotingTimeoutError    no answer within the time-out
-    └── MissingPackageError     a required package is not installed; the text names the extra
+    └── MissingPackageError     a required package is not installed; the message names the extra
     RequestRefused              a processor refuses: response code and remark for the peer
 
 The store's tree is in `disk/errors.py`. Any other exception is a bug of ours: the peer gets
@@ -68,7 +68,6 @@ class RemotingTimeoutError(RemotingError):
 
     Args:
       peer: "ip:port".
-      code: the request's.
       timeout_s: the time-out in seconds.
     """
 

@@ -101,6 +101,7 @@ class FairTurns:
             line = self._lines.pop(address)
             waiter = line.popleft()
             self._count -= 1
+            # At the end of the row: an address with a long line has one turn in each round.
             if line:
                 self._lines[address] = line
             waiter.event.set()

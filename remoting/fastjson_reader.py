@@ -95,11 +95,9 @@ class FrozenObject(Mapping["Key", object]):
 
 
 def _salted(value: object) -> object:
-    """A replacement of a value for hashing: numbers become strings, whose hashes are salted.
-
-    Equal numbers give the same string. Otherwise a peer could send thousands of numbers with the
-    same hash as keys, and each insertion would compare a key with all others.
-    """
+    """A replacement of a value for hashing: numbers become strings, whose hashes are salted."""
+    # Otherwise a peer could send thousands of numbers with the same hash as keys, and each
+    # insertion would compare a key with all others.
     if isinstance(value, (int, float)):
         whole = int(value)
         return f"#{whole}" if whole == value else f"#{value!r}"
@@ -307,7 +305,6 @@ class _Reader:
         self._refuse(position, expected[state])
 
     def _refuse_token(self, position: int, state: str) -> NoReturn:
-        """Refuse characters that are not a token."""
         space = _SPACES.match(self._text, position)
         end = position if space is None else space.end()
         if self._text[end : end + 1] in _QUOTES and state in ("value", "key"):

@@ -62,6 +62,7 @@ def decode_loose(text: bytes, start: int) -> JsonHeader:
         kind = type(tree).__name__
         raise RemoteProtocolError(f"JSON header: it is a {kind}, not an object", start)
     header = JsonHeader()
+    # Other members are ignored, as fastjson does.
     for name, read in _READERS.items():
         if name in tree:
             try:
@@ -98,7 +99,7 @@ def _number(value: object) -> int:
 
 
 def _enum_name(value: object, names: dict[int, str]) -> str:
-    """The name of an enum's constant, given by name or number; "": there is none with this name.
+    """The name of an enum's constant, given by name or number; "" if there is none with this name.
 
     Raises: ValueError.
     """
@@ -107,13 +108,14 @@ def _enum_name(value: object, names: dict[int, str]) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{_shown(value)}, not a name")
     if isinstance(value, str):
+        # fastjson takes a string of digits as the ordinal, too.
         if not _WHOLE.fullmatch(value) or value.startswith("-"):
             return value
         value = _number(value)
         return names.get(value, "")
     name = names.get(_number(value))
     if name is None:
-        raise ValueError(f"{value}, which is the number of none")
+        raise ValueError(f"{value}, which is not the number of a name")
     return name
 
 

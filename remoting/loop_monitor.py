@@ -60,6 +60,7 @@ class _Line:
     def write(self, seconds: float, text: str) -> None:
         now_s = self._now_s()
         if now_s < self._next_s:
+            # Slow bursts come in rows: one line for each interval.
             self._left_out += 1
             return
         more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
@@ -99,13 +100,13 @@ class LoopMonitor:
 
         Args:
           requests: of the burst; empty if no frame was complete.
-          peer: the connection.
           seconds: the burst's time.
           run_count: further requests of the burst, sends that were served as a run.
         """
         if requests:
             self._last = requests[-1].code, peer
         count = len(requests) + run_count
+        # A large burst may take longer: only time beyond what its requests usually take is slow.
         if seconds < SLOW_BURST_S + count * SLOW_REQUEST_S:
             return
         self.bursts.add(seconds)
@@ -139,6 +140,7 @@ class LoopMonitor:
         self.lags.add(seconds)
         if seconds < SLOW_BURST_S:
             return
+        # A hint only: what held the loop may be no request at all.
         last = "no request yet"
         if self._last is not None:
             last = f"the last slow or deferred request: code {self._last[0]} of "

@@ -111,6 +111,7 @@ class MemoryShare:
             sizes.pop(holder, None)
         if self.used > self.used_max:
             self.used_max = self.used
+        # Closing the largest frees most, and hits the fewest clients.
         while self.used > self.limit and self.close_largest(self._full()):
             pass
 
@@ -120,7 +121,7 @@ class MemoryShare:
         A connection that holds a large part of a full share (LARGE_PARTS) is closed, so that others
         can be served again; its bytes are released later.
 
-        Returns: False: the share is full, nothing was reserved, and the request must be refused.
+        Returns: False if the share is full, nothing was reserved, and the request must be refused.
         """
         sizes = self._sizes
         if self.used + size > self.limit:
@@ -164,6 +165,7 @@ class MemoryShare:
             return False
         holder = max(self._sizes, key=self._sizes.__getitem__)
         self._close(holder, why)
+        # At once, although its objects go later: the loop of `hold` must not choose it again.
         self.forget(holder)
         return True
 
@@ -175,11 +177,13 @@ class MemoryShare:
 
     def _refuse(self, holder: Holder, size: int) -> None:
         self._refusals.count(BUDGET_KEY)
+        # One peer that holds much is closed rather than that all others are refused.
         large = [one for one, held in self._sizes.items() if held > self._large_size]
         largest = max(large, key=self._sizes.__getitem__, default=None)
         if largest is not None and not largest.closed and largest is not holder:
             self._close(largest, self._full())
         if holder not in self._is_refusing:
+            # One line per connection: a peer that repeats its request would fill the log.
             self._is_refusing.add(holder)
             logger.warning(
                 "%(peer)s: a request of %(size)d bytes is refused (further ones are not "
@@ -235,7 +239,6 @@ class MemoryBudget:
 
     @property
     def shares(self) -> tuple[MemoryShare, ...]:
-        """All shares."""
         return self.half_frames, self.held_requests, self.unread_answers, self.subscriptions
 
     @property
@@ -258,7 +261,6 @@ class MemoryBudget:
         half of the bytes of incomplete frames are free for other connections.
 
         Args:
-          holder: the connection.
           doing: the failed action, such as "reading what it sent".
         """
         # Frees before it allocates, because even the log line needs memory.

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..common.message_properties import KEY_SEPARATOR, find_property, properties_from_bytes
+from ..common.message_properties import (
+    KEY_SEPARATOR,
+    KEYS_NAME,
+    TAGS_NAME,
+    UNIQUE_KEY_NAME,
+    find_property,
+    properties_from_bytes,
+)
 from .hosts import host_text
 from .message_id import encode_offset_id
 
@@ -19,7 +26,6 @@ class Message:
     """A message to send.
 
     Attributes:
-      topic: name of the topic.
       body: any bytes.
       flag: an int32 for the application.
       properties: names and values; see `properties_to_bytes` for allowed characters.
@@ -45,7 +51,6 @@ def message_text(
     Args:
       place: its topic, or, if it is stored, topic/queue id@offset in the queue.
       tags: its tag, or None.
-      keys: its keys.
       body: its body; bytes are shown as text if they are UTF-8. What is long is cut.
       kind: name of its class.
     """
@@ -147,17 +152,17 @@ class MessageExt:
     @property
     def tags(self) -> str | None:
         """The tag, or None."""
-        return self.find(b"TAGS")
+        return self.find(TAGS_NAME)
 
     @property
     def keys(self) -> str | None:
         """The keys, separated by spaces, or None."""
-        return self.find(b"KEYS")
+        return self.find(KEYS_NAME)
 
     @property
     def unique_key(self) -> str | None:
         """The id that the producer gave the message, or None."""
-        return self.find(b"UNIQ_KEY")
+        return self.find(UNIQUE_KEY_NAME)
 
     @property
     def offset_message_id(self) -> str:

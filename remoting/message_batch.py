@@ -50,6 +50,7 @@ def iter_batch(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         body_at = position + head_size
         body_end = body_at + body_length
         properties_at = body_end + 2
+        # Checked before the slice, which Python would cut short without an error.
         if body_length < 0 or properties_at > size:
             raise RemoteProtocolError(f"a batch entry's body of {body_length} bytes", position)
         (properties_length,) = unpack_length(body, body_end)

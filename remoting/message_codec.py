@@ -177,6 +177,7 @@ def encode_record(
     properties_length = len(properties)
     total_size = _FIXED_SIZE + body_length + len(topic_field) + properties_length
     if len(born_host) == 8 and len(store_host) == 8:
+        # Nearly all hosts are IPv4; the general way costs a look-up and a call.
         pack_head = _pack_head
         sys_flag &= ~0x30
     else:
@@ -221,6 +222,7 @@ def encode_message(message: MessageExt) -> bytes:
     head, sys_flag = _head_of_hosts(m.sys_flag, m.born_host, m.store_host)
     properties = m.properties_bytes
     size = head.size + len(m.body) + len(topic_field) + 2 + len(properties)
+    # A field was changed after decoding; the record would no longer be the stored one.
     if size != m.store_size:
         raise LocalProtocolError(f"the fields take {size} bytes, not {m.store_size}")
     try:
@@ -296,6 +298,7 @@ def decode_record(
             body = decompress(body, sys_flag, size_max=inflated_size_max)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.reason, position) from error
+        # Or the next reader of the message would decompress it again.
         sys_flag &= ~COMPRESSED
     try:
         topic = str(buffer[topic_at : properties_at - 2], "utf-8")
@@ -316,6 +319,7 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
     available = len(buffer) - position
     if position < 0 or available < RECORD_SIZE_MIN:
         raise RemoteProtocolError(f"no room for a record in {max(available, 0)} bytes", position)
+    # The bits for IPv6 of both hosts choose the head, before any length is read.
     head = RECORD_HEADS[INT32.unpack_from(buffer, position + SYS_FLAG_POSITION)[0] >> 4 & 3]
     body_at = position + head.size
     if available < head.size + 3:
@@ -335,11 +339,12 @@ def _split_record(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int, 
         (topic_length,) = TOPIC_LENGTH_V2.unpack_from(buffer, topic_at)
         topic_at += 2
     else:
-        raise RemoteProtocolError(f"magic {magic & 0xFFFFFFFF:08x} is no record's", position)
+        raise RemoteProtocolError(f"magic {magic & 0xFFFFFFFF:08x} is not a record's", position)
     properties_at = topic_at + topic_length + 2
     if topic_length < 0 or properties_at > end:
         raise RemoteProtocolError(f"topic of {topic_length} bytes in {total_size}", position)
     (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, properties_at - 2)
+    # Lengths that do not add up exactly are damage, even if each one is possible.
     taken = properties_at + properties_length - position
     if properties_length < 0 or taken != total_size:
         raise RemoteProtocolError(f"record of {total_size} bytes, fields of {taken}", position)
@@ -419,6 +424,7 @@ def decode_messages(
     while position < size:
         if not check_crc:
             first = len(messages)
+            # Plain records in one go; it stops at the first one of another kind.
             position = _decode_plain(body, position, messages)
             if position >= size:
                 break
@@ -428,6 +434,8 @@ def decode_messages(
             position,
             check_crc=check_crc,
             inflate=inflate,
+            # One budget for all: thousands of small bodies that inflate to megabytes are a bomb,
+            # too.
             inflated_size_max=min(budget, DECOMPRESSED_SIZE_MAX),
         )
         budget = max(budget - len(message.body), 0)
@@ -453,6 +461,7 @@ def with_property_crc(record: bytes) -> bytes:
     if grown > PROPERTIES_SIZE_MAX:
         raise LocalProtocolError(f"properties of {grown} bytes with their CRC")
     length_at = len(record) - len(properties) - PROPERTIES_LENGTH.size
+    # The checksum covers the size with the checksum itself in it, as Apache's does.
     protected = b"".join(
         (
             INT32.pack(len(record) + len(separator) + PROPERTY_CRC_SIZE),

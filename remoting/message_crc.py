@@ -48,10 +48,9 @@ def check_record_crc(
 
     Args:
       buffer: holds the whole record at `position`.
-      position: the record's.
       total_size: the record's, from its head.
 
-    Returns: None: the record does not end in such a property.
+    Returns: None if the record does not end in such a property.
     """
     end = position + total_size
     crc_at = end - PROPERTY_CRC_SIZE

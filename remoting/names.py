@@ -25,14 +25,15 @@ _FORBIDDEN_IN_SERVER_NAMES: Final = frozenset("\\<>&;`$")
 
 
 def why_no_name(name: str) -> str | None:
-    """The reason why a text is not allowed as the name of a cluster, broker or topic; None: it is.
+    """The reason why a string is not allowed as the name of a cluster, broker or topic; None: it
+    is.
 
     Wider than the rule for a user's topic (`%`, `|`, letters, digits, `_`, `-`), because a broker
     registers a topic with its name, and brokers have host names: `broker.example.com`. Queues of
     such topics are folders, so no name is a path.
 
     Args:
-      name: any text, from the wire or a configuration.
+      name: any string, from the wire or a configuration.
     """
     why = why_no_server_name(name)
     if why is not None:
@@ -46,14 +47,14 @@ def why_no_name(name: str) -> str | None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a text is allowed as the name of a cluster, broker or topic: see `why_no_name`."""
+    """Whether a string is allowed as the name of a cluster, broker or topic: see `why_no_name`."""
     return why_no_name(name) is None
 
 
 def why_no_server_name(name: str) -> str | None:
     """The reason why the name server registers no broker or cluster of a name; None: it does.
 
-    Wider than `why_no_name`: RocketMQ's name server takes any text.
+    Wider than `why_no_name`: RocketMQ's name server takes any string.
 
     Args:
       name: from the wire.
@@ -73,7 +74,7 @@ def check_server_name(what: str, name: str) -> None:
 
     Args:
       what: the kind of name, for the remark.
-      name: any text from the wire.
+      name: any string from the wire.
     Raises: RequestRefused: SYSTEM_ERROR, see `why_no_server_name`.
     """
     why = why_no_server_name(name)
@@ -84,10 +85,10 @@ def check_server_name(what: str, name: str) -> None:
 
 
 def is_address(address: str) -> bool:
-    """Whether a text has the form `host:port`.
+    """Whether a string has the form `host:port`.
 
     Args:
-      address: any text from the wire; an IPv6 host with or without brackets.
+      address: any string from the wire; an IPv6 host with or without brackets.
     Returns: True for a host that is a name by `is_name`, and a port in 1..65535.
     """
     host, colon, port = address.rpartition(":")
@@ -96,6 +97,7 @@ def is_address(address: str) -> bool:
         and is_name(host)
         and port.isascii()
         and port.isdigit()
+        # Before `int`, which takes long for thousands of digits.
         and len(port) <= 5
         and 0 < int(port) <= 65_535
     )
@@ -106,7 +108,7 @@ def check_name(what: str, name: str) -> None:
 
     Args:
       what: the kind of name, for the remark.
-      name: any text from the wire.
+      name: any string from the wire.
     Raises: RequestRefused: SYSTEM_ERROR when `is_name` is False.
     """
     if not is_name(name):
@@ -115,11 +117,11 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_address(what: str, address: str) -> None:
-    """Refuse a text that is not an address.
+    """Refuse a string that is not an address.
 
     Args:
       what: the kind of address, for the remark.
-      address: any text from the wire.
+      address: any string from the wire.
     Raises: RequestRefused: SYSTEM_ERROR when `is_address` is False.
     """
     if not is_address(address):

@@ -42,16 +42,13 @@ class Range:
 
     @property
     def meta(self) -> msgspec.Meta:
-        """The range in msgspec's form."""
         return msgspec.Meta(ge=self.low, le=self.high)
 
     @property
     def java(self) -> Range:
-        """The range of Java's type."""
         return INT32 if self.bits == 32 else INT64
 
     def has(self, number: int) -> bool:
-        """Whether the number is in the range."""
         return self.low <= number <= self.high
 
     def refusal(self, number: int) -> str:

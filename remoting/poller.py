@@ -121,6 +121,7 @@ class SocketPoller:
         if self._is_closed:
             return
         descriptor = sock.fileno()
+        # First, since it may fail: nothing is kept of a socket that is never polled.
         self._poll.register(descriptor)
         self._readers[descriptor] = on_readable
         self._sockets[descriptor] = sock
@@ -162,6 +163,8 @@ class SocketPoller:
                     self._renew()
                     continue
                 if self._left:
+                    # Sockets that had no turn come first, or a busy one could hold them up for
+                    # ever.
                     first = {descriptor for descriptor, _ in self._left}
                     ready = self._left + [each for each in ready if each[0] not in first]
                 self._left = self._serve(ready)
@@ -221,6 +224,7 @@ class SocketPoller:
             old.close()
         except OSError as error:
             logger.debug("the old poll is closed already: %(error)s", {"error": error})
+        # A socket that cannot be registered would never be read again: it is closed instead.
         for descriptor in list(self._sockets):
             try:
                 poll.register(descriptor)

@@ -32,7 +32,6 @@ class UsedPort(NamedTuple):
     """A socket that has a local port.
 
     Attributes:
-      local: its address.
       remote: the address of its peer, `host:port`; "": it listens.
     """
 
@@ -91,7 +90,7 @@ def users_of(port: int, lines: Iterable[str]) -> Iterator[UsedPort]:
 
 
 def _lines_of(table: str) -> list[str]:
-    """Raises: OSError: it cannot be read; without IPv6 there is no table of it, which is none."""
+    """Raises: OSError: it cannot be read; a missing table of IPv6 is no error."""
     try:
         return Path(table).read_text(encoding="ascii", errors="replace").splitlines()
     except FileNotFoundError:

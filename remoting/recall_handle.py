@@ -8,7 +8,12 @@ from __future__ import annotations
 import base64
 from typing import Final, NamedTuple
 
-from ..common.message_properties import properties_from_bytes
+from ..common.message_properties import (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQUE_KEY,
+    properties_from_bytes,
+)
 
 _VERSION: Final = "v1"
 
@@ -17,10 +22,8 @@ class RecallHandle(NamedTuple):
     """The parts of a handle.
 
     Attributes:
-      topic: the message's.
       broker_name: the broker on which it waits.
       deliver_ms: a time in the slot in which it is due, ms since 1970, as text.
-      unique_key: the message's.
     """
 
     topic: str
@@ -52,11 +55,13 @@ def recall_handle(waiting_properties: bytes, broker_name: str) -> str:
 
     Args:
       waiting_properties: of the message in its waiting form.
-      broker_name: this broker's.
     Source: RocketMQ 5.5.0 SendMessageProcessor.attachRecallHandle.
     """
     properties = properties_from_bytes(waiting_properties)
-    deliver_ms = str(int(properties["TIMER_OUT_MS"]) + 1)
+    deliver_ms = str(int(properties[PROPERTY_TIMER_OUT_MS]) + 1)
     return RecallHandle(
-        properties["REAL_TOPIC"], broker_name, deliver_ms, properties.get("UNIQ_KEY", "")
+        properties[PROPERTY_REAL_TOPIC],
+        broker_name,
+        deliver_ms,
+        properties.get(PROPERTY_UNIQUE_KEY, ""),
     ).to_text()

@@ -26,7 +26,7 @@ bits."""
 
 _FIELDS_MIN: Final = 8
 _ENTRIES_MAX: Final = 1024
-"""Entries of one text: an answer has one for each queue, or for each message."""
+"""Entries of one string: an answer has one for each queue, or for each message."""
 
 
 class TopicForm(StrEnum):
@@ -48,7 +48,6 @@ class TopicForm(StrEnum):
 
         Args:
           topic: the topic that was popped.
-          group: the consumer group.
         """
         if self is TopicForm.NORMAL:
             return topic
@@ -66,7 +65,6 @@ class Receipt(NamedTuple):
       revive_queue_id: queue of the revive topic; ORDER_REVIVE_QUEUE: popped in order.
       form: the topic that the message is in.
       broker_name: the broker that it was popped from.
-      queue_id: of that topic.
       offset: the message's queue offset.
     """
 
@@ -131,7 +129,6 @@ class QueueKey(NamedTuple):
 
     Attributes:
       form: the topic that the queue belongs to.
-      queue_id: of that topic.
     """
 
     form: TopicForm
@@ -173,7 +170,6 @@ class OrderCounts(NamedTuple):
     """How often the messages of one queue were popped in order before.
 
     Attributes:
-      key: the queue.
       times: by queue offset; those that are not there: 0.
       least: of the message that was popped least, which older clients read alone.
     """

@@ -69,7 +69,7 @@ class Refusals:
         Args:
           kind: of the refusal, such as the key that demands it.
           peer: "ip:port".
-          what: the problem and what to do; one of few texts, which do not name the peer.
+          what: the problem and what to do; one of a few strings, which do not name the peer.
         """
         self._counts[kind] += 1
         more = self._begin_line(f"{kind}: {what}")

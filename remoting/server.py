@@ -56,13 +56,12 @@ class RemotingServer:
       turn: shared with other servers and clients of the process; None: a new one.
       on_channel_closed: called once for every connection that ended.
       limits: of each connection, their number, and the memory of all.
-      runs: serves runs of usual requests before they are decoded; None: there are none.
+      runs: serves runs of usual requests before they are decoded; None if there are none.
       tls: decides which connections are encrypted; None: none is.
       refusals: counts what the limits refuse; None: new ones.
 
     Attributes:
       memory: the memory budget of the connections.
-      refusals: see the argument.
     Raises: ValueError: limitExemptAddresses is not a list of addresses and networks.
     """
 
@@ -129,6 +128,8 @@ class RemotingServer:
             self._limit_to_descriptors()
         try:
             async with trio.open_nursery() as nursery:
+                # Not under the supervisor: it restarts itself, and without it no request would be
+                # read.
                 nursery.start_soon(self._poller.run)
                 services = Supervisor(nursery, logger)
                 services.every("the check of connection limits", SWEEP_INTERVAL_S, self._sweep)
@@ -146,6 +147,7 @@ class RemotingServer:
     def _limit_to_descriptors(self) -> None:
         self._addresses.places = connection_places()
         wanted, places = self._limits.policy.connections_max, self._addresses.connections_max
+        # Without descriptors left, the store could not open its files.
         if places < wanted:
             logger.warning(
                 "at most %(places)d connections are served at a time, not connectionsMax=%(wanted)d"
@@ -205,6 +207,7 @@ class RemotingServer:
                 admitted = await tls.admit(transport, self._limits.idle_s, self.refusals)
         finally:
             del self._arriving[scope]
+            # Every way out but admission gives the place back, cancellation included.
             if admitted is None:
                 transport.abort()
                 self._addresses.leave(place)
@@ -249,6 +252,7 @@ class RemotingServer:
         self._trimmer.note(used + objects, used_max + objects, now_s)
         self._addresses.forget_finished()
         is_crowded = self._addresses.is_crowded
+        # With few places left, connections that send nothing must not keep others out.
         if is_crowded:
             for scope, began_s in self._arriving.items():
                 if now_s - began_s > CROWDED_FIRST_FRAME_S:

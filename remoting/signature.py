@@ -62,6 +62,7 @@ def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
     secret_key = environment.get("ROCKETMQ_SECRET_KEY", "")
     if not (access_key or secret_key):
         return None
+    # Half an account would send unsigned requests, and fail far from its cause.
     if not (access_key and secret_key):
         raise ValueError("set both ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY")
     return Credentials(access_key, secret_key, environment.get("ROCKETMQ_SECURITY_TOKEN") or None)

@@ -19,9 +19,6 @@ _TRUST_KEY = "tls.client.trustCertPath"
 class ClientTls:
     """TLS of a `RemotingClient`.
 
-    Args:
-      config: the settings.
-
     Raises: ConfigError: a file of it cannot be used.
     """
 

@@ -58,7 +58,7 @@ class ClientAuth(enum.Enum):
 class TlsConfig:
     """The settings of TLS of one process, for its listeners and for its own connections.
 
-    Paths are of PEM files. An empty text means that a setting is not there.
+    Paths are of PEM files. An empty string means that a setting is not there.
 
     Attributes:
       mode: what listeners do: `disabled` closes connections that begin with TLS, `permissive`
@@ -205,6 +205,7 @@ def merge_tls(
     """
     config = TlsConfig()
     warnings: list[str] = []
+    # The server's own file second, so that it wins.
     for entries, path in ((of_file, file_path), (own, own_path)):
         named = [
             entry._replace(key=CONFIG_FILE_KEY) if entry.key == _CONFIG_FILE_ALIAS else entry

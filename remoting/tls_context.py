@@ -70,6 +70,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
 
         def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
             wanted = (name or "").lower()
+            # A wildcard stands for one label, as in certificates.
             chosen = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}")
             if chosen is not None:
                 connection.context = chosen
@@ -84,6 +85,7 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
     Raises: ConfigError: a value or a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Before verify_mode: `ssl` refuses CERT_NONE while names are checked.
     context.check_hostname = config.verifies_servers and config.check_hostname
     context.verify_mode = ssl.CERT_REQUIRED if config.verifies_servers else ssl.CERT_NONE
     _set_protocols_and_ciphers(context, config)

@@ -148,7 +148,7 @@ _BOOLS: Final = ("enabled", "verify", "check_hostname")
 def tls_settings_of(environment: Mapping[str, str]) -> TlsSettings:
     """The settings in the variables of VARIABLES; an empty variable says nothing.
 
-    Raises: ValueError: a variable is neither true nor false; the text names it.
+    Raises: ValueError: a variable is neither true nor false; the message names it.
     """
     found: dict[str, Any] = {}
     for name, variable in VARIABLES.items():
@@ -159,7 +159,7 @@ def tls_settings_of(environment: Mapping[str, str]) -> TlsSettings:
 
 
 def read_truth(name: str, text: str) -> bool:
-    """Parse true or false. Raises: ValueError: it is neither; the text names the setting."""
+    """Parse true or false. Raises: ValueError: it is neither; the message names the setting."""
     try:
         return TRUTHS[text.lower()]
     except KeyError:

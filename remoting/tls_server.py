@@ -9,9 +9,12 @@ Java counterpart: NettyRemotingServer.TlsModeHandler with TlsHelper, and FileWat
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import logging
+import os
 import ssl
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +30,51 @@ from .hosts import host_of
 from .refusals import Refusals
 from .tls_config import TlsConfig, TlsMode
 from .tls_context import handshake_problem, new_server_context, server_context, server_paths
-from .tls_test_certificate import load_test_certificate
 from .tls_transport import TlsTransport
 from .transport import SocketTransport
+
+# A self-signed certificate for RocketMQ's test mode of TLS.
+#
+# Java counterpart: Netty's SelfSignedCertificate, which TlsHelper.buildSslContext uses.
+
+VALID_FROM: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+VALID_TO: Final = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
+"""Constants, so that clocks that are wrong do not matter. The certificate is made at each start."""
+
+
+def load_test_certificate(context: ssl.SSLContext) -> None:
+    """Make a key and a certificate, and load both into a context. Takes 0.1 s at the first time.
+
+    Raises: ImportError: the package `cryptography` is not installed.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "trocket test mode")])
+    certificate = (
+        x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number(),
+            VALID_FROM, VALID_TO,
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    # `ssl` reads certificates from files only.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "test.pem"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+        context.load_cert_chain(path)
+
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +87,7 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 HANDSHAKES_MAX: Final = 1_000
 """Handshakes of a server that have begun and are unfinished; another one ends the oldest of the
 address with the most. A client
-needs less than a second, so a flood of peers that do not go on ends its own handshakes first. Each
+needs less than a second, so a flood of peers that stall ends its own handshakes first. Each
 takes about 100 KiB of memory."""
 
 WAITING_MAX: Final = 5_000
@@ -95,9 +140,6 @@ class ServerTls:
 
     Lifecycle: `watch` as a task, if certificates are to be renewed; all else works without it.
 
-    Args:
-      config: the settings.
-
     Raises: ConfigError: a file of it cannot be used.
     """
 
@@ -133,7 +175,7 @@ class ServerTls:
         return len(self._shaking)
 
     async def context(self) -> ssl.SSLContext | None:
-        """The context for new connections; None: there is no certificate."""
+        """The context for new connections; None if there is no certificate."""
         if self._context is None and not self._problem:
             async with self._making:
                 if self._context is None and not self._problem:
@@ -179,6 +221,7 @@ class ServerTls:
             return None
         if first == HANDSHAKE_BYTE:
             return await self._shake(transport, refusals)
+        # Without a byte it just ended, as those of health checks do.
         if self.mode is TlsMode.enforcing and first:
             refusals.note_problem(WRONG_KIND, peer, _NO_TLS)
             return None
@@ -268,12 +311,10 @@ class ServerTls:
                 del self._of_addresses[handshake.address]
 
     def _make_room(self) -> None:
-        """End the oldest unfinished handshake of the address with the most, if there are too many.
-
-        The oldest, because clients need less than a second.
-        """
+        """End the oldest unfinished handshake of the busiest address, if there are too many."""
         if len(self._shaking) >= HANDSHAKES_MAX:
             ((address, _),) = self._of_addresses.most_common(1)
+            # The oldest, because an honest client needs less than a second.
             oldest = next(each for each in self._shaking if each.address == address)
             self._remove(oldest)
             oldest.was_ended = True
@@ -331,6 +372,7 @@ def _read(config: TlsConfig) -> tuple[bytes, ssl.SSLContext]:
     context = server_context(config)
     digest = hashlib.sha256()
     for path in server_paths(config):
+        # Contents and not times: a file that is replaced by a copy of itself changes nothing.
         digest.update(path.encode(errors="surrogateescape"))
         try:
             digest.update(Path(path).read_bytes())

@@ -13,7 +13,6 @@ class Tls(NamedTuple):
     """TLS of one process.
 
     Attributes:
-      config: the settings.
       server: of its listeners.
       client: of its connections to other servers; None: they are plain.
     """

@@ -45,7 +45,7 @@ class TlsTransport(SocketTransport):
       server_hostname: the name that a server is asked for, and its certificate is compared with, if
         the context says so.
 
-    Raises: ssl.SSLError, ValueError: the name is none.
+    Raises: ssl.SSLError, ValueError: the name is invalid.
     """
 
     __slots__ = ("_has_early", "_incoming", "_is_established", "_outgoing", "_sealed", "_ssl")
@@ -110,6 +110,7 @@ class TlsTransport(SocketTransport):
             else:
                 async with pace:
                     is_complete = self._step()
+            # What OpenSSL has to say leaves first: the peer answers only to that.
             await self.send_all([])
             if not is_complete:
                 await self._receive_handshake()
@@ -136,6 +137,7 @@ class TlsTransport(SocketTransport):
             if data:
                 self._incoming.write(data)
             else:
+                # OpenSSL reports it as the error that it is at this point of the handshake.
                 self._incoming.write_eof()
             return
 
@@ -148,7 +150,8 @@ class TlsTransport(SocketTransport):
     def receive_nowait(self) -> bytes:
         """Receive and decrypt all complete records; empty at the end.
 
-        Raises: BlockingIOError: there is none. Other OSErrors: the connection is lost, or broken.
+        Raises: BlockingIOError: no bytes have arrived. Other OSErrors: the connection is lost, or
+          broken.
         """
         size = 0
         buffer = self._poller.buffer
@@ -163,6 +166,7 @@ class TlsTransport(SocketTransport):
         except ssl.SSLError as error:
             if isinstance(error, ssl.SSLZeroReturnError):
                 return b""
+            # The alert says why; it leaves before the connection is closed.
             self._tell()
             raise
         if self._outgoing.pending:
@@ -212,6 +216,7 @@ class TlsTransport(SocketTransport):
             sealed = self._sealed
             if sealed is None and self._outgoing.pending:
                 sealed = memoryview(self._outgoing.read())
+            # Records must leave in their order: what the socket did not take comes first.
             if sealed is not None:
                 try:
                     sent = self._socket.send(sealed)

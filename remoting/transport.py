@@ -76,7 +76,7 @@ class SocketTransport:
     def receive_nowait(self) -> bytes:
         """Receive bytes; empty at the end.
 
-        Raises: BlockingIOError: there are none. Other OSErrors: the connection is lost.
+        Raises: BlockingIOError: no bytes have arrived. Other OSErrors: the connection is lost.
         """
         buffer = self._poller.buffer
         return bytes(buffer[: self._socket.recv_into(buffer, self.receive_size)])
@@ -148,6 +148,7 @@ class StreamTransport:
             scope.cancel()
 
         async with trio.open_nursery() as nursery:
+            # A stream may not notice that it was closed by another task while it receives.
             nursery.start_soon(until_closed, nursery.cancel_scope)
             data = bytes(await self._stream.receive_some(RECEIVE_SIZE))
             nursery.cancel_scope.cancel()
@@ -166,5 +167,4 @@ class StreamTransport:
         self._closed.set()
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await trio.aclose_forcefully(self._stream)

@@ -74,6 +74,7 @@ class Turn:
             meaning = "Requests of that turn may stay without an answer; the next turn is served"
             self._failures.note("the end of a turn", meaning, error)
         finally:
+            # Before the flush: what is written from here on belongs to no turn, and leaves at once.
             self.active = False
             if self.dirty:
                 self.flush()

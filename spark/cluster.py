@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ..blocking import Admin, Client
@@ -41,10 +42,38 @@ from .errors import OptionError, QueueGoneError, SparkConnectorError
 from .missing_queues import Missing, why_missing
 from .queue_offsets import Queue
 from .record_columns import RecordColumns, walk
-from .secrets_file import read_secrets
 from .source_options import ConnectionOptions, ReadFrom, SourceOptions, read_assignment
 from .time_search import first_new
 from .tries import PASSING, again
+
+# Credentials from a file, so that neither a job's code nor Spark's plans contain them.
+#
+# The file is that of RocketMQ's tools (`conf/tools.yml`) with lines of `accessKey: ...`; lines of
+# `accessKey=...` work, too. Every machine that runs tasks needs it.
+
+_LINE: Final = re.compile(r"\s*(accessKey|secretKey|securityToken)\s*[:=]\s*(.*?)\s*")
+
+
+def read_secrets(path: str) -> Credentials:
+    """Read the credentials in a file.
+
+    Raises:
+      OptionError: it cannot be read, or a key is missing. The message shows nothing of its content.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise OptionError(
+            f"secretsFile {path} cannot be read on this machine: {reason}; copy it to every"
+            " machine that runs tasks"
+        ) from None
+    found = {match[1]: match[2].strip("'\"") for line in lines if (match := _LINE.fullmatch(line))}
+    for name in ("accessKey", "secretKey"):
+        if not found.get(name):
+            raise OptionError(f"secretsFile {path} has no line `{name}: ...`")
+    return Credentials(found["accessKey"], found["secretKey"], found.get("securityToken") or None)
+
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +199,7 @@ class Cluster:
         ]
 
     def _named_route(self, topic: str) -> TopicRouteData:
-        """The route of a topic that the user named. Raises: OptionError: there is none."""
+        """The route of a topic that the user named. Raises: OptionError: the topic has none."""
         try:
             return self._route(topic)
         except RouteNotFoundError as error:
@@ -288,7 +317,7 @@ class Cluster:
         return answer
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
-        """The average size of the next messages of a queue in bytes; None: there are none.
+        """The average size of the next messages of a queue in bytes; None if there are none.
 
         Raises: ClientError: the broker failed.
         """
@@ -409,7 +438,7 @@ def close_clients() -> None:
 
 
 def _files(options: ConnectionOptions) -> tuple[tuple[str | None, str, str], ...]:
-    """The files of TLS: path, name in the client's texts, option."""
+    """The files of TLS: path, name in the client's messages, option."""
     return (
         (options.tls_ca_file, "ca_file", "tlsCaFile"),
         (options.tls_cert_file, "cert_file", "tlsCertFile"),

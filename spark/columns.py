@@ -134,7 +134,7 @@ def pick(wanted: Iterable[tuple[str, str]], columns: Mapping[str, str], what: st
     Args:
       wanted: (name, type as DDL) of each.
       columns: the columns of the table.
-      what: the table's name, for error texts.
+      what: the table's name, for error messages.
 
     Raises:
       OptionError: the table has no such column, or with another type.

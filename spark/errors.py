@@ -1,4 +1,4 @@
-"""Errors of the connector; Spark shows their texts inside its own errors.
+"""Errors of the connector; Spark shows their messages inside its own errors.
 
 ::
 
@@ -9,8 +9,8 @@
     ├── CorruptStoreError    a file holds bytes that are not records
     └── RowRefusedError      a row that no broker would accept
 
-A text names the topic, queue and offset, or the file and position, and what to do. All errors can
-be pickled: workers send them to the driver.
+A message names the topic, queue and offset, or the file and position, and what to do. All errors
+can be pickled: workers send them to the driver.
 """
 
 from __future__ import annotations

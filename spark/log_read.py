@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..common.message_properties import PROPERTY_TAGS
 from ..disk.os_disk import Disk
 from ..store.log.commit_log import file_name
 from ..store.log.log_reader import Hole
@@ -117,7 +118,7 @@ def wanted(records: RecordColumns, request: LogRequest) -> RecordColumns:
     if request.topics is not None and len(records):
         records = records.where(_is_in(records.topics, request.topics))
     if request.tags is not None and len(records):
-        records = records.where(_is_in(records.properties.column("TAGS"), request.tags))
+        records = records.where(_is_in(records.properties.column(PROPERTY_TAGS), request.tags))
     return records
 
 

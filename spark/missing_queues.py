@@ -11,12 +11,12 @@ from .source_options import SourceOptions, read_assignment
 
 
 class Missing(Enum):
-    """Why a queue is missing; the values are texts, with the queue as {0}."""
+    """Why a queue is missing; the values are strings, with the queue as {0}."""
 
     UNKNOWN = (
         "no name server knows the topic {0.topic}: it was deleted, or all its brokers are away"
     )
-    """Like a topic that is named and not found: the query does not go on without it."""
+    """Like a topic that is named and not found: the query fails."""
     DELETED = (
         "the topic was deleted: no name server knows the topic {0.topic} at {0.broker_name}, which"
         " runs"

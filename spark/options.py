@@ -47,7 +47,6 @@ class Secret(str):
         return "***"
 
     def reveal(self) -> str:
-        """The secret itself."""
         return str.__str__(self)
 
 
@@ -81,7 +80,7 @@ def read_options(
       kind: a dataclass; a field without default is required. `metadata["minimum"]` bounds numbers.
         Its `__post_init__` may check combinations of options.
       given: the user's options, keys in any case.
-      what: the format, for error texts.
+      what: the format, for error messages.
       other_names: names, in lower case, that other sources have for an option: for hints.
 
     Raises:

@@ -64,7 +64,7 @@ class PropertyColumns:
     @cached_property
     def _names(self) -> pa.DictionaryArray:
         names = slices(self._buffer, self._item_at + 1, self._after).dictionary_encode()
-        # Decoding may map different invalid UTF-8 to one text, so names are encoded a second time.
+        # Different invalid UTF-8 may decode to one string, so names are encoded a second time.
         texts = as_text(names.dictionary).dictionary_encode()
         codes = texts.indices.take(names.indices)
         return pa.DictionaryArray.from_arrays(codes, texts.dictionary)

@@ -43,8 +43,7 @@ class Puller(Protocol):
         size: int | None,
         group: str,
         subscription: SubscriptionData,
-    ) -> PullAnswer:
-        """Pull once."""
+    ) -> PullAnswer: ...
 
 
 def read_range(

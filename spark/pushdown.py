@@ -49,7 +49,7 @@ def bounds(filters: Iterable[Any], column: str) -> Bounds:
 
     Args:
       filters: Spark's filters.
-      column: a column of texts, numbers or times.
+      column: a column of strings, numbers or times.
     """
     values: frozenset[Any] | None = None
     low: int | None = None

@@ -90,7 +90,6 @@ class QueueRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of offsets in the range."""
         return self.end - self.start
 
 
@@ -98,10 +97,10 @@ def read_offset_spec(text: str, name: str) -> OffsetSpec:
     """Parse earliest, latest, group, or `{"T":{"broker-a":{"0":23,"1":-2}}}`.
 
     Args:
-      name: the option's name, for error texts.
+      name: the option's name, for error messages.
 
     Raises:
-      OptionError: the text is none of these.
+      OptionError: the string is none of these.
     """
     word = _WORDS.get(text.strip().lower())
     if word is not None:
@@ -117,7 +116,7 @@ def read_time_spec(text: str, name: str) -> TimeSpec:
     """Parse `{"T":{"broker-a":{"0":1763800000000}}}`, times in ms since 1970.
 
     Args:
-      name: the option's name, for error texts.
+      name: the option's name, for error messages.
 
     Raises:
       OptionError: the text has another form, or a time is before 1970.
@@ -140,7 +139,7 @@ def _read_tree(text: str, what: str, example: int) -> dict[Queue, int]:
 
 
 def _queue_id(text: str) -> int:
-    """Raises: ValueError: it is none: 0 to 2,147,483,647, as Java's int."""
+    """Raises: ValueError: it is not from 0 to 2,147,483,647, as Java's int."""
     number = int(text) if _QUEUE_ID.fullmatch(text) else INT32_MAX + 1
     if number > INT32_MAX:
         raise ValueError(f"{text[:_SHOWN_MAX]!r} is not the id of a queue")
@@ -259,7 +258,7 @@ def lag(progress: Mapping[str, Any]) -> dict[Queue, int]:
 
     Args:
       progress: one source of `query.lastProgress["sources"]`, as PySpark gives it (its offsets
-        are texts of JSON) or parsed from its JSON.
+        are strings of JSON) or parsed from its JSON.
 
     Returns: empty if the progress has no latest offset, as before the first batch, and for sources
       of other formats.

@@ -38,11 +38,7 @@ def check_queues(disk: Disk, root: str) -> None:
 
 
 class QueueUnits:
-    """The consume queues of one store. Lifecycle: `close` at the end.
-
-    Args:
-      root: the store's folder.
-    """
+    """The consume queues of one store. Lifecycle: `close` at the end."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
@@ -51,7 +47,6 @@ class QueueUnits:
         self._known: dict[tuple[str, int], dict[int, str]] = {}
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -80,7 +75,7 @@ class QueueUnits:
         return found
 
     def _places(self, queue: tuple[str, int], offsets: np.ndarray) -> np.ndarray:
-        """The physical offsets in the units at these queue offsets; -1: there is no unit."""
+        """The physical offsets in the units at these queue offsets; -1 if there is no unit."""
         found = np.full(len(offsets), -1, np.int64)
         files = self._known.get(queue)
         if files is None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ..common.message_properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
 from ..common.topic_names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -126,7 +127,6 @@ class RecordColumns:
         return len(self.starts)
 
     def first(self, count: int) -> RecordColumns:
-        """The first `count` records."""
         return self if count >= len(self) else self._some(slice(0, count))
 
     def part(self, begin: int, end: int) -> RecordColumns:
@@ -134,7 +134,6 @@ class RecordColumns:
         return self if begin <= 0 and end >= len(self) else self._some(slice(begin, end))
 
     def where(self, mask: np.ndarray) -> RecordColumns:
-        """The records that a mask selects."""
         return self if mask.all() else self._some(mask)
 
     def _some(self, rows: slice | np.ndarray) -> RecordColumns:
@@ -251,12 +250,10 @@ class RecordColumns:
 
     @cached_property
     def topics(self) -> pa.StringArray:
-        """The topic of each record."""
         return as_text(slices(self._buffer, self._layout.topic_at, self._layout.topic_end))
 
     @cached_property
     def properties(self) -> PropertyColumns:
-        """The properties of all records."""
         return PropertyColumns(self._buffer, self._layout.properties_at, self._layout.ends)
 
     @property
@@ -265,7 +262,7 @@ class RecordColumns:
         return self._layout.body_at, self._layout.body_end
 
     def head(self, row: int, size: int) -> bytes:
-        """The first bytes of a record."""
+        """The first `size` bytes of a record; fewer if it is shorter."""
         begin = int(self.starts[row])
         return self._data[begin : min(begin + size, int(self.ends[row]))]
 
@@ -369,7 +366,7 @@ _LONGS: Final = {
     "commitLogOffset": "physical_offset",
     "preparedTransactionOffset": "prepared_transaction_offset",
 }
-_PROPERTIES: Final = {"keys": "KEYS", "tags": "TAGS", "uniqKey": "UNIQ_KEY"}
+_PROPERTIES: Final = {"keys": PROPERTY_KEYS, "tags": PROPERTY_TAGS, "uniqKey": PROPERTY_UNIQUE_KEY}
 _COLUMNS: Final[dict[str, Callable[[RecordColumns], pa.Array]]] = {
     "topic": lambda records: records.topics,
     "properties": lambda records: records.properties.map_column(),
@@ -406,5 +403,5 @@ def column_of(
 
 
 def constant(value: str | None, records: RecordColumns) -> pa.Array:
-    """A column with one text in all rows; None: null."""
+    """A column with one string in all rows; None: null."""
     return repeated(value, "string", len(records))

@@ -19,7 +19,7 @@ class RefusedStream(DataSourceStreamReader):
     """In place of a reader.
 
     Args:
-      reason: why there is none.
+      reason: why there is no stream.
     """
 
     def __init__(self, reason: SparkConnectorError) -> None:

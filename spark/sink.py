@@ -73,11 +73,7 @@ def log_done(messages: list[WriterCommitMessage | None], what: str) -> None:
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a table.
-
-    Args:
-      layout: the rows' columns.
-    """
+    """Writes a table."""
 
     def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
         self._options = options

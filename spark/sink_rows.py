@@ -33,7 +33,6 @@ class RowMessages:
     """Makes the messages of one task.
 
     Args:
-      layout: the rows' columns.
       row_id: prefix of the ids of this task's rows; None: rows get no ids.
     """
 
@@ -130,7 +129,6 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def raw_body(body: str | bytes | None) -> bytes:
-    """The bytes of a body; of none, b""."""
     return body.encode() if isinstance(body, str) else body or b""
 
 

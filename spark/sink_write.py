@@ -40,8 +40,9 @@ class Sender(Protocol):
     def queues(self, topic: str) -> list[MessageQueue]:
         """The writable queues of a topic; of a new one, those that a send would create."""
 
-    def send(self, message: Message, *, queue: MessageQueue | None, timeout_s: float) -> SendResult:
-        """Send one message."""
+    def send(
+        self, message: Message, *, queue: MessageQueue | None, timeout_s: float
+    ) -> SendResult: ...
 
     def send_batch(
         self, messages: list[Message], *, queue: MessageQueue | None, timeout_s: float
@@ -70,7 +71,6 @@ class SinkWriter:
 
     Args:
       sender: the producer.
-      layout: the rows' columns.
       row_id: prefix of the ids of this task's rows; None: rows get no ids.
     """
 

@@ -47,7 +47,6 @@ class RocketMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:

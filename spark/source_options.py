@@ -109,7 +109,7 @@ class SourceOptions(ConnectionOptions):
     arrow_batch_rows: int = field(default=8192, metadata={"minimum": 1})
 
     def __post_init__(self) -> None:
-        """Raises: OptionError: options contradict each other, or a text cannot be parsed."""
+        """Raises: OptionError: options contradict each other, or a string cannot be parsed."""
         super().__post_init__()
         ways = {
             "topic": self.topic,
@@ -135,6 +135,7 @@ class SourceOptions(ConnectionOptions):
                 f"{FORMAT}: topicPattern is not a regular expression: {error}"
             ) from None
         if self.assign:
+            # Parsed here only to fail on the driver, before a job has begun.
             read_assignment(self.assign)
         has_group = self.consumer_group not in ("", DEFAULT_GROUP)
         if not has_group and (self.commit_offsets or self.starting_offsets.lower() == "group"):

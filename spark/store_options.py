@@ -66,7 +66,6 @@ class StoreOptions:
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """The table's columns."""
         if self.table != "commitlog":
             return TABLES[self.table]
         bad = CORRUPT if self.mode is ReadMode.PERMISSIVE else {}

@@ -37,8 +37,6 @@ class LogSplit:
     """The records that begin in [begin, end) bytes of one log file.
 
     Attributes:
-      path: the file's path.
-      root: the store's folder.
       broker_name: the name of the store's broker.
       base: physical offset of the file's first byte.
       file_size: the size of this store's log files in bytes.
@@ -69,7 +67,7 @@ def find_stores(disk: Disk, options: StoreOptions) -> list[StoreAt]:
     """The stores that match the option path.
 
     Raises:
-      OptionError: there is none, or brokerName is given for several.
+      OptionError: there is no such folder, or brokerName is given for several.
     """
     path = options.path.removeprefix("file://").rstrip("/") or "/"
     roots = _matching(path) if has_magic(path) else [path]

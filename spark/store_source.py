@@ -39,7 +39,6 @@ class RocketMQStoreSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:
@@ -56,7 +55,7 @@ class RocketMQStoreSource(DataSource):
         return kind(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream that says that there is none."""
+        """A stream whose use raises: the store has no streaming."""
         text = "reads files as tables, with spark.read; a stream is readStream.format"
         return RefusedStream(OptionError(f'{FORMAT} {text}("rocketmq")'))
 

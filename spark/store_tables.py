@@ -66,7 +66,6 @@ class TableFile:
     """One file of a queue or of the index.
 
     Attributes:
-      path: the file's path.
       name: the number in its name.
       topic, queue_id: the queue, if it is a queue's file.
       is_batch: whether the queue is a batch consume queue.

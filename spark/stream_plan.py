@@ -45,8 +45,7 @@ class StreamCluster(QueueEnds, Protocol):
     def missing(self, queues: Iterable[Queue]) -> dict[Queue, Missing | None]:
         """Why queues are not among those of `queues`; None: it is there again."""
 
-    def commit_offset(self, queue: Queue, group: str, offset: int) -> None:
-        """Commit an offset of a group."""
+    def commit_offset(self, queue: Queue, group: str, offset: int) -> None: ...
 
     def mean_size(self, queue: Queue, offset: int, group: str) -> float | None:
         """The average size of the next messages in bytes."""
@@ -312,7 +311,7 @@ def check_topics(options: SourceOptions, offset: StreamOffset) -> None:
     """Check that a checkpoint and the options share at least one topic.
 
     Raises:
-      SparkConnectorError: they share none.
+      SparkConnectorError: they have no offset in common.
     """
     known = {queue.topic for queue in offset.offsets}
     names, pattern = options.topic_names, options.topic_pattern

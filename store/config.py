@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from ..common.config import Bounds, setting
+from ..common.delay_levels import MESSAGE_DELAY_LEVEL
 
 HA_BATCH_SIZE_MAX = 4 * 1024 * 1024 - 12
 """Bytes of the log in one frame to a slave, at most: Apache's slave has a buffer of 4 MiB for a
@@ -37,7 +38,6 @@ class MessageStoreConfig:
     """Settings of the store.
 
     Attributes:
-      store_path_root_dir: the data folder.
       store_path_commit_log: folder of the commit log; "" = `commitlog` in the data folder.
       mapped_file_size_commit_log: bytes of one commit log file.
       preallocate_commit_log: ours. Reserve a commit log file's blocks when it is made, so that no
@@ -207,11 +207,10 @@ class MessageStoreConfig:
     timer_precision_ms: int = setting(1_000, minimum=1)
     timer_max_delay_sec: int = setting(3 * 24 * 3600, minimum=1, live=True)
     timer_flush_interval_ms: int = setting(1_000, minimum=1, live=True)
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    message_delay_level: str = MESSAGE_DELAY_LEVEL
 
     @property
     def commit_log_folder(self) -> str:
-        """Folder of the commit log files."""
         return self.store_path_commit_log or f"{self.store_path_root_dir}/commitlog"
 
     @property

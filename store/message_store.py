@@ -89,7 +89,7 @@ class Opened(NamedTuple):
 
     Attributes:
       end: physical offset of its end; this process wrote the bytes after it.
-      newest_ms: store timestamp of the newest message; 0: there was none.
+      newest_ms: store timestamp of the newest message; 0 if there was none.
       is_ours: this program wrote the checkpoint.
     """
 
@@ -113,7 +113,6 @@ class MessageStore:
 
     Attributes:
       is_slave: messages come from a master's log, and none are put.
-      log, queue_store, index: the files.
       writer: the end of the log, and the state of the store.
       dispatcher: makes committed messages visible.
       copies: the appender of a slave.
@@ -248,8 +247,8 @@ class MessageStore:
             self.log.close()
             self._recover(unwritable=error)
             logger.error(
-                "the store could not be opened for writing: %(error)s. Messages can be read, and "
-                "none are taken; %(what_to_do)s and restart the broker",
+                "the store could not be opened for writing: %(error)s. Messages can be read "
+                "and not stored: %(what_to_do)s and restart the broker",
                 {"error": error, "what_to_do": TO_WRITE[errno_of(error)]},
             )
 
@@ -355,7 +354,10 @@ class MessageStore:
                 index = self.checkpoints.index_state()
                 self.checkpoints.sync_queues(self.queue_store.take_unsynced())
                 self.checkpoints.write(self.dispatched_offset, self.store_time_ms, index)
+                # A file that was made ahead and not used is no part of the log.
                 self.log.remove_from(self.writer.used_files_end)
+                # Last of all: its absence says to the next start that everything above is on the
+                # device.
                 self.disk.unlink(f"{root}/abort")
                 self.disk.sync_folder(root)
         except StoreError:
@@ -496,7 +498,7 @@ class MessageStore:
 
         Raises:
           StoreIOError: a file could not be read.
-          CorruptRecordError: the first message is damaged, or there is none at this offset.
+          CorruptRecordError: the first message is damaged, or this offset has no message.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:

@@ -148,7 +148,9 @@ class Retention:
         vouched = self._store.checkpoints.current.dispatched_offset
         bases = list(self._log.files)
         files = []
+        # In pairs, so that the newest file is never among them.
         for base, after in pairwise(bases[: config.delete_file_batch_max + 1]):
+            # After a crash the queues could not be built from a file that is gone.
             if after > vouched:
                 break
             files.append(LogFileFacts(base, await self._newest(base, after, in_thread)))
@@ -188,6 +190,8 @@ class Retention:
             await in_thread(partial(self._disk.sync_folder, log.folder))
             self._must_sync = False
         try:
+            # Before the deletion: a start that finds the first file missing must know that it was
+            # meant.
             await in_thread(partial(self._store.checkpoints.note_log_start, base + log.file_size))
         except StoreIOError as error:
             if errno_of(error) not in (errno.ENOSPC, errno.EDQUOT):
@@ -197,6 +201,7 @@ class Retention:
                 "%(error)s",
                 {"error": error},
             )
+        # Out of the log first, so that no read opens the file again.
         path = log.detach(base)
         try:
             await in_thread(partial(self._disk.unlink, path))
@@ -217,6 +222,8 @@ class Retention:
                 "reason": deletion.reason,
             },
         )
+        # To be synced before the next deletion: a power cut must not leave a hole in the row of
+        # files.
         self._must_sync = True
         await in_thread(partial(self._disk.sync_folder, log.folder))
         self._must_sync = False
@@ -232,6 +239,8 @@ class Retention:
             queue.follow_log(min_offset)
             return False
 
+        # Memory first and for all queues, as reads need the new beginnings at once; files later,
+        # with pauses (deleteConsumeQueueFilesInterval).
         await self._each(list(queues.values()), pause, follow)
         interval_s = 0.0 if urgent else self._config.delete_consume_queue_files_interval / 1000
         pending = list(queues.values())

@@ -94,7 +94,7 @@ async def _queue_files(store: MessageStore) -> None:
             # Nothing is lost: the units stay in memory, and can be rebuilt from the log.
             if not failing:
                 logger.error(
-                    "queue units cannot be written, they are kept in memory: %(error)s",
+                    "queue units cannot be written; they are kept in memory: %(error)s",
                     {"error": error},
                 )
             failing = True
@@ -119,7 +119,6 @@ async def _checkpoint(store: MessageStore) -> None:
 
 
 async def checkpoint_now(store: MessageStore) -> None:
-    """One round of the checkpoint service."""
     checkpoints = store.checkpoints
     target, timestamp_ms = store.dispatched_offset, store.store_time_ms
     ends = checkpoints.queue_ends()
@@ -150,7 +149,7 @@ async def checkpoint_now(store: MessageStore) -> None:
         await _in_thread(store, checkpoints.write, target, timestamp_ms, index, ends)
     except StoreIOError as error:
         logger.error(
-            "no checkpoint could be written, recovery would take longer: %(error)s",
+            "no checkpoint could be written; recovery would take longer: %(error)s",
             {"error": error},
         )
 
@@ -205,6 +204,7 @@ async def _retention(store: MessageStore) -> None:
             await retention.run_once(in_thread, trio.sleep)
             failing = ""
         except StoreIOError as error:
+            # A full disk fails at each pass: one line is enough.
             if str(error) != failing:
                 logger.error(
                     "retention failed and is tried again at its next pass: %(error)s",

@@ -37,7 +37,7 @@ class PutRefusal(NamedTuple):
     """The answer to a put that stored nothing.
 
     Attributes:
-      status: MESSAGE_ILLEGAL (topic, sizes, an inner batch where there are none),
+      status: MESSAGE_ILLEGAL (topic, sizes, an inner batch in a topic without them),
         PROPERTIES_SIZE_EXCEEDED, CREATE_MAPPED_FILE_FAILED or SERVICE_NOT_AVAILABLE.
       remark: what is wrong, and what to do about it; "": the status is enough.
     """

@@ -20,7 +20,7 @@ def topic_path(topic: str) -> TopicPath | None:
     """Check a topic's name for use as a folder's name.
 
     Args:
-      topic: any text.
+      topic: any string.
 
     Returns: the name, or None when it is empty, longer than 255 UTF-8 bytes, `.` or `..`, or holds
       a slash, a backslash or a control character.

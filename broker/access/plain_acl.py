@@ -33,7 +33,6 @@ class PlainAclAccess:
 
     Args:
       config: the broker's, with aclConfigPath.
-      address: of the broker.
       places: see `Places`.
       clock: for the files' versions.
 

@@ -48,9 +48,6 @@ class PlainAclProcessor:
     """Shows and changes the accounts.
 
     Args:
-      config: names the broker.
-      address: of the broker.
-      files: the accounts.
       is_administrator: whether a request is signed by an administrator's account.
     """
 
@@ -168,13 +165,10 @@ class PlainAclProcessor:
         return request.answer(ext_fields=encode_header(header))
 
     def _show(self, request: RemotingCommand, _: Channel) -> Answer:
-        """GET_BROKER_CLUSTER_ACL_CONFIG 54: all accounts.
-
-        HIDDEN stands for their secrets, unless an administrator signed the request: one from a
-        white address has no signature.
-        """
+        """GET_BROKER_CLUSTER_ACL_CONFIG 54: all accounts."""
         acl = self._files.acl
         configs = acl.configs
+        # A request from a white address has no signature, so it gets no secrets.
         if not self._is_administrator(request):
             configs = [msgspec.structs.replace(each, secret_key=HIDDEN) for each in configs]
         addresses = [each.text for each in acl.white_addresses]

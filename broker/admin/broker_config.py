@@ -30,7 +30,6 @@ class BrokerConfigProcessor:
     """Shows and changes the configuration of the broker and its store.
 
     Args:
-      live: the configuration.
       changes: changes and saves it.
       clock: its wall time at the start, and at each change, is part of the configuration's version.
       register_all: registers all topics with the name servers.
@@ -73,15 +72,13 @@ class BrokerConfigProcessor:
         return request.answer(remark=self._changes.unsaved_remark or None)
 
     def _show(self, request: RemotingCommand, _: Channel) -> Answer:
-        """GET_BROKER_CONFIG 26: a line `key=value` for each key, sorted, as properties text.
-
-        HIDDEN replaces a secret value, because every peer may send this request.
-        """
+        """GET_BROKER_CONFIG 26: a line `key=value` for each key, sorted, as properties text."""
         values = {"useTLS": "false"}  # without it exportConfigs of mqadmin 4.9 fails
         for config in self._live.configs:
             values.update(to_properties(config))
             for field in dataclasses.fields(config):
                 if "secret" in field.metadata and getattr(config, field.name):
+                    # Every peer may send this request.
                     values[key_of(field)] = HIDDEN
         body = "".join(f"{key}={value}\n" for key, value in sorted(values.items())).encode()
         header = GetBrokerConfigResponseHeader(version=fastjson.dumps(self._version).decode())

@@ -25,12 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningProcessor:
-    """Deletes what has expired, and queues of topics that were deleted.
-
-    Args:
-      store: the broker's messages.
-      topics: the broker's table.
-    """
+    """Deletes what has expired, and queues of topics that were deleted."""
 
     def __init__(self, store: MessageStore, topics: TopicConfigManager) -> None:
         self._store = store
@@ -42,20 +37,18 @@ class CleaningProcessor:
         }
 
     def _clean_queues(self, request: RemotingCommand, channel: Channel) -> Answer:
-        logger.info("%(peer)s has a retention pass begin now", {"peer": channel.remote_address})
+        logger.info("%(peer)s starts a retention pass", {"peer": channel.remote_address})
         self._store.activity.cleaning.begin_pass()
         return request.answer()
 
     def _delete_log_files(self, request: RemotingCommand, channel: Channel) -> Answer:
-        logger.info("%(peer)s has expired log files deleted now", {"peer": channel.remote_address})
+        logger.info("%(peer)s deletes expired log files", {"peer": channel.remote_address})
         self._store.activity.cleaning.delete_log_files()
         return request.answer()
 
     def _clean_topics(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Delete the queues of topics that are not in the broker's table.
-
-        A slave refuses: its table may be behind its master's.
-        """
+        """Delete the queues of topics that are not in the broker's table."""
+        # A slave refuses: its table may be behind its master's.
         if self._store.is_slave:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, "a slave deletes the topics that its master deletes"

@@ -75,7 +75,6 @@ class ClientAdminProcessor:
     """Lists connected clients, and forwards requests to them.
 
     Args:
-      config: the broker's.
       store: already loaded.
       consumers, producers, offsets, topics, groups: the broker's tables.
       try_pulls: tries the held pulls and pops of queues again.
@@ -171,11 +170,9 @@ class ClientAdminProcessor:
         return self._call(request, fields, bytes(record))
 
     def _call(self, request: RemotingCommand, fields: Mapping[str, str], body: bytes) -> Deferred:
-        """Forward a request to a client. Source: AdminBrokerProcessor.callConsumer.
-
-        Without its signature: a client chooses its own id, and with that the text that is signed.
-        It could send the same text as another request, in the administrator's name.
-        """
+        """Forward a request to a client. Source: AdminBrokerProcessor.callConsumer."""
+        # A client chooses its own id, and with that the string that is signed. It could send the
+        # same string as another request, in the administrator's name.
         fields = without_signature(fields)
         header = decode(GetConsumerRunningInfoRequestHeader, request.ext_fields)
         who = f"<{header.consumer_group}> <{header.client_id}>"
@@ -231,6 +228,8 @@ class ClientAdminProcessor:
                     "the client does not support this feature. "
                     f"version={version_name(client.version)}",
                 )
+        # All are asked at once, and a client that is slow or refuses is left out: mqadmin shows the
+        # offsets of the others.
         fields = encode_header(GetConsumerStatusRequestHeader(topic=header.topic, group=group))
         body = GetConsumerStatusBody()
 
@@ -245,8 +244,8 @@ class ClientAdminProcessor:
                     body.consumer_table[client.client_id] = table
             except RemotingError as error:
                 logger.warning(
-                    "the offsets of client %(client_id)s of group %(group)s are left out, it "
-                    "did not tell them: %(error)s",
+                    "the offsets of client %(client_id)s of group %(group)s are left out, because "
+                    "it did not send them: %(error)s",
                     {"client_id": client.client_id, "group": group, "error": error},
                 )
 
@@ -348,6 +347,8 @@ class ClientAdminProcessor:
                 group=header.group, topic=header.topic, timestamp=header.timestamp
             )
         )
+        # Oneway, as in Apache's: each client drops its queues, commits these offsets and pulls
+        # anew. A client that misses the request continues where it is.
         for client in info.all_channels():
             client.send_oneway(
                 RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(fields), body)

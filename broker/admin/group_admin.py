@@ -86,8 +86,6 @@ class GroupAdminProcessor:
         }
 
     def _saved(self, answer: RemotingCommand) -> Deferred:
-        """The answer once the groups are saved."""
-
         async def run() -> RemotingCommand:
             began_s = trio.current_time()
             await until_saved(self._groups.file)
@@ -181,10 +179,11 @@ class GroupAdminProcessor:
     def _one(self, request: RemotingCommand, channel: Channel) -> Answer:
         """Return a group; one that its first pull would create is created.
 
-        Apache's proxy asks for the group of a new consumer before the consumer receives, and lets
-        none begin whose group is missing. Source: AdminBrokerProcessor.getSubscriptionGroup.
+        Source: AdminBrokerProcessor.getSubscriptionGroup.
         """
         name = decode(GetSubscriptionGroupConfigRequestHeader, request.ext_fields).group
+        # Created, because Apache's proxy asks for the group of a new consumer before the consumer
+        # receives, and lets none begin whose group is missing.
         group = self._groups.find(name, channel.remote_address)
         if group is None:
             raise RequestRefused(

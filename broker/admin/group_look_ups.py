@@ -53,7 +53,6 @@ class GroupLookUpProcessor:
     """Answers what groups subscribe to and have consumed, and copies offsets.
 
     Args:
-      store: the broker's messages.
       broker_addr: of this broker, for the answers.
       topics, offsets, consumers, producers: the broker's tables.
     """
@@ -140,11 +139,7 @@ class GroupLookUpProcessor:
     # ---- offsets -------------------------------------------------------------------------
 
     def _correction(self, request: RemotingCommand, _: Channel) -> Answer:
-        """The smallest offset of all groups in each queue.
-
-        Queues in which the compared group is behind the others have the greatest number there is.
-        RocketMQ also drops the offsets of the groups that are left out; here nothing changes.
-        """
+        """The smallest offset of all groups in each queue."""
         header = decode(QueryCorrectionOffsetHeader, request.ext_fields)
         topic = header.topic
         left_out = set((header.filter_groups or "").split(","))
@@ -153,6 +148,8 @@ class GroupLookUpProcessor:
             for queue_id, offset in self._offsets.offset_table[key_of(topic, group)].items():
                 if offset >= self._store.min_offset(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, offset))
+        # Queues in which the compared group is behind the others get the greatest number. RocketMQ
+        # also drops the offsets of the groups that are left out; here nothing changes.
         compared = self._offsets.offset_table.get(key_of(topic, header.compare_group), {})
         for queue_id, offset in compared.items():
             if least.get(queue_id, INT64_MAX) > offset:
@@ -161,14 +158,12 @@ class GroupLookUpProcessor:
         return request.answer(body=body.to_body(quote_int_keys=False))
 
     def _clone(self, request: RemotingCommand, channel: Channel) -> Answer:
-        """Give a group the offsets of another one.
-
-        Without a topic RocketMQ copies none, although it looks for all; here all are copied.
-        """
+        """Give a group the offsets of another one."""
         header = decode(CloneGroupOffsetRequestHeader, request.ext_fields)
         source, target = header.src_group, header.dest_group
         if not may_commit_offset(target):
             raise RequestRefused(ResponseCode.NO_PERMISSION, own_offsets(target))
+        # Without a topic RocketMQ copies none, although it looks for all; here all are copied.
         if header.topic and header.topic.strip():
             names = {header.topic}
         else:

@@ -39,7 +39,6 @@ class QueryConsumeQueueProcessor:
     """Shows what a queue has.
 
     Args:
-      store: the broker's messages.
       consumers, filters: the broker's tables.
       bit_maps: tests the bit maps of extension units.
     """
@@ -83,6 +82,7 @@ class QueryConsumeQueueProcessor:
                 data = self._filters.find(header.topic, header.consumer_group)
                 body.filter_data = filter_text(data, self._filters.bloom.bit_count)
                 passes = self._filter_of(header.consumer_group, found)
+        # The answer keeps its code 0 and loses its body, as with Apache's broker.
         if not queue.min_offset <= header.index < queue.max_offset:
             remark = f"Index {header.index} of {place} is not exist!"
             return request.answer(ResponseCode.SUCCESS, remark)
@@ -91,6 +91,7 @@ class QueryConsumeQueueProcessor:
         end = min(queue.max_offset, at + min(max(header.count, 0), UNITS_MAX))
         while at < end:
             try:
+                # In steps: a request for many units must not hold up the sends of others.
                 units = queue.read(at, min(end - at, STEP_ITEMS))
                 if len(units) < UNIT_SIZE:
                     break

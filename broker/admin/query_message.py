@@ -67,11 +67,7 @@ class Messages(Protocol):
 
 
 class QueryMessageProcessor:
-    """Serves queries from the store.
-
-    Args:
-      store: the broker's messages.
-    """
+    """Serves queries from the store."""
 
     def __init__(self, store: Messages) -> None:
         self._store = store
@@ -83,8 +79,8 @@ class QueryMessageProcessor:
     def view_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Answer with the record that begins at a physical offset.
 
-        Raises: RequestRefused: SYSTEM_ERROR: no record begins there, or it is damaged or cannot be
-          read.
+        Raises: RequestRefused: SYSTEM_ERROR if no record begins there, or it is damaged or cannot
+          be read.
         """
         offset = decode(ViewMessageRequestHeader, request.ext_fields).offset
         try:
@@ -106,7 +102,7 @@ class QueryMessageProcessor:
         included whatever its size. The answer does not say that older ones were left out; to get
         them, repeat the query with an earlier end.
 
-        Raises: RequestRefused: SYSTEM_ERROR: one of the messages is damaged or a file cannot be
+        Raises: RequestRefused: SYSTEM_ERROR if one of the messages is damaged or a file cannot be
           read.
         """
         header = decode(QueryMessageRequestHeader, request.ext_fields)

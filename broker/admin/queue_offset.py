@@ -49,7 +49,6 @@ class QueueOffsetProcessor:
     """Serves queries of offsets from the store.
 
     Args:
-      store: the broker's messages.
       batch_topics: the names of the topics with queues of batches.
     """
 

@@ -54,5 +54,5 @@ class RocksDbProcessor:
         return request.answer(remark="export done.")
 
     def _roll_back(self, request: RemotingCommand, _: Channel) -> Answer:
-        """Answer that the pop state in RocksDB is in the revive topic: there is none."""
+        """Answer that the revive topic has the pop state of RocksDB, as there is no RocksDB."""
         return request.answer(remark=NOT_SET)

@@ -1,6 +1,6 @@
-"""Runtime information of a broker: a table of texts, the answer to GET_BROKER_RUNTIME_INFO (28).
+"""Runtime information of a broker: a table of strings, the answer to GET_BROKER_RUNTIME_INFO (28).
 
-Programs parse the texts (mqadmin, the Dashboard, the exporter), so their forms are part of the
+Programs parse the strings (mqadmin, the Dashboard, the exporter), so their forms are part of the
 protocol. There are no thread pools here: the sizes of their queues are 0, and their capacities
 RocketMQ's defaults.
 
@@ -51,11 +51,9 @@ class RuntimeInfo:
     """Describes the running broker.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      stats: the broker's counters.
       delay_offsets: the progress of delayed messages.
-      timers: None: there are none (timerWheelEnable=false).
+      timers: None if there are none (timerWheelEnable=false).
       is_active: whether the broker delivers delayed messages and checks transactions.
       paths: the counts of the fast paths, which are shown where something is wrong.
     """
@@ -80,7 +78,7 @@ class RuntimeInfo:
         self._paths = paths
 
     def table(self) -> Steps[dict[str, str]]:
-        """Steps that return the texts by their keys.
+        """Steps that return the strings by their keys.
 
         Raises: StoreError: a file cannot be read.
         """
@@ -108,6 +106,8 @@ class RuntimeInfo:
             "runtime": _runtime(max(now_ms - stats.started_ms, 0) // 1000),
             "putMessageEntireTimeMax": str(stats.put_times.longest_ms),
             "putMessageTimesTotal": str(puts),
+            # Figures of Java's threads and locks that do not exist here are constants: programs
+            # read them.
             "putMessageFailedTimes": "0",
             "putMessageSizeTotal": str(totals.put_size),
             "putMessageDistributeTime": stats.put_times.text(),
@@ -164,7 +164,7 @@ class RuntimeInfo:
         return str(space.used / max(space.used + space.free, 1))
 
     def _earliest_ms(self) -> int:
-        """When the oldest message was stored; -1: there is none, or it cannot be read."""
+        """When the oldest message was stored; -1 if there is none, or it cannot be read."""
         try:
             record = self._store.message_at(PhysicalOffset(self._store.min_physical_offset))
             return -1 if record is None else decode_record(record).store_timestamp_ms

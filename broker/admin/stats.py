@@ -70,8 +70,6 @@ class StatisticsProcessor:
     """Answers how many messages there are, and how far groups have consumed them.
 
     Args:
-      store: the broker's messages.
-      stats: the broker's counters.
       broker_name, broker_addr: of this broker, for the answers.
       topics, groups, offsets, consumers: the broker's tables.
       static_topics: the names of the static topics.

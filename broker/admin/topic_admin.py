@@ -78,7 +78,6 @@ class TopicAdminProcessor:
 
     Args:
       topics, mappings, offsets: the broker's tables.
-      store: the broker's messages.
       register_topics: registers topics by name, and other pending changes, with the name servers;
         waits a short time for their answers, and does not raise.
       on_deleted: called with the name of a deleted topic.
@@ -124,7 +123,6 @@ class TopicAdminProcessor:
         """The answer once the topics are saved and the name servers know them.
 
         Args:
-          answer: the answer.
           topics: registered even if they did not change: a name server may have lost them.
           is_static: also wait until consumers can see the messages so far. A tool that moves a
             queue asks for its end next, and what comes later would be skipped.
@@ -143,7 +141,7 @@ class TopicAdminProcessor:
         return Deferred(run)
 
     def _refuse(self, topic: TopicConfig) -> None:
-        """Raises: RequestRefused: INVALID_PARAMETER: administrators may not create this topic."""
+        """Raises: RequestRefused: INVALID_PARAMETER if administrators may not create this topic."""
         name = topic.topic_name
         reason = refuse_topic(name)
         if reason is None and self._topics.is_system_topic(name):
@@ -312,10 +310,9 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
 
     Args:
       seen_version: the DataVersion of the last page, as JSON; None or "": there was none.
-      version: the table's.
       begin: the requested index.
-    Source: AdminBrokerProcessor.getAllTopicConfig of 5.5.0: a text that is no DataVersion counts as
-      none.
+    Source: AdminBrokerProcessor.getAllTopicConfig of 5.5.0: a string that is no DataVersion counts
+      as none.
     """
     if seen_version is None or not seen_version.strip():
         return 0
@@ -327,7 +324,7 @@ def first_of_page(seen_version: str | None, version: DataVersion, begin: int | N
 
 
 def check_list(items: Sized) -> None:
-    """Raises: RequestRefused: INVALID_PARAMETER: a request creates too many topics or groups."""
+    """Raises: RequestRefused: INVALID_PARAMETER if a request creates too many topics or groups."""
     if len(items) > PAGE_SIZE_MAX:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
@@ -341,7 +338,7 @@ def page_size(wanted: int | None) -> int:
 
 
 def _topic_of(header: CreateTopicRequestHeader) -> TopicConfig:
-    """The settings in a request. Raises: RequestRefused: SYSTEM_ERROR: one is malformed."""
+    """The settings in a request. Raises: RequestRefused: SYSTEM_ERROR if one is malformed."""
     return TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,
@@ -355,7 +352,7 @@ def _topic_of(header: CreateTopicRequestHeader) -> TopicConfig:
 
 
 def _filter_type(name: str) -> TopicFilterType:
-    """Raises: RequestRefused: SYSTEM_ERROR: it is none of RocketMQ's."""
+    """Raises: RequestRefused: SYSTEM_ERROR: unknown filter type."""
     try:
         return TopicFilterType(name)
     except ValueError as error:

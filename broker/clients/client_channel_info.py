@@ -48,7 +48,6 @@ class ClientChannelInfo:
     """One client on one connection. Changed only by the table that holds it.
 
     Attributes:
-      channel: its connection.
       client_id: such as `192.0.2.2@c1`; chosen by the client.
       language: LanguageCode of its frames.
       version: MQVersion of its frames.

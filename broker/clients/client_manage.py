@@ -67,7 +67,6 @@ class ClientManageProcessor:
     """Registers producers and consumers, and checks their expressions.
 
     Args:
-      config: the broker's configuration.
       consumers, producers, groups, topics: the broker's tables.
       clock: its monotonic time goes into the tables.
       register_topics: registers changed topics with the name servers; waits a short time for their
@@ -168,12 +167,10 @@ class ClientManageProcessor:
         return Deferred(lambda: self._answer_saved(answer))
 
     def _note_taken_id(self, client: ClientChannelInfo) -> None:
-        """Say that a client gets no replies, because another user has its id.
-
-        It is registered as any other: an id is no right, and one user's must not cost another its
-        checks of transactions.
-        """
+        """Warn that a client gets no replies, because another user has its id."""
         holder = self._producers.find_channel(client.client_id)
+        # The client is registered all the same: an id is no right, and one user's must not cost
+        # another its checks of transactions.
         if holder is not None and not self._producers.may_have_id(client):
             what = _NO_REPLIES.format(id=client.client_id[:NAME_SIZE_MAX])
             logger.warning(
@@ -327,7 +324,7 @@ def _parts_of(consumers: list[ConsumerData]) -> Iterator[list[ConsumerData]]:
 
 
 def _refuse_too_large(data: HeartbeatData) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR: a name or a subscription is too long."""
+    """Raises: RequestRefused: SYSTEM_ERROR if a name or a subscription is too long."""
     reason = None
     if len(data.client_id) > CLIENT_ID_LENGTH_MAX:
         size = len(data.client_id)
@@ -338,6 +335,7 @@ def _refuse_too_large(data: HeartbeatData) -> None:
             reason = f"a producer group's name has {size} characters, the limit is {NAME_SIZE_MAX}"
     for consumer in data.consumer_data_set:
         for subscription in consumer.subscription_data_set:
+            # Few are long enough to be looked at closely, and heartbeats are frequent.
             if len(subscription.sub_string) + len(subscription.code_set) > SUBSCRIPTION_CODES_MAX:
                 why = refuse_subscription(subscription)
                 if why is not None:

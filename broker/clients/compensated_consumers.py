@@ -55,7 +55,7 @@ class CompensatedConsumers:
         expression_type: str | None,
         now_ms: int,
     ) -> None:
-        """Note a pop, of a group and a topic that exist.
+        """Record a pop, of a group and a topic that exist.
 
         Args:
           expression: None or "": all messages.
@@ -75,7 +75,6 @@ class CompensatedConsumers:
             self._drop(*next(iter(self._entries)))
 
     def topics_of(self, group: str) -> Collection[str]:
-        """The topics that a group pops."""
         return self._groups.get(group, {}).keys()
 
     @property
@@ -90,6 +89,7 @@ class CompensatedConsumers:
             return None
         entry = topics.get(topic)
         if entry is None:
+            # Of a retry topic the group gets everything, as it gets back only what it popped.
             origin = topics.get(normal_topic(topic, group))
             if origin is None:
                 return None

@@ -34,7 +34,6 @@ class ConsumerGroupInfo:
     """The clients and subscriptions of one group. Changed only by `ConsumerManager`.
 
     Attributes:
-      group_name: the group.
       consume_type, message_model, consume_from_where: as the last heartbeat said.
       subscription_table: subscription by topic.
       channel_info_table: client by connection.
@@ -193,6 +192,8 @@ class ConsumerGroupInfo:
             other = self.channel_info_table.get(channel)
             if other is None or other_terms == terms:
                 continue
+            # The same client over a second connection, while it restarts or changes its
+            # subscriptions.
             if other.client_id == client.client_id:
                 continue
             topics = sorted(

@@ -59,7 +59,6 @@ class ConsumerManageProcessor:
 
     Args:
       consumers, offsets, groups, topics: the broker's tables.
-      store: the broker's messages.
     """
 
     def __init__(
@@ -152,16 +151,15 @@ class ConsumerManageProcessor:
     def _commit(self, config: TopicConfig, header: UpdateConsumerOffsetRequestHeader) -> str:
         """Commit an offset if its queue can have it.
 
-        RocketMQ stores any queue id and offset: its table grows without bound, and an offset past
-        the end hides the next messages. Its clients expect success; most of them do not wait for
-        the answer.
-
         Returns: "", or the reason why nothing is stored.
         """
         topic, queue_id, offset = header.topic, header.queue_id, header.commit_offset
         end = self._store.max_offset(topic, queue_id) if queue_id >= 0 else 0
         # A queue that the topic had until recently is still consumed to its end.
         count = max(config.read_queue_nums, config.write_queue_nums)
+        # RocketMQ stores any queue id and offset: its table grows without bound, and an offset past
+        # the end hides the next messages. Its clients expect success; most do not wait for the
+        # answer.
         if not 0 <= queue_id < count and end == 0:
             return f"topic[{topic}] has no queue {queue_id}"
         if offset < 0:

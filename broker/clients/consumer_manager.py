@@ -89,7 +89,7 @@ class ConsumerManager:
     def find_subscription_data(self, group: str, topic: str) -> Subscription | None:
         """A group's subscription to a topic, by its heartbeats or else its pops.
 
-        Returns: None: it has none, or is not connected and did not pop lately.
+        Returns: None if it has none, or is not connected and did not pop lately.
         """
         info = self._groups.get(group)
         found = None if info is None else info.subscription_table.get(topic)
@@ -114,7 +114,7 @@ class ConsumerManager:
           client: the client at the time of this heartbeat.
           notify: whether the group's clients are notified of changes (its
             notifyConsumerIdsChangedEnable).
-          with_subscriptions: False: the heartbeat has no subscriptions, the known ones are kept.
+          with_subscriptions: False if the heartbeat has no subscriptions, the known ones are kept.
         Returns: whether a client or a subscription was added or dropped.
         Source: ConsumerManager.registerConsumer, registerConsumerWithoutSub.
         """
@@ -130,6 +130,7 @@ class ConsumerManager:
                 {"client": client, "group": group, "limit": len(groups)},
             )
             return False
+        # Only now: a heartbeat that is refused must not leave an empty group.
         self._groups[group] = info
         groups.add(group)
         channel = client.channel
@@ -138,6 +139,7 @@ class ConsumerManager:
         if with_subscriptions and info.update_subscription(client, data.subscription_data_set):
             changed = True
         self._sizes[channel] = self._sizes.get(channel, 0) + info.size_of(channel) - before
+        # Each member of a broadcasting group has all queues, so nothing is shared anew.
         if changed and notify and not info.is_broadcasting:
             self._notify(group, info.all_channels())
         return changed
@@ -146,8 +148,6 @@ class ConsumerManager:
         """Remove one client from one group.
 
         Args:
-          group: a consumer group.
-          channel: the client's connection.
           notify: whether the remaining clients are notified.
         Returns: whether the client was registered.
         """

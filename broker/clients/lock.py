@@ -29,7 +29,6 @@ class LockProcessor:
     """Locks and frees queues.
 
     Args:
-      locks: the table.
       clock: its monotonic time decides which locks have expired.
     """
 
@@ -58,7 +57,7 @@ class LockProcessor:
 
 
 def _refuse_long_names(body: LockBatchRequestBody) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR: a name is too long to be kept in the table."""
+    """Raises: RequestRefused: SYSTEM_ERROR if a name is too long to be kept in the table."""
     names = [body.consumer_group]
     names += [name for queue in body.mq_set for name in (queue.topic, queue.broker_name)]
     longest = max(map(len, names))

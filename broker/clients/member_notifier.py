@@ -42,7 +42,6 @@ class MemberNotifier:
         """Notify a group that has changed.
 
         Args:
-          group: its name.
           channels: the connections of all its clients.
         """
         if not self._is_enabled():

@@ -56,7 +56,7 @@ class ProducerManager:
         """Record a heartbeat.
 
         Args:
-          group: a producer group; any text, as in RocketMQ.
+          group: a producer group; any string, as in RocketMQ.
           client: the client at the time of this heartbeat.
         Returns: whether the client is new in the group.
         """
@@ -68,6 +68,7 @@ class ProducerManager:
             return False
         groups = self._groups_of.setdefault(client.channel, set())
         if len(groups) >= GROUPS_PER_CHANNEL_MAX:
+            # `setdefault` may have made it just now.
             if not clients:
                 del self._groups[group]
             logger.warning(
@@ -86,7 +87,7 @@ class ProducerManager:
         return True
 
     def _claim_id(self, client: ClientChannelInfo, *, is_new: bool) -> None:
-        """Let the replies to a client's id go to it, if they may; of two connections of a user,
+        """Send the replies to a client's id to it, if they may; of two connections of a user,
         to the new one."""
         holder = self._holders.get(client.client_id)
         if holder is not None and holder.channel is client.channel:

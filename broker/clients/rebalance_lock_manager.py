@@ -57,8 +57,6 @@ class RebalanceLockManager:
         """Lock or renew queues for a client.
 
         Args:
-          group: consumer group.
-          queues: the queues to lock.
           client_id: the client that locks them.
           now_s: monotonic seconds.
         Returns: the queues that the client now holds, in the order of `queues`, each once.
@@ -69,6 +67,8 @@ class RebalanceLockManager:
             lock = locks.get(queue)
             if lock is None:
                 if self._count >= self._locks_max:
+                    # Only at the limit, as this looks at all locks. It may have removed the group's
+                    # table.
                     self.remove_expired(now_s=now_s)
                     locks = self._groups.setdefault(group, locks)
                     if self._count >= self._locks_max:

@@ -102,6 +102,7 @@ class Registrar:
                 links.start_soon(f"the registration with name server {link.address}", link.run)
             timeout_s = self._config.register_broker_timeout_mills / 1000
             await self._register((), whole=True, first_answer_s=timeout_s)
+            # From here on requests register their topics, too.
             self._nursery = nursery
             try:
                 task_status.started()
@@ -161,9 +162,8 @@ class Registrar:
         The wait is limited as for `register_topics`.
 
         Args:
-          topic: its name.
           callback: called from a task of the registrar.
-        Returns: False: there is no registration to wait for, and `callback` will not be called.
+        Returns: False if there is no registration to wait for, and `callback` will not be called.
         """
         if self._nursery is None or not self._links:
             return False
@@ -240,15 +240,14 @@ class Registrar:
                 )
 
     def _note_master(self, address: str, master: Master | None) -> None:
-        """Choose a slave's master: that of the first name server that knows one.
-
-        Name servers may differ for a while. For one that does not answer, its last answer is used,
-        because the master may still run. A restarted one knows no master until it has registered.
-        """
+        """Choose a slave's master: that of the first name server that knows one."""
         if master is None:
             self._masters.pop(address, None)
         else:
             self._masters[address] = master
+        # Name servers may differ for a while. For one that does not answer, its last answer is
+        # used, because the master may still run; a restarted one knows no master until it has
+        # registered.
         known = map(self._masters.get, self._config.namesrv_addresses)
         self._on_master(next(filter(None, known), None))
 

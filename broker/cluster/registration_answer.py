@@ -44,7 +44,7 @@ class Master(NamedTuple):
 
 
 def master_of(answer: RemotingCommand) -> Master | None:
-    """The master that the answer to a slave's REGISTER_BROKER (103) names; None: there is none.
+    """The master that the answer to a slave's REGISTER_BROKER (103) names; None if there is none.
 
     Args:
       answer: with code 0.
@@ -61,7 +61,6 @@ def query_data_version_request(
     """QUERY_DATA_VERSION (322), which asks whether a name server's copy of the topics is current.
 
     Args:
-      config: the broker's.
       broker_addr: the `host:port` advertised to clients.
       data_version: of the table of topics.
     """

@@ -337,14 +337,12 @@ class RegistrationLink:
     async def _register_topics(
         self, identity: BrokerIdentity, names: Iterable[str], timeout_s: float
     ) -> None:
-        """Register the topics of these names only.
-
-        A name server of 4.9 gets them in a registration (103), as from Apache's brokers.
-        """
+        """Register the topics of these names only."""
         table = self._topics.topic_config_table
         topics = [table[name] for name in names if name in table]
         if self._takes_single_topics:
             await self._register_one_by_one(identity, topics, timeout_s)
+        # A name server of 4.9 gets them in a registration (103), as from Apache's brokers.
         elif topics:
             size, version = part_size(identity.config, len(topics)), self._topics.data_version
             for part in register_requests(identity, topics, version, size=size):
@@ -359,6 +357,8 @@ class RegistrationLink:
 
         async def register(topic: TopicConfig) -> None:
             async with limiter:
+                # The name server is gone or refuses: the others would only wait for their
+                # time-outs.
                 if failures:
                     return
                 try:

@@ -88,7 +88,6 @@ def part_size(config: BrokerConfig, topic_count: int) -> int:
 
 
 def is_one_part(config: BrokerConfig, topic_count: int) -> bool:
-    """Whether a registration of `topic_count` topics is one request."""
     return config.compressed_register or part_size(config, topic_count) >= topic_count
 
 
@@ -107,7 +106,6 @@ def register_requests(
     Args:
       identity: the broker's part of the registration.
       topics: all of the broker; the sequence must not change meanwhile.
-      data_version: of the table.
       size: topics of one part, > 0; see `part_size`.
     """
     waiting = [topics[at : at + size] for at in range(0, len(topics), size)] or [topics]
@@ -115,10 +113,12 @@ def register_requests(
     part_number = 0
     while waiting:
         part = waiting.pop()
+        # Name servers take a registration for known if its version is: only the last part has it.
         version = data_version if not waiting else _version_of_part(data_version, part_number)
         body = _body(identity, part, version).to_body()
         if len(body) > BODY_SIZE_MAX:
             if len(part) > 1:
+                # Sizes differ with the names, so a part is halved until it fits.
                 half = len(part) // 2
                 waiting += [part[half:], part[:half]]
                 continue

@@ -134,6 +134,7 @@ class TopicRoutes:
             self._queues[topic] = queues
             self._needed_s.setdefault(topic, trio.current_time())
             self._drop_unneeded()
+        # Only if a name server says so: one that does not answer says nothing about the topic.
         elif is_missing:
             self._drop(topic)
 

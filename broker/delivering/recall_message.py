@@ -33,10 +33,8 @@ class RecallMessageProcessor:
     """Recalls timer messages.
 
     Args:
-      config: the broker's.
       store: already loaded.
       puts: appends messages, and answers when they are written.
-      topics: the broker's.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class RecallMessageProcessor:
     def _read(self, header: RecallMessageRequestHeader) -> RecallHandle:
         """The handle of a message that is not due yet.
 
-        Raises: RequestRefused: ILLEGAL_OPERATION: the handle is malformed, of another topic or
+        Raises: RequestRefused: ILLEGAL_OPERATION if the handle is malformed, of another topic or
           broker, or its message is due already.
         """
         try:

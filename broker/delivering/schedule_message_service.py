@@ -59,7 +59,6 @@ class ScheduleMessageService:
     Args:
       store: already loaded.
       clock: its wall time decides which messages are due.
-      levels: of this broker.
       offsets: already read from its file.
       puts: appends the delivered messages.
       on_messages: called with the queues that got messages.
@@ -119,15 +118,13 @@ class ScheduleMessageService:
         await self._task.run()
 
     def _first_waiting(self, queue: tuple[str, int]) -> int:
-        """The offset of a level's first message that became due after this broker last worked.
-
-        All messages are looked at: after a jump of the clock they are not due in their order.
-        """
+        """The offset of a level's first message that became due after this broker last worked."""
         offset, end = self._store.min_offset(*queue), self._store.max_offset(*queue)
         # The log's newest time is ahead of the time of day if the clock was set back.
         newest_ms = min(self._store.opened.newest_ms, self._clock.wall_ms())
         delivered_ms = newest_ms - DELIVERY_LAG_MS
         try:
+            # All are looked at: after a jump of the clock they are not due in their order.
             while offset < end:
                 for due_ms in self._store.tags_codes(*queue, offset, SCAN_COUNT):
                     if due_ms > delivered_ms:
@@ -178,13 +175,7 @@ class ScheduleMessageService:
         return max(known, self._store.min_offset(SCHEDULE_TOPIC, level - 1))
 
     def _due_ms(self, level: int, queue_offset: int) -> int | None:
-        """The due time of a level's message; None: there is no message at the offset.
-
-        A due time that is further away than the level's delay means that the clock was set back
-        since the message was sent: then its delay counts from now, and the due times of the
-        messages behind it move by as much. (RocketMQ delivers them at once, see
-        correctDeliverTimestamp: too early by any clock.)
-        """
+        """The due time of a level's message; None if there is no message at the offset."""
         if queue_offset >= self._store.max_offset(SCHEDULE_TOPIC, level - 1):
             return None
         now_ms = self._clock.wall_ms()
@@ -196,6 +187,9 @@ class ScheduleMessageService:
         if due_ms <= latest_ms:
             self._ahead_ms.pop(level, None)
             return due_ms
+        # The clock was set back since the message was sent. So its delay counts from now, and the
+        # due times of the messages behind it move by as much. RocketMQ delivers them at once
+        # (correctDeliverTimestamp): too early by any clock.
         ahead_ms = self._ahead_ms.get(level, 0)
         if due_ms - ahead_ms > latest_ms:
             ahead_ms = self._ahead_ms[level] = due_ms - latest_ms
@@ -203,10 +197,6 @@ class ScheduleMessageService:
 
     def _deliver_slice(self) -> None:
         """Deliver SLICE_COUNT due messages or a few more, and commit them.
-
-        The level whose next message is due first comes first, with all of its messages that are
-        due; so a level's messages are read and stored together. An unexpected error postpones the
-        message's level only.
 
         Raises: StoreError: nothing was delivered, or the store could not be read.
         """
@@ -216,6 +206,8 @@ class ScheduleMessageService:
         self._store.begin_burst()
         try:
             while self._due and self._due[0][0] <= now_ms and count < SLICE_COUNT:
+                # All due messages of the level that is due first, so that they are read and stored
+                # together.
                 level = self._due[0][1]
                 # The table of offsets changes only after the commit, so that a failed commit
                 # delivers again; until then the slice counts for itself.
@@ -256,20 +248,18 @@ class ScheduleMessageService:
             raise StoreIOError(SCHEDULE_TOPIC, self._refusal or "the store accepts no messages")
 
     def _is_due(self, level: int, offset: int, now_ms: WallTimeMs) -> bool:
-        """Whether the first message of a level, for which the heap says so, is due.
-
-        The message of which the heap has the time may be gone with its log file. The next one, if
-        there is one, is due later; it is noted then.
-        """
+        """Whether the first message of a level, for which the heap says so, is due."""
         due_ms = self._due_ms(level, offset)
         if due_ms is not None and due_ms <= now_ms:
             return True
+        # The message of which the heap has the time may be gone with its log file. The next one, if
+        # any, is due later.
         heappop(self._due)
         self._note_next(level, offset)
         return False
 
     def _note_next(self, level: int, offset: int) -> None:
-        """Note when a level's next message is due; without one, the level is idle."""
+        """Record when a level's next message is due; without one, the level is idle."""
         due_ms = self._due_ms(level, offset)
         if due_ms is None:
             self._idle.add((SCHEDULE_TOPIC, level - 1))

@@ -57,6 +57,7 @@ class TimerCheckpoint:
         if (
             magic == TIMER_PROGRESS_MAGIC
             and crc == _crc(page)
+            # Apache's broker writes its own fields only: then this part is out of date.
             and known == [read_time_ms, queue_offset]
         ):
             return cls(read_time_ms, read_offset, queue_offset)

@@ -20,6 +20,7 @@ import trio
 
 from ...common.clock import Clock
 from ...common.message_properties import (
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
@@ -209,7 +210,7 @@ class TimerMessageService:
         # The store's time may be ahead of the time of day, by which the delay was asked.
         came_ms = min(message.store_timestamp_ms, self._clock.wall_ms())
         delay_s = (moment_ms + self._precision_ms - came_ms) / 1000
-        self.counts.come(properties.get("REAL_TOPIC", TIMER_TOPIC), delay_s)
+        self.counts.come(properties.get(PROPERTY_REAL_TOPIC, TIMER_TOPIC), delay_s)
 
     def _real_place(self, message: MessageExt, queue_offset: int) -> tuple[str, int] | None:
         """The topic and queue that a message was sent to; None: missing or not allowed."""
@@ -246,10 +247,13 @@ class TimerMessageService:
             count += 1
             delivered += done
         try:
+            # What precedes a failure is committed, as it does not depend on the message that
+            # failed.
             arrivals = self._store.commit()
         except Exception:
             self._store.roll_back()
             raise
+        # Only after the commit: messages of a failed one stay in the wheel.
         self.wheel.took(count)
         self._moved.set()
         self.delivered += delivered
@@ -282,6 +286,7 @@ class TimerMessageService:
         name = _name(topic, message.unique_key)
         if slot.is_recalled(name):
             return False
+        # A rolled message of the same key is in the slot, too: only that one is delivered.
         if PROPERTY_TIMER_ROLL_TIMES not in message.properties and slot.is_rolled(name):
             return False
         again = InnerMessage.of(message)
@@ -303,6 +308,7 @@ class TimerMessageService:
                 {"queue_offset": message.queue_offset, "topic": topic, "status": status.name},
             )
             return False
+        # Tried again: the store may accept it later.
         return None
 
     def _message(self, queue_offset: int) -> MessageExt | None:
@@ -338,7 +344,7 @@ class TimerMessageService:
     def unread(self) -> tuple[int, int]:
         """The timer messages that were not yet read from the queue.
 
-        Returns: their number, and when the oldest was stored, ms since 1970; 0: there is none, or
+        Returns: their number, and when the oldest was stored, ms since 1970; 0 if there is none, or
           it cannot be read.
         """
         count = max(self._store.max_offset(*_QUEUE) - self._read_offset, 0)
@@ -385,6 +391,7 @@ class TimerMessageService:
         """Save the progress periodically, until cancelled."""
         while True:
             await self._moved.wait()
+            # Progress that comes meanwhile is saved with it.
             await trio.sleep(self._store.config.timer_flush_interval_ms / 1000)
             progress = self._new_progress()
             if progress is None:
@@ -392,6 +399,7 @@ class TimerMessageService:
             try:
                 await self._save(progress.to_page(self._clock.wall_ms()))
             except StoreError as error:
+                # The progress is still unsaved, so the next round must not wait for a message.
                 self._moved.set()
                 logger.error(
                     "the progress of timer messages could not be saved, trying again: "
@@ -414,6 +422,7 @@ class TimerMessageService:
     async def _save(self, page: bytes) -> None:
         """Write a page, after syncing the log that has the messages it counts as delivered."""
         flusher, threaded = self._store.flusher, self._store.disk.threaded
+        # Otherwise a power cut could lose messages that the page counts as delivered.
         await flusher.flush_in_thread(threaded=threaded)
         if flusher.failure is not None:
             raise flusher.failure
@@ -433,5 +442,6 @@ class TimerMessageService:
             file.sync()
         finally:
             file.close()
+        # Its name, too, must survive a power cut.
         if is_new:
             disk.sync_folder(folder)

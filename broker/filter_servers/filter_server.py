@@ -24,7 +24,6 @@ class FilterServerProcessor:
 
     Args:
       config: the broker's; its name and id are the answer.
-      filter_servers: the table.
       clock: its monotonic time goes into the table.
     """
 

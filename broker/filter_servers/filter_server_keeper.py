@@ -70,7 +70,7 @@ LINE_PAUSE_S: Final = 0.001
 """A child that logs without end is throttled to 20 KB and 1,000 lines a second."""
 
 LINES_MAX: Final = 500
-"""Lines of children in an interval of `common/log_limit.py`: several tracebacks, which are useless
+"""Lines of children in an interval of `common/log_lines.py`: several tracebacks, which are useless
 without their ends."""
 
 _INHERITED: Final = (
@@ -115,11 +115,6 @@ async def open_filter_server() -> Child:
 
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a filter server.
-
-    Args:
-      environment: the broker's.
-    """
     kept = {name: environment[name] for name in _INHERITED if name in environment}
     folders = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     path = os.pathsep.join(map(_absolute, folders))
@@ -148,7 +143,6 @@ def child_properties(config: BrokerConfig, port: int, tls: TlsConfig | None = No
     Values are escaped, so a value cannot set another key.
 
     Args:
-      config: the broker's.
       port: the port that the broker listens on.
       tls: the broker's, with absolute paths; None: RocketMQ's defaults.
     """
@@ -319,7 +313,6 @@ async def _send_keys(child: Child, properties: str) -> None:
 
 
 async def _end(child: Child) -> None:
-    """End a process and reap it."""
     assert child.stdin is not None
     await child.stdin.aclose()
     if child.returncode is None:

@@ -77,9 +77,9 @@ class FilterServerManager:
 
         Args:
           channel: the filter server's connection.
-          address: any text from the wire.
+          address: any string from the wire.
           now_s: monotonic seconds.
-        Raises: RequestRefused: SYSTEM_ERROR: it is not an address, or there are too many.
+        Raises: RequestRefused: SYSTEM_ERROR if it is not an address, or there are too many.
         """
         check_address("filter server address", address)
         known = self._servers.get(channel)

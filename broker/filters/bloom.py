@@ -72,7 +72,7 @@ class BloomFilter:
     """The size of a Bloom filter and the number of bits per entry; immutable.
 
     Attributes:
-      hash_count: bits of each text; RocketMQ's k.
+      hash_count: bits of each string; RocketMQ's k.
       bit_count: bits in all, a multiple of 8; RocketMQ's m and `bitNum`.
     """
 
@@ -85,7 +85,8 @@ class BloomFilter:
         error_rate_percent: int = DEFAULT_ERROR_RATE_PERCENT,
         expected_count: int = DEFAULT_EXPECTED_COUNT,
     ) -> BloomFilter:
-        """The filter for an error rate of 1 … 99 percent at an expected number of texts, 1 or more.
+        """The filter for an error rate of 1 … 99 percent at an expected number of strings, 1 or
+        more.
 
         Raises: ValueError: an argument is out of its range.
         """
@@ -101,7 +102,7 @@ class BloomFilter:
         return cls(hash_count, 8 * math.ceil(bits / 8))
 
     def generate(self, text: str) -> tuple[int, ...]:
-        """The bit positions of a text, such as `group#topic`; one may be there twice."""
+        """The bit positions of a string, such as `group#topic`; one may be there twice."""
         hash64 = murmur3_128_low(text.encode("utf-8", "replace"))
         low, high = hash64 & _UINT32, hash64 >> 32
         positions = []

@@ -109,7 +109,6 @@ class ConsumerFilterManager:
 
     Args:
       clock: gives the times at which filters are born and die.
-      save: writes the file.
       newest_ms: the store timestamp of the newest message; no filter is born before it, even if the
         clock was set back.
       bloom: the size of the bit maps.
@@ -324,6 +323,7 @@ class ConsumerFilterManager:
                     "reason": found,
                 },
             )
+            # Kept without an expression, so that it is not compiled and logged at each heartbeat.
             return ConsumerFilterData(group, topic, text, subscription.sub_version, None)
         logger.info(
             "filter registered, group: %(group)s topic: %(topic)s %(expression)r",

@@ -43,7 +43,6 @@ class FilterBitMaps:
     """Makes the bit maps of extension units from filters, and tests them for pulls.
 
     Args:
-      filters: the broker's.
       monotonic_s: a clock that times evaluations.
     """
 
@@ -59,7 +58,6 @@ class FilterBitMaps:
         A result that is unknown, or an evaluation that fails, counts as no match, as in a pull.
 
         Args:
-          topic: the message's.
           properties: encoded, as they are stored.
         """
         filters = self._filters.topics.get(topic)
@@ -111,6 +109,7 @@ class FilterBitMaps:
           no message can be skipped, because the group is now registered with another expression.
         """
         data = self._filters.find(topic, group)
+        # The bits in the units are those of the registered expression only.
         if data is None or data.expression is not expression:
             return None
         bloom, positions = self._bloom, data.positions

@@ -82,7 +82,6 @@ class Subscription(msgspec.Struct, frozen=True):
     """One subscription of a group; immutable.
 
     Attributes:
-      topic: the topic.
       sub_string: the expression as the user wrote it.
       expression_type: `TAG` or `SQL92`.
       sub_version: ms since 1970 when the client created it; the highest one of a group is used.
@@ -132,7 +131,6 @@ class Subscription(msgspec.Struct, frozen=True):
 
     @property
     def is_tag_type(self) -> bool:
-        """Whether it filters by tags."""
         return is_tag_type(self.expression_type)
 
     @property

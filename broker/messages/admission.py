@@ -17,6 +17,7 @@ from typing import Final
 
 from ...common.java_integers import INT32_MAX
 from ...common.message_properties import (
+    DELAY_NAME,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -33,6 +34,9 @@ from ...common.message_properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_TRANSACTION_CHECK_TIMES,
+    REAL_QUEUE_ID_NAME,
+    REAL_TOPIC_NAME,
+    TIMER_OUT_NAME,
     UNIQUE_KEY_HEAD,
     change_properties,
     find_property,
@@ -152,7 +156,6 @@ _WAITING_NAMES: Final = (
 
 
 _STRIPPED_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in STRIPPED_NAMES)
-_TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _WAITING_TOKENS: Final = tuple((name, name.encode() + b"\1") for name in _WAITING_NAMES)
 _BATCH_MARKS: Final = (b"TRAN", b"TIMER_", b"REAL_", b"INNER_", b"POP_CK")
 """Each name of the batch's rules but DELAY contains one of these."""
@@ -168,7 +171,7 @@ def is_special(properties: bytes, has_unique_key: bool) -> bool:
       has_unique_key: they contain `UNIQ_KEY` and the byte that ends a name.
     Returns: False: certainly not. True: perhaps.
     """
-    if b"DELAY" in properties:
+    if DELAY_NAME in properties:
         return True
     if has_unique_key and properties.count(b"_") == 1:
         return False
@@ -194,7 +197,7 @@ def admitted(properties: bytes) -> bytes:
     removed = tuple(name for name, token in _STRIPPED_TOKENS if token in properties)
     if not removed:
         return properties
-    if find_property(properties, _TIMER_OUT) is not None:
+    if find_property(properties, TIMER_OUT_NAME) is not None:
         removed += TIMER_NAMES
     return change_properties(properties, {}, removed)
 
@@ -202,11 +205,9 @@ def admitted(properties: bytes) -> bytes:
 def may_break_batch_rules(body: bytes) -> bool:
     """Quick test whether a message of a batch may have a property that is removed or refused.
 
-    Args:
-      body: the batch's.
     Returns: False: certainly not. True: perhaps; see `is_special`.
     """
-    if b"DELAY" in body:
+    if DELAY_NAME in body:
         return True
     if body.count(b"_") == body.count(UNIQUE_KEY_HEAD):
         return False
@@ -290,6 +291,7 @@ class TopicKinds:
             return TopicKind.DEAD_LETTER
         if topic.startswith(REVIVE_TOPIC_PREFIX):
             return TopicKind.REVIVE
+        # Before the prefix below, which would make them the broker's own.
         if topic in self._client_topics or topic.startswith(_TRACE_PREFIX):
             return TopicKind.CLIENT_SYSTEM
         if topic.startswith(SYSTEM_TOPIC_PREFIX):
@@ -308,7 +310,7 @@ class TopicKinds:
         Args:
           waiting: a half message, a delayed message or a timer message.
         Raises: NotDeliverableError: the record names no topic and queue, or a topic that no message
-          may be delivered to; the text names the topic.
+          may be delivered to; the message names the topic.
         """
         topic, queue_id = real_place(waiting)
         reason = self.delivery_refusal(topic)
@@ -329,7 +331,7 @@ def real_place(waiting: MessageExt) -> tuple[str, int]:
 
     Raises: NotDeliverableError: the record names none.
     """
-    topic, text = waiting.find(b"REAL_TOPIC"), waiting.find(b"REAL_QID")
+    topic, text = waiting.find(REAL_TOPIC_NAME), waiting.find(REAL_QUEUE_ID_NAME)
     if topic is not None and text is not None and text.isdecimal() and len(text) <= _INT32_DIGITS:
         queue_id = int(text)
         if queue_id <= INT32_MAX:

@@ -28,11 +28,19 @@ from typing import Final
 
 from ...common.java_hash import tags_code
 from ...common.message_properties import (
+    PRODUCER_GROUP_NAME,
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
     PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_ID,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    REAL_TOPIC_NAME,
+    TAGS_NAME,
+    TRANSACTION_PREPARED_NAME,
     UNIQUE_KEY_HEAD,
+    UNIQUE_KEY_NAME,
     find_property,
 )
 from ...common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -55,8 +63,8 @@ OP_TAGS_CODE: Final = tags_code(REMOVE_TAG)
 
 def half_message(message: InnerMessage) -> InnerMessage:
     """The half message of a message in a transaction. Source: parseHalfMessageInner."""
-    changed = {"REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
-    unique_key = find_property(message.properties, b"UNIQ_KEY")
+    changed = {PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(message.queue_id)}
+    unique_key = find_property(message.properties, UNIQUE_KEY_NAME)
     if unique_key is not None:
         changed = {PROPERTY_TRANSACTION_ID: str(unique_key, "utf-8", "replace"), **changed}
     message.change_properties(changed)
@@ -104,6 +112,7 @@ def usual_half(properties: bytes) -> tuple[bytes, str, int] | None:
     unique_key = properties[value_at:end]
     if len(unique_key) > UNIQUE_KEY_SIZE_MAX or not unique_key.isalnum():
         return None
+    # Without the key all messages of a producer have the same properties: one look-up in a cache.
     others = properties[:value_at] + properties[end:]
     if len(others) > TRAITS_CACHED_SIZE_MAX:
         traits = _traits.__wrapped__(others)
@@ -120,12 +129,13 @@ def _traits(properties: bytes) -> tuple[str, int] | None:
         return None
     for token in (UNIQUE_KEY_HEAD, b"TRAN_MSG\1"):
         at = properties.find(token)
+        # At the start of a property, and once: bytes within a value would be found, too.
         if at < 0 or (at and properties[at - 1] != 2) or properties.count(token) != 1:
             return None
-    group = find_property(properties, b"PGROUP")
-    if group is None or find_property(properties, b"TRAN_MSG") != b"true":
+    group = find_property(properties, PRODUCER_GROUP_NAME)
+    if group is None or find_property(properties, TRANSACTION_PREPARED_NAME) != b"true":
         return None
-    tags = find_property(properties, b"TAGS")
+    tags = find_property(properties, TAGS_NAME)
     code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
     return str(group, "utf-8", "replace"), code
 
@@ -138,7 +148,7 @@ def final_message(half: MessageExt) -> InnerMessage:
     """
     message = InnerMessage.of(half)
     message.topic, message.queue_id = real_place(half)
-    message.change_properties({}, "REAL_TOPIC", "REAL_QID")
+    message.change_properties({}, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID)
     message.sys_flag = reset_transaction_value(half.sys_flag, TRANSACTION_COMMIT_TYPE)
     message.prepared_transaction_offset = half.physical_offset
     return message
@@ -148,7 +158,9 @@ def renewed_half(half: MessageExt, check_times: int) -> InnerMessage:
     """The copy of a half message that is written before a check. Source: renewHalfMessageInner."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = TRANS_HALF_TOPIC, 0
-    message.change_properties({PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times), "WAIT": "false"})
+    message.change_properties(
+        {PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times), PROPERTY_WAIT_STORE_MSG_OK: "false"}
+    )
     return message
 
 
@@ -159,13 +171,14 @@ def question(half: MessageExt, physical_offset: int, queue_offset: int) -> bytes
       half: the copy before the one that was just written.
       physical_offset, queue_offset: of the new copy.
     """
-    real_queue_id = half.properties.get("REAL_QID", "")
+    real_queue_id = half.properties.get(PROPERTY_REAL_QUEUE_ID, "")
     return encode_record(
-        half.properties.get("REAL_TOPIC", ""),
+        half.properties.get(PROPERTY_REAL_TOPIC, ""),
         int(real_queue_id) if real_queue_id.isdigit() and len(real_queue_id) < 10 else 0,
         queue_offset,
         physical_offset,
         half.body,
+        # Producers read from the question how often they were asked.
         renewed_half(half, check_times(half) + 1).properties,
         born_timestamp_ms=half.born_timestamp_ms,
         born_host=half.born_host,
@@ -202,7 +215,7 @@ def is_op_message(op: MessageExt) -> bool:
     A client's message keeps the client's address, however it got into the topic.
     Source: TransactionalMessageBridge.makeOpMessageInner of 4.9.7 and 5.3.3.
     """
-    return op.born_host == op.store_host and op.find(b"REAL_TOPIC") is None
+    return op.born_host == op.store_host and op.find(REAL_TOPIC_NAME) is None
 
 
 def ended_offsets(op: MessageExt) -> list[int]:

@@ -11,9 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 from ...common.clock import WallTimeMs
+from ...common.delay_levels import delay_levels_ms
 from ...common.java_hash import tags_code
 from ...common.message_properties import (
+    DELAY_NAME,
+    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_REAL_DUE_MS,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
@@ -21,6 +26,8 @@ from ...common.message_properties import (
     PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    TAGS_NAME,
     find_property,
     properties_from_bytes,
     properties_to_bytes,
@@ -31,7 +38,6 @@ from ...remoting.number_fields import INT64, parse_integer
 from ...remoting.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_MASK
 from ...store.config import MessageStoreConfig
 from ...store.message_store import MessageStore
-from ...store.queues.projection import delay_levels_ms
 from ...store.status import PutMessageStatus, PutResult
 from ...store.writing.inner_message import InnerMessage
 from .admission import TIMER_NAMES, TopicKinds
@@ -57,7 +63,9 @@ _DELIVERY_ROOM: Final = len(
 _TIMER_ROOM: Final = _DELIVERY_ROOM + len(properties_to_bytes({PROPERTY_TIMER_OUT_MS: _INT64_TEXT}))
 """Bytes of the properties that a timer message gets in all."""
 _CHECK_ROOM: Final = len(
-    properties_to_bytes({PROPERTY_TRANSACTION_CHECK_TIMES: _INT64_TEXT, "WAIT": "false"})
+    properties_to_bytes(
+        {PROPERTY_TRANSACTION_CHECK_TIMES: _INT64_TEXT, PROPERTY_WAIT_STORE_MSG_OK: "false"}
+    )
 )
 """Bytes of the properties that a half message gets when its transaction is checked."""
 
@@ -76,7 +84,6 @@ class DelayLevels:
 
     @property
     def level_max(self) -> int:
-        """The highest level."""
         return len(self._delays_ms)
 
     def delay_ms(self, level: int) -> int:
@@ -93,7 +100,7 @@ def delay_level(properties: bytes) -> int:
 
     Raises: ValueError: DELAY is not an int32. RocketMQ answers a NumberFormatException's text.
     """
-    raw = find_property(properties, b"DELAY")
+    raw = find_property(properties, DELAY_NAME)
     if raw is None:
         return 0
     level = int(raw) if len(raw) <= 11 and raw.lstrip(b"+-").isdigit() else None
@@ -116,7 +123,11 @@ def delayed(
     """
     level = min(level, levels.level_max)
     waiting = message.moved(SCHEDULE_TOPIC, level - 1)
-    added = {"DELAY": str(level), "REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
+    added = {
+        PROPERTY_DELAY_TIME_LEVEL: str(level),
+        PROPERTY_REAL_TOPIC: message.topic,
+        PROPERTY_REAL_QUEUE_ID: str(message.queue_id),
+    }
     if due_ms is not None:
         added[PROPERTY_REAL_DUE_MS] = str(due_ms)
     waiting.change_properties(added, *TIMER_NAMES)  # the level takes precedence
@@ -173,8 +184,8 @@ def timed(message: InnerMessage, now_ms: WallTimeMs, config: MessageStoreConfig)
     waiting.change_properties(
         {
             PROPERTY_TIMER_OUT_MS: str(out_ms(deliver_ms, config.timer_precision_ms)),
-            "REAL_TOPIC": message.topic,
-            "REAL_QID": str(message.queue_id),
+            PROPERTY_REAL_TOPIC: message.topic,
+            PROPERTY_REAL_QUEUE_ID: str(message.queue_id),
         }
     )
     return waiting
@@ -185,7 +196,6 @@ class InnerPuts:
 
     Args:
       store: already loaded.
-      levels: of this broker.
       client_topics: see `TopicKinds`.
 
     Attributes:
@@ -266,7 +276,7 @@ class InnerPuts:
         if message.topic == SCHEDULE_TOPIC:
             code: int = self._levels.due_ms(message.queue_id + 1, self._store.wall_time_ms)
         else:
-            tags = find_property(message.properties, b"TAGS")
+            tags = find_property(message.properties, TAGS_NAME)
             code = 0 if tags is None else tags_code(str(tags, "utf-8", "replace"))
         return self._store.put(message, code)
 

@@ -30,7 +30,6 @@ def read_body(
     """Read the body of a request; the counterpart of `read_body_in_steps` without steps.
 
     Args:
-      request: has the body.
       read: a body class's `from_request`.
       bound: see `read_body_in_steps`.
     Raises: RequestRefused: as `read_body_in_steps`.
@@ -51,10 +50,9 @@ def read_body_in_steps(
     """Steps that read the body of a request.
 
     Args:
-      request: has the body.
       read: a body class's `from_request_in_steps`.
       bound: refuses or shortens a body with too many items; called before the items are checked.
-    Raises: RequestRefused: SYSTEM_ERROR: the body does not have the form that the request needs;
+    Raises: RequestRefused: SYSTEM_ERROR if the body does not have the form that the request needs;
       RocketMQ fails with a NullPointerException or fastjson's error, with the same code.
       INVALID_PARAMETER: a number is outside of the range that its member declares.
     """
@@ -64,6 +62,7 @@ def read_body_in_steps(
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the body of request {request.code} cannot be read: {error}"
         ) from error
+    # Before the items: a body with too many is not worth checking.
     bound(body)
     fault = out_of_range(body)
     if fault is not None:
@@ -79,11 +78,10 @@ def stored_message(
     """The message that a request names by its physical offset.
 
     Args:
-      store: the broker's.
       physical_offset: from the request, any number.
       failed: begins the remark if the record is damaged or cannot be read.
       missing: the remark if no record starts there.
-    Raises: RequestRefused: SYSTEM_ERROR: there is no readable record.
+    Raises: RequestRefused: SYSTEM_ERROR if there is no readable record.
     """
     try:
         record = store.message_at(PhysicalOffset(physical_offset))

@@ -71,7 +71,7 @@ class ClientFigures:
         self._wanted = trio.Event()
 
     def want(self) -> None:
-        """Note that someone reads the figures; the next ones are asked for soon."""
+        """Record that someone reads the figures; the next ones are asked for soon."""
         self._wanted.set()
 
     async def run(self) -> None:

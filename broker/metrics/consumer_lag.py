@@ -28,7 +28,6 @@ class QueueLag(NamedTuple):
     """One queue.
 
     Attributes:
-      queue_id: its number.
       end, consumed, pulled: the next offset of the queue, and those that the group will consume
         and pull next. If the group pops, `consumed` is as far before `pulled` as messages are not
         acknowledged.
@@ -44,7 +43,6 @@ class ConsumerLag(NamedTuple):
     """How far a group is behind in a topic.
 
     Attributes:
-      queues: the topic's.
       oldest_ms: when the oldest message that is not consumed was stored, ms since 1970; 0: there is
         none.
       oldest_unpulled_ms: the same of those that were not pulled.

@@ -116,7 +116,7 @@ class RuntimeMetric(NamedTuple):
 
     Attributes:
       metric: its declaration.
-      key: of the table of texts.
+      key: of the table of strings.
       read: finds the number in the text.
     """
 
@@ -260,7 +260,6 @@ def collect(parts: BrokerParts, clients: ClientFigures, samples: Samples) -> Ste
     Args:
       parts: the broker's, with its counters up to date.
       clients: the last figures of the connected consumers.
-      samples: takes the samples.
     """
     yield from _broker(parts, samples)
     yield from _topics(parts, samples)

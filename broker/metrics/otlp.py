@@ -176,7 +176,6 @@ class Collector:
                 raise PushError(f"it refused {refused} samples: {reason}")
 
     def close(self) -> None:
-        """Close the connection."""
         self._channel.close()
 
 

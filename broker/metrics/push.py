@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class PushError(Exception):
-    """The samples did not arrive; the text says why."""
+    """The samples did not arrive; the message says why."""
 
 
 class Period(NamedTuple):
@@ -128,7 +128,6 @@ class Log:
         self._common = config.metrics_labels
 
     def send(self, families: Families, period: Period) -> None:
-        """Log samples."""
         for metric, values in families.items():
             samples = []
             for label_values, value in values.items():

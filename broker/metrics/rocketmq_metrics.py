@@ -207,7 +207,6 @@ def collect(parts: BrokerParts, times: RequestTimes | None, samples: Samples) ->
     Args:
       parts: the broker's, with its counters up to date.
       times: of the requests; None: they are not counted.
-      samples: takes the samples.
     """
     config = parts.config
     if config.enable_stats_metrics:
@@ -325,7 +324,6 @@ class _Progress(NamedTuple):
     """A topic that a group consumes, or one of its retry topics.
 
     Attributes:
-      group: the group.
       topic: the topic that it asks for.
       source: the topic with the messages: `topic`, or a retry topic.
       pops: whether the group pops it.
@@ -379,6 +377,8 @@ def _consumed(parts: BrokerParts) -> Iterator[_Progress]:
     """
     consumers, retry_topics = parts.clients.consumers, parts.pop.services.retry_topics
     popped = {group: list(topics) for group, topics in consumers.compensated.groups.items()}
+    # Copies, because samples are taken in steps: groups and topics that come meanwhile are left
+    # out.
     connected = list(consumers.consumer_table.items())
     topics_of = {
         group: [] if info.is_broadcasting else list(info.subscription_table)

@@ -18,7 +18,7 @@ import trio
 from ...common.metrics_keys import MetricsExporterType
 from ...common.steps import Steps, in_steps
 from ...disk.errors import StoreError
-from ...remoting.metrics.answers import LIVE, Answer, answer_of
+from ...remoting.metrics.answers import LIVE, Answer, answer_of, text_answer
 from ...remoting.metrics.exposition import CONTENT_TYPE, expose
 from ...remoting.metrics.families import Families, Samples, in_base_units
 from ...remoting.metrics.http_server import HttpServer
@@ -32,7 +32,6 @@ from .push import Log, MetricsPush, Sink
 
 logger = logging.getLogger(__name__)
 
-_TEXT: Final = "text/plain; charset=utf-8"
 
 UNITS: Final = "units"
 BASE: Final = "base"
@@ -48,7 +47,6 @@ class MetricsService:
     Lifecycle: `start` once the store is loaded, then `run`.
 
     Args:
-      parts: the broker's.
       server: returns the server of its connections; None: it does not listen.
       elapsed_s: a clock that measures the time of a collection.
 
@@ -133,13 +131,12 @@ class MetricsService:
         if path == "/health/ready":
             missing = health.missing(self._parts, is_serving=self.is_serving)
             return answer_of(missing)
-        return Answer(404, _TEXT, f"there are {', '.join(PATHS)}\n".encode())
+        return text_answer(404, f"there are {', '.join(PATHS)}")
 
     async def _metrics(self, query: str) -> Answer:
         units = parse_qs(query, keep_blank_values=True).get(UNITS, [ROCKETMQ])
         if not {BASE, ROCKETMQ}.issuperset(units):
-            text = f"{UNITS} is {ROCKETMQ}, the default, or {BASE}\n"
-            return Answer(400, _TEXT, text.encode())
+            return text_answer(400, f"{UNITS} is {ROCKETMQ}, the default, or {BASE}")
         self.clients.want()
         try:
             samples = await self.collect()
@@ -148,7 +145,7 @@ class MetricsService:
                 "metrics could not be collected: %(error)s. The next reader tries again",
                 {"error": error},
             )
-            return Answer(503, _TEXT, f"metrics could not be collected: {error}\n".encode())
+            return text_answer(503, f"metrics could not be collected: {error}")
         shown = in_base_units if BASE in units else _as_they_are
         body = await trio.to_thread.run_sync(lambda: expose(shown(samples.families), self._common))
         return Answer(200, CONTENT_TYPE, body)

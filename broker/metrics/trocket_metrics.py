@@ -57,9 +57,7 @@ def collect(
     """Collect the metrics.
 
     Args:
-      parts: the broker's.
       server: of the broker's connections; None: it does not listen yet.
-      samples: takes the samples.
       is_ready: see `READY`.
     """
     store, stats = parts.store, parts.stats.manager

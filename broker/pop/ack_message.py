@@ -50,11 +50,8 @@ class AckMessageProcessor:
     """Serves acknowledgements.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      turn: of the broker.
       pop: the parts of pop consumption.
-      topics: the broker's.
     """
 
     def __init__(
@@ -80,8 +77,8 @@ class AckMessageProcessor:
     def ack(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """Serve the acknowledgement of one message.
 
-        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the receipt cannot be
-          read.
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR if the receipt cannot
+          be read.
         """
         header = decode(AckMessageRequestHeader, request.ext_fields)
         topic, queue_id, offset = header.topic, header.queue_id, header.offset
@@ -130,8 +127,8 @@ class AckMessageProcessor:
 
         Entries with an unknown topic or queue, and offsets outside of the queue, are skipped.
 
-        Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read; INVALID_PARAMETER: it has too
-          many pops, or too long bit sets.
+        Raises: RequestRefused: SYSTEM_ERROR if the body cannot be read; INVALID_PARAMETER if it has
+          too many pops, or too long bit sets.
         """
         body = None
         if request.body:
@@ -160,8 +157,6 @@ class AckMessageProcessor:
     ) -> Steps[RemotingCommand | None]:
         """Steps that acknowledge messages of several pops; None: the last turn has the answer.
 
-        The first one belongs to the turn of the request; each other one is a turn that it ends.
-
         Raises: RequestRefused: the code of a put: a record is not stored.
         """
         is_stored = False
@@ -171,6 +166,8 @@ class AckMessageProcessor:
         for begin in range(0, len(batches), STEP_POPS):
             if begin:
                 yield
+            # The first step belongs to the turn of the request; each later one is a turn of its
+            # own.
             with channel.turn if begin else nullcontext():
                 is_put = False
                 for batch in batches[begin : begin + STEP_POPS]:
@@ -201,6 +198,7 @@ class AckMessageProcessor:
         answer = request.answer()
         if illegal:
             answer = request.answer(ResponseCode.MESSAGE_ILLEGAL, illegal[-1])
+        # All in memory, or in order: there is nothing to wait for.
         if not is_stored:
             return answer
         self._turn.begin(channel)
@@ -228,6 +226,8 @@ class AckMessageProcessor:
                 {"peer": channel.remote_address, "queue_id": queue_id, "topic": topic},
             )
             return False
+        # A batch has no receipts of single messages; this one names the pop that they all belong
+        # to.
         receipt = Receipt(
             batch.start_offset,
             batch.pop_time,
@@ -240,6 +240,7 @@ class AckMessageProcessor:
         )
         least = self._store.min_offset(topic, queue_id)
         end = self._store.max_offset(topic, queue_id)
+        # Bits beyond the queue name no messages.
         offsets = tuple(
             batch.start_offset + index
             for index in bits_of(batch.bit_set)
@@ -257,6 +258,7 @@ class AckMessageProcessor:
             if remark is not None:
                 illegal.append(remark)
             return False
+        # Skipped and not refused: the other pops of the request are acknowledged.
         if not offsets or self._acks.refusal(receipt):
             return False
         return self._ack(OrderKey(topic, batch.group, queue_id), receipt, offsets, channel)
@@ -288,7 +290,7 @@ def bits_of(bit_set: str) -> list[int]:
     Args:
       bit_set: base64 of bytes in little endian, at most BIT_SET_SIZE_MAX characters.
 
-    Raises: RequestRefused: SYSTEM_ERROR: it is not base64; INVALID_PARAMETER: it is too long.
+    Raises: RequestRefused: SYSTEM_ERROR if it is not base64; INVALID_PARAMETER if it is too long.
     """
     if len(bit_set) > BIT_SET_SIZE_MAX:
         raise RequestRefused(
@@ -302,6 +304,7 @@ def bits_of(bit_set: str) -> list[int]:
             ResponseCode.SYSTEM_ERROR, f"the bit set of a batch is not base64: {error}"
         ) from error
     indexes: list[int] = []
+    # No pop has so large a batch, and the loop would take long.
     if number.bit_count() > POP_COUNT_MAX:
         return indexes
     while number:

@@ -13,8 +13,8 @@ from ...remoting.receipt import Receipt
 from ...store.status import PutRefusal
 from .buffer import Buffered, OrderKey, PopBuffer, text_of_receipt
 from .check_point import CheckPoint, CheckPointKey
+from .record_puts import RecordPuts, WrittenTurn
 from .records import Ack
-from .revive_puts import RevivePuts, WrittenTurn
 from .revive_service import ReviveService
 
 
@@ -24,12 +24,11 @@ class Acks:
     Args:
       buffer: has the check points in memory.
       puts: appends records.
-      turn: of the broker.
       revive: knows the queues of the revive topic.
     """
 
     def __init__(
-        self, buffer: PopBuffer, puts: RevivePuts, turn: WrittenTurn, revive: ReviveService
+        self, buffer: PopBuffer, puts: RecordPuts, turn: WrittenTurn, revive: ReviveService
     ) -> None:
         self._revive = revive
         self._buffer = buffer
@@ -37,11 +36,11 @@ class Acks:
         self._turn = turn
 
     def find(self, queue: OrderKey, receipt: Receipt) -> Buffered | None:
-        """The check point in memory; None: it is stored, or there is none."""
+        """The check point in memory; None if it is stored, or there is none."""
         return self._buffer.entry_of(text_of_receipt(queue, receipt))
 
     def refusal(self, receipt: Receipt) -> str:
-        """Why a receipt is none of this broker's; "": it may be."""
+        """Why a receipt is not from this broker; "" if it may be."""
         queue_ids = self._revive.queue_ids
         if receipt.revive_queue_id not in queue_ids:
             return (
@@ -68,7 +67,6 @@ class Acks:
         """Append the record of an acknowledgement; return why it is not stored, None: it is.
 
         Args:
-          queue: of the messages.
           offsets: of the messages, 1 to 32.
         """
         key = _key(queue, receipt)
@@ -97,6 +95,7 @@ class Acks:
         refusal = self._puts.put_check_point(check_point, receipt.revive_queue_id)
         if refusal is not None:
             return refusal
+        # The old check point is in the log, so its acknowledgement must be, too.
         if entry is None:
             return self._put_ack(_key(queue, receipt), receipt, (offset,))
         if index >= 0:

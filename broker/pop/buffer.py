@@ -82,7 +82,7 @@ class Buffered:
       next_offset: the committed offset when it and all before it are passed.
       is_done: whether the committed offset may pass it when the log is on the device to `log_end`.
       is_hurried: it is stored before its time, because its queue is full.
-      log_end: physical offset; 0: there is no record.
+      log_end: physical offset; 0 if there is no record.
       all_acked: `CheckPoint.all_acked`.
     """
 
@@ -185,11 +185,11 @@ class PopBuffer:
     # ---- pops ------------------------------------------------------------------------------
 
     def find(self, topic: str, group: str, queue_id: int) -> PopOrder | None:
-        """The pops of a queue by a group; None: there was none lately."""
+        """The pops of a queue by a group; None if there was none lately."""
         return self._orders.get((topic, group, queue_id))
 
     def order(self, topic: str, group: str, queue_id: int) -> PopOrder:
-        """The same, created if there is none."""
+        """The same, created if missing."""
         key = OrderKey(topic, group, queue_id)
         order = self._orders.get(key)
         if order is None:
@@ -197,7 +197,7 @@ class PopBuffer:
         return order
 
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """The offset after the last pop whose commit waits; -1: there is none."""
+        """The offset after the last pop whose commit waits; -1 if there is none."""
         order = self._orders.get((topic, group, queue_id))
         return order.entries[-1].next_offset if order is not None and order.entries else -1
 
@@ -213,7 +213,7 @@ class PopBuffer:
         return ((entry.check_point, entry.revive_queue_id) for entry in entries)
 
     def skip(self, order: PopOrder, next_offset: int) -> None:
-        """Let the committed offset pass messages that no pop returned, because of a filter."""
+        """Move the committed offset past messages that no pop returned, because of a filter."""
         if order.entries:
             order.entries[-1].next_offset = next_offset
         else:
@@ -228,6 +228,7 @@ class PopBuffer:
         ):
             return False
         if len(order.entries) >= config.pop_ck_offset_max_queue_size:
+            # The oldest of the queue holds up its offset, and with it all others.
             self._hurry(order, now_ms)
             return False
         return self._due_ms(check_point) > now_ms
@@ -235,7 +236,7 @@ class PopBuffer:
     def add(
         self, order: PopOrder, check_point: CheckPoint, next_offset: int, revive_queue_id: int
     ) -> Buffered | None:
-        """Let a check point wait in memory.
+        """Keep a check point in memory.
 
         Args:
           next_offset: after the messages that its pop read.
@@ -256,7 +257,7 @@ class PopBuffer:
     def add_stored(
         self, order: PopOrder, check_point: CheckPoint, next_offset: int, revive_queue_id: int
     ) -> Buffered:
-        """Note a check point whose record was appended; `was_written` must follow the commit."""
+        """Record a check point whose record was appended; `was_written` must follow the commit."""
         entry = Buffered(check_point, "", revive_queue_id, order, next_offset)
         order.entries.append(entry)
         self._note_pop(order, check_point)
@@ -268,7 +269,7 @@ class PopBuffer:
         pops[order.offset_key] = pops.get(order.offset_key, 0) + 1
 
     def was_written(self, entry: Buffered, log_end: int) -> None:
-        """Let the committed offset pass a check point, and forget it: its record is in the log.
+        """Move the committed offset past a check point, and forget it: its record is in the log.
 
         Args:
           log_end: physical offset after the record.
@@ -375,7 +376,7 @@ class PopBuffer:
     # ---- tables ----------------------------------------------------------------------------
 
     def restart(self, order: PopOrder) -> None:
-        """Let the next pop begin at the committed offset, which an administrator has set.
+        """Make the next pop begin at the committed offset, which an administrator has set.
 
         Check points of earlier pops stay, and their messages are revived, but commit nothing.
         """
@@ -426,6 +427,8 @@ class PopBuffer:
             line.append((due_ms, entry))
             if not self._heap:
                 self.wake()
+        # Nearly always: pops have the same invisible time, so a queue does, and the heap stays
+        # small.
         elif due_ms >= line[-1][0]:
             line.append((due_ms, entry))
         else:
@@ -453,6 +456,7 @@ class PopBuffer:
         """Commit up to the first check point that is not done."""
         entries, offset = order.entries, -1
         while entries and entries[0].is_done:
+            # Its acknowledgement may be lost in a power cut: then the message must be popped again.
             if entries[0].log_end > self._flushed():
                 if order not in self._unsynced:
                     self._unsynced[order] = None

@@ -13,8 +13,8 @@ from ...store.message_store import MessageStore
 from ...store.status import PutRefusal
 from ..waiting.due_task import DueTask
 from .buffer import Buffered, PopBuffer
+from .record_puts import RecordPuts
 from .records import Ack
-from .revive_puts import RevivePuts
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,6 @@ class PopBufferService:
     Args:
       store: already loaded.
       clock: its wall time decides which are due.
-      buffer: of the broker.
-      puts: appends the records.
       on_messages: called with the queues that got records.
     """
 
@@ -47,7 +45,7 @@ class PopBufferService:
         *,
         clock: Clock,
         buffer: PopBuffer,
-        puts: RevivePuts,
+        puts: RecordPuts,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
     ) -> None:
         self._store = store
@@ -92,6 +90,7 @@ class PopBufferService:
             elapsed_ms = (self._clock.elapsed_s() - began_s) * 1000
             buffer.counts.scans_ms.add(elapsed_ms)
         left_s = buffer.left_ms(self._clock.wall_ms()) / 1000
+        # An fsync wakes no task, so it is looked for.
         return min(left_s, SYNC_S) if buffer.waits_for_sync and left_s > 0 else left_s
 
     def _store_slice(self, entries: list[Buffered]) -> None:
@@ -108,6 +107,7 @@ class PopBufferService:
                 if refused is None:
                     stored.append(entry)
                 else:
+                    # The others are stored all the same.
                     refusal = refused
             arrivals = self._store.commit()
         except Exception:
@@ -130,14 +130,12 @@ class PopBufferService:
             raise StoreIOError(self._puts.topic, f"{reason} ({refusal.status.name})")
 
     def _put(self, entry: Buffered) -> PutRefusal | None:
-        """Append the records of a check point; return why they cannot be stored, None: they are.
-
-        If only that of the acknowledgements cannot be, both are appended again later: the revive
-        service takes equal check points as one.
-        """
+        """Append the records of a check point; return why they cannot be stored, None: they are."""
         check_point, queue_id = entry.check_point, entry.revive_queue_id
         refusal = self._puts.put_check_point(check_point, queue_id)
         if refusal is None and check_point.acked:
             ack = Ack(check_point.key, tuple(check_point.acked_offsets()))
             refusal = self._puts.put_ack(ack, check_point.revive_time, queue_id)
+        # If only the acknowledgements are refused, both are appended again later: the revive
+        # service counts equal check points once.
         return refusal

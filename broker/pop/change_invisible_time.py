@@ -8,7 +8,7 @@ Java counterpart: broker/processor/ChangeInvisibleTimeProcessor.java of 5.5.0.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,8 +26,83 @@ from .acks import Acks
 from .buffer import OrderKey
 from .check_point import CheckPoint
 from .pop_checks import read_receipt, refuse_lite, refuse_long_time, refuse_no_queue
-from .renewals import CheckPointId, Renewals
 from .services import PopServices
+
+# Renewals: the last receipt that each message with a changed invisible time got.
+#
+# A client writes receipts itself, from parts of answers, so a receipt can be forged, and each
+# change of an invisible time stores a check point that may become a copy of the message. So a
+# message whose time was changed is renewed by its last receipt only, until some time after that is
+# over.
+#
+# Pure: the time is an argument.
+#
+# Java counterpart: none: Apache's broker stores a check point for any receipt.
+
+RENEWALS_MAX: Final = 50_000
+"""Messages that are remembered, some 15 MB; the oldest is forgotten for another. Who renews more
+messages than that stores no more copies than messages."""
+
+KEPT_MS: Final = 60_000
+"""How long a receipt is remembered after its time: by then its message has been revived, and an
+offset that was reset is popped with receipts that the buffer knows."""
+
+
+class CheckPointId(NamedTuple):
+    """The parts of a receipt by which the acknowledgement of its check point is found."""
+
+    start_offset: int
+    pop_time: int
+    invisible_time: int
+    revive_queue_id: int
+    broker_name: str
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> CheckPointId:
+        return cls(
+            receipt.start_offset,
+            receipt.pop_time,
+            receipt.invisible_time,
+            receipt.revive_queue_id,
+            receipt.broker_name,
+        )
+
+
+class Renewals:
+    """The last receipts by message. Not thread-safe: used from the broker's one trio run."""
+
+    def __init__(self) -> None:
+        # With the receipt by which each was got.
+        self._last: dict[tuple[OrderKey, int], tuple[CheckPointId, CheckPointId]] = {}
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def allows(self, queue: OrderKey, receipt: Receipt, now_ms: int) -> bool:
+        """Whether a message may be renewed by a receipt: by its last one."""
+        known = self._last.get((queue, receipt.offset))
+        if known is None:
+            return True
+        last = known[0]
+        is_kept = now_ms <= last.pop_time + last.invisible_time + KEPT_MS
+        return not is_kept or last == CheckPointId.of(receipt)
+
+    def repeated(self, queue: OrderKey, receipt: Receipt, now_ms: int) -> CheckPointId | None:
+        """What an earlier request with a receipt gave its message, if that is still in force: the
+        request came twice. None: it did not."""
+        last, former = self._last.get((queue, receipt.offset), (None, None))
+        if last is None or former != CheckPointId.of(receipt):
+            return None
+        return last if now_ms <= last.pop_time + last.invisible_time else None
+
+    def note(self, queue: OrderKey, receipt: Receipt, former: Receipt) -> None:
+        """Remember the receipt that a message has got, and by which one."""
+        key = queue, receipt.offset
+        self._last.pop(key, None)
+        if len(self._last) >= RENEWALS_MAX:
+            del self._last[next(iter(self._last))]
+        self._last[key] = CheckPointId.of(receipt), CheckPointId.of(former)
+
 
 CLOCK_STEP_MAX_MS: Final = 1_000
 """How much earlier than the last pop the wall clock may be, without a change of the clock."""
@@ -38,9 +113,7 @@ class ChangeInvisibleTimeProcessor:
 
     Args:
       store: already loaded.
-      turn: of the broker.
       pop: the parts of pop consumption.
-      topics: the broker's.
     """
 
     def __init__(
@@ -64,8 +137,8 @@ class ChangeInvisibleTimeProcessor:
     def change(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a change; the answer, with the parts of the new receipt, leaves with the turn.
 
-        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the receipt cannot be
-          read, or the new check point not be stored; INVALID_PARAMETER: the time is too long.
+        Raises: RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR if the receipt cannot
+          be read, or the new check point not be stored; INVALID_PARAMETER if the time is too long.
         """
         header = decode(ChangeInvisibleTimeRequestHeader, request.ext_fields)
         if header.invisible_time < 0:  # the message comes again at once, as with RocketMQ
@@ -113,7 +186,7 @@ class ChangeInvisibleTimeProcessor:
     ) -> CheckPointId:
         """Store a new check point, and return it.
 
-        Raises: RequestRefused: SYSTEM_ERROR: it is not stored.
+        Raises: RequestRefused: SYSTEM_ERROR if it is not stored.
         """
         now_ms = _later(self._wall_ms(), receipt.pop_time)
         renewed = CheckPoint(
@@ -128,6 +201,7 @@ class ChangeInvisibleTimeProcessor:
         refusal = self._acks.renew(renewed, receipt)
         if refusal is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, refusal.remark or refusal.status.name)
+        # The receipt that the client gets, by which it renews or acknowledges next.
         last = receipt._replace(
             start_offset=receipt.offset, pop_time=now_ms, invisible_time=header.invisible_time
         )
@@ -137,10 +211,10 @@ class ChangeInvisibleTimeProcessor:
     def _refuse_unknown(self, queue: OrderKey, receipt: Receipt) -> None:
         """Refuse a receipt that is over, or is not the last one of its message.
 
-        Each would store one more check point of the message, which becomes one more copy.
-
         Raises: RequestRefused: MESSAGE_ILLEGAL.
         """
+        # Each accepted receipt stores a check point, and each check point becomes a copy of the
+        # message.
         now_ms = self._wall_ms()
         if now_ms > receipt.revive_time + CLOCK_STEP_MAX_MS:
             reason = (

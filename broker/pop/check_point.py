@@ -44,7 +44,6 @@ class CheckPoint:
 
     Attributes:
       topic: where the messages are: the topic, or the group's retry topic.
-      group: the consumer group.
       queue_id: of `topic`.
       start_offset: offset in the queue that the others are counted from.
       pop_time: ms since 1970.
@@ -97,7 +96,7 @@ class CheckPoint:
         return self.acked == self.all_acked
 
     def index_of(self, offset: int) -> int:
-        """The index of the message at a queue offset; -1: it is none of these."""
+        """The index of the message at a queue offset; -1 if it is not one of these."""
         diff, diffs = offset - self.start_offset, self.diffs
         if type(diffs) is range:
             return diff if 0 <= diff < len(diffs) else -1
@@ -147,6 +146,8 @@ class CheckPoint:
 
         Raises: RemoteProtocolError: a number is out of its range.
         """
+        # Records of Apache's older brokers have a count instead of offsets: the messages are in a
+        # row.
         diffs = offsets_from_start(body.queue_offset_diff or range(min(body.num, _NUM_MAX)))
         count = len(diffs)
         if not 0 < count <= POP_COUNT_MAX:
@@ -175,6 +176,7 @@ class CheckPoint:
             invisible_time=body.invisible_time,
             broker_name=body.broker_name,
             diffs=diffs,
+            # With bits beyond its messages it would never equal `all_acked`.
             acked=body.bit_map & ((1 << count) - 1),
             suspend=body.suspend,
             re_put_times=_re_put_times(body.re_put_times),

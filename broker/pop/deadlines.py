@@ -25,7 +25,6 @@ class Deadlines(Generic[T]):
         self._due: dict[T, None] = {}  # of a slot whose time is over
 
     def add(self, item: T, deadline_s: float) -> None:
-        """Add an item."""
         number = _slot_of(deadline_s)
         slot = self._slots.get(number)
         if slot is None:

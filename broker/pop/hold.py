@@ -33,18 +33,16 @@ class PopHold:
     """Holds pops and notifications. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      config: the broker's.
       clock: of the time that one slice may take.
       clients_ms: the time of day by which clients give born times, ms since 1970.
       now_s: the clock for deadlines, such as trio.current_time.
       tags_codes_since: see TagsCodesSince.
 
     Attributes:
-      clients_ms: as above.
       serve, serve_notification: the processors of waiting requests, which set them. One may write
         its answer itself, and must do nothing but answer or hold the request again.
       pops, notifications: those that wait.
-      rights: whether those that wait may still be served; None: there are no accounts.
+      rights: whether those that wait may still be served; None if there are no accounts.
     """
 
     def __init__(

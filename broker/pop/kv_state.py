@@ -26,7 +26,7 @@ def refuse_kv_state(disk: Disk, root: str) -> None:
       disk: has the folder.
       root: storePathRootDir.
     Raises:
-      ForeignStateError: it may have records; the text says what to do.
+      ForeignStateError: it may have records; the message says what to do.
       StoreIOError: the folder cannot be read.
     """
     folder = f"{root}/{KV_FOLDER}"

@@ -9,10 +9,11 @@ ChangeInvisibleTimeProcessor of 5.5.0.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from ...common.java_integers import INT64_MAX
 from ...common.steps import in_steps
@@ -33,7 +34,64 @@ from .buffer import PopBuffer
 from .check_point import CheckPoint
 from .order_info import ATTEMPT_ID_LENGTH_MAX, OrderInfo
 from .order_info_manager import ILLEGAL, UNKNOWN, ConsumerOrderInfoManager
-from .order_locks import LockedQueue, OrderLocks
+
+# OrderLocks: when queues that are consumed in order become free, to wake those who wait for them.
+#
+# Java counterpart: broker/pop/orderly/QueueLevelConsumerOrderInfoLockManager.java of 5.5.0, which
+# has a timer for each queue. Pure.
+
+_STALE_MAX: Final = 64
+"""Out-of-date entries of the heap, beyond as many as there are queues, before it is rebuilt."""
+
+
+class LockedQueue(NamedTuple):
+    """A queue of one group."""
+
+    topic: str
+    group: str
+    queue_id: int
+
+
+class OrderLocks:
+    """The times at which queues become free, one of each queue."""
+
+    def __init__(self) -> None:
+        self._times: dict[LockedQueue, int] = {}
+        self._heap: list[tuple[int, LockedQueue]] = []
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def set(self, queue: LockedQueue, free_ms: int) -> None:
+        """Set when a queue becomes free, ms since 1970, instead of an earlier time for it."""
+        if self._times.get(queue) == free_ms:
+            return
+        self._times[queue] = free_ms
+        heapq.heappush(self._heap, (free_ms, queue))
+        if len(self._heap) > 2 * len(self._times) + _STALE_MAX:
+            self._heap = [(time_ms, each) for each, time_ms in self._times.items()]
+            heapq.heapify(self._heap)
+
+    def drop(self, queue: LockedQueue) -> None:
+        self._times.pop(queue, None)
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next queue becomes free, ms since 1970; None if there is none."""
+        while self._heap:
+            free_ms, queue = self._heap[0]
+            if self._times.get(queue) == free_ms:
+                return free_ms
+            heapq.heappop(self._heap)
+        return None
+
+    def take_free(self, now_ms: int) -> Iterator[LockedQueue]:
+        """Take the queues that are free, those that were first coming first."""
+        while (next_ms := self.next_ms) is not None and next_ms <= now_ms:
+            _, queue = heapq.heappop(self._heap)
+            del self._times[queue]
+            yield queue
+
 
 logger = logging.getLogger(__name__)
 
@@ -51,17 +109,12 @@ class OrderedPops:
     """Pops in order. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      config: the broker's.
-      files: the tables' files.
       table: of messages in order.
       buffer: the pops in parallel that the groups' offsets have not passed.
       offsets, topics, groups: the broker's tables.
       max_offset: returns the next offset of a queue, of topic and queue id.
       now_ms: the wall clock, ms since 1970.
       wake: see `Wake`.
-
-    Attributes:
-      table: as above.
     """
 
     def __init__(
@@ -126,7 +179,7 @@ class OrderedPops:
     def check(self, topic: str, attempt_id: str | None) -> None:
         """Check a pop before anything is read.
 
-        Raises: RequestRefused: INVALID_PARAMETER: its attempt id is too long to be kept, or the
+        Raises: RequestRefused: INVALID_PARAMETER if its attempt id is too long to be kept, or the
           records of the topic hold whole batches, of which no message can be blocked alone.
         """
         if attempt_id is not None and len(attempt_id) > ATTEMPT_ID_LENGTH_MAX:
@@ -153,7 +206,6 @@ class OrderedPops:
 
         Args:
           topic, group, queue_id: they exist.
-          attempt_id: of the request.
           invisible_time: of the request, ms; 0 for a notification.
         """
         if self._buffer.next_offset(topic, group, queue_id) >= 0:
@@ -192,6 +244,7 @@ class OrderedPops:
             invisible_time=ck.invisible_time,
             offsets=tuple(ck.offsets()),
         )
+        # Where it began, not where it ended: without an acknowledgement the messages come again.
         self._offsets.commit_offset(ck.group, ck.topic, ck.queue_id, ck.start_offset)
         self._lock(queue, info)
         key = QueueKey(TopicForm.of(ck.topic), ck.queue_id)
@@ -219,7 +272,6 @@ class OrderedPops:
         Args:
           topic, group, queue_id, pop_time: of the receipts.
           offsets: queue offsets of the messages.
-          remote_address: of the client.
         Returns: None; or the remark of an answer MESSAGE_ILLEGAL, because the pop did not have one
           of the messages; the others are acknowledged.
         Source: AckMessageProcessor.ackOrderly.
@@ -264,6 +316,7 @@ class OrderedPops:
           invisible_time: from now on, ms.
         Source: ChangeInvisibleTimeProcessor.processChangeInvisibleTimeForOrder.
         """
+        # Acknowledged, or skipped by a reset: there is nothing to change.
         if offset < self._offsets.query_offset(group, topic, queue_id):
             return ChangeInvisibleTimeResponseHeader(pop_time=0, invisible_time=0, revive_qid=0)
         visible_ms = min(self._now_ms() + invisible_time, INT64_MAX)
@@ -307,6 +360,7 @@ class OrderedPops:
         for count, queue in enumerate(self._locks.take_free(now_ms), 1):
             if self._config.enable_notify_after_pop_order_lock_release:
                 self._wake_one(queue)
+            # Each wake serves a pop; other requests get their turn between the slices.
             if count == _WAKES_PER_SLICE:
                 break
         next_ms = self._locks.next_ms

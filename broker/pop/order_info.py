@@ -77,7 +77,7 @@ class OrderInfo:
 
     @property
     def next_offset(self) -> int:
-        """The queue offset at which the group goes on: the first one without acknowledgement."""
+        """The queue offset at which the group continues: the first without acknowledgement."""
         if self.is_all_acked:
             return self.offsets[-1] + 1
         lowest_zero = ~self.acked & (self.acked + 1)
@@ -138,6 +138,7 @@ class OrderInfo:
 
     def written(self) -> bytes:
         """The entry in `consumerOrderInfo.json`, as fastjson's pretty form at its depth."""
+        # RocketMQ writes the later offsets as distances from the first.
         first, *others = self.offsets
         places = ",".join(map(str, [first, *(each - first for each in others)]))
         members = [
@@ -179,6 +180,7 @@ class OrderInfo:
             invisible_time=stored.invisible_time or 0,
             offsets=offsets,
             last_consume_ms=stored.last_consume_ms,
+            # Bits without a message would keep the queue blocked.
             acked=stored.acked & (1 << len(offsets)) - 1,
             next_visible=_of_offsets(stored.next_visible or {}, offsets),
             consumed=None if stored.consumed is None else _of_offsets(stored.consumed, offsets),

@@ -51,11 +51,9 @@ class ConsumerOrderInfoManager:
     """The table of queues with messages in order. Not thread-safe: of the broker's one trio run.
 
     Args:
-      save: writes the file.
       queues_max: see QUEUES_MAX.
 
     Attributes:
-      file: the table's file.
       count: number of entries.
     """
 
@@ -152,6 +150,7 @@ class ConsumerOrderInfoManager:
         if not info.ack(offset):
             return ILLEGAL
         self.file.is_dirty = True
+        # Its last acknowledgement frees the queue for the next pop.
         if info.is_all_acked:
             self.clear_block(topic, group, queue_id)
         return info.next_offset
@@ -231,10 +230,12 @@ class ConsumerOrderInfoManager:
                 reason = "its topic, group or queue is gone"
             elif now_ms - info.last_consume_ms > KEPT_MS:
                 reason = "it was not consumed for a day"
+            # Such an entry would never grow old.
             elif info.last_consume_ms - now_ms > KEPT_MS:
                 reason = "it was consumed in the future: the clock was set back"
             else:
                 reason = ""
+            # A pop may have replaced it since this step began.
             if reason and self.find(topic, group, queue_id) is info:
                 logger.info(
                     "the messages in order of %(key)s queue %(queue_id)d are forgotten, because "
@@ -331,6 +332,7 @@ class ConsumerOrderInfoManager:
                 if not QUEUE_ID.has(queue_id):
                     raise ValueError(f"{queue_id} is not a queue id")
             except ValueError as error:
+                # The next save writes the file without it.
                 self.file.is_dirty = True
                 logger.warning(
                     "%(file)s: the entry of %(key)s queue %(queue)s is left out, and its messages "

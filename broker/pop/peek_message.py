@@ -38,7 +38,6 @@ class PeekMessageProcessor:
     Args:
       store: already loaded.
       pop: the parts of pop consumption.
-      checks: of pops.
       random: chooses the first queue.
     """
 
@@ -80,6 +79,7 @@ class PeekMessageProcessor:
         self, header: PeekMessageRequestHeader, topic: TopicConfig, popped: Popped
     ) -> None:
         number = self._random.randrange(_RANDOM_MAX)
+        # As pops do: otherwise retried messages would wait as long as there are new ones.
         retry_first = number % _RETRY_FIRST_EACH == 0
         group = header.consumer_group
         name = self._pop.retry_topics.name(header.topic, group)

@@ -41,7 +41,6 @@ class PopChecks:
     """The checks of one broker.
 
     Args:
-      config: the broker's.
       store_config: says which invisible times can be stored.
       topics, groups: the broker's tables.
       compensated: groups that consume without heartbeats.
@@ -75,6 +74,7 @@ class PopChecks:
         Raises: RequestRefused: it may not.
         """
         config = self._config
+        # Its client has given up, and would not see the messages that the answer hides from others.
         if age_ms - header.poll_time > LATE_MS:
             raise RequestRefused(
                 ResponseCode.POLLING_TIMEOUT,
@@ -91,6 +91,8 @@ class PopChecks:
                 f"the broker[{config.broker_ip1}] pop message's num is greater than "
                 f"{POP_COUNT_MAX}",
             )
+        # The records of pops are timer messages: without the wheel no message would ever come
+        # again.
         if not self._store_config.timer_wheel_enable:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
@@ -165,7 +167,7 @@ class PopChecks:
         return group
 
     def note(self, header: PopMessageRequestHeader, now_ms: int) -> None:
-        """Note a pop that passed its checks: its group has a subscription without a heartbeat."""
+        """Record a pop that passed its checks: its group has a subscription without a heartbeat."""
         self._compensated.note(
             header.consumer_group, header.topic, header.exp, header.exp_type, now_ms
         )
@@ -223,7 +225,7 @@ def refuse_no_queue(
 ) -> None:
     """Refuse a queue of popped messages that does not exist.
 
-    Raises: RequestRefused: TOPIC_NOT_EXIST; MESSAGE_ILLEGAL: the topic has no such queue.
+    Raises: RequestRefused: TOPIC_NOT_EXIST; MESSAGE_ILLEGAL if the topic has no such queue.
     """
     topic = table.get(name)
     if topic is None:
@@ -233,7 +235,7 @@ def refuse_no_queue(
 
 
 def read_receipt(text: str) -> Receipt:
-    """Raises: RequestRefused: SYSTEM_ERROR: it cannot be read."""
+    """Raises: RequestRefused: SYSTEM_ERROR if it cannot be read."""
     try:
         return Receipt.from_text(text)
     except RemoteProtocolError as error:
@@ -256,7 +258,6 @@ def _no_topic(name: str) -> RequestRefused:
 
 
 def _illegal_queue(topic: TopicConfig, queue_id: int, channel: Channel) -> str:
-    """The remark of a refusal of a queue id."""
     return (
         f"queueId[{queue_id}] is illegal, topic:[{topic.topic_name}] "
         f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{channel.remote_address}]"

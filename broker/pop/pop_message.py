@@ -93,12 +93,10 @@ class Asked(NamedTuple):
     """A pop that passed its checks.
 
     Attributes:
-      header: of the request.
       count_max: messages wanted.
       pop_time: ms since 1970.
       revive_queue_id: queue of the revive topic for its check points.
       selector: the filter; None: all messages.
-      channel: its connection.
       end_s: when a scan for matching messages ends, by the monotonic clock.
     """
 
@@ -115,11 +113,8 @@ class PopMessageProcessor:
     """Serves pops, at once or after they have waited.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      turn: of the broker.
       pop: the parts of pop consumption.
-      checks: of pops.
       topics, offsets: the broker's tables.
       random: chooses the first queue, and when a retry topic comes first.
       stats: counts the messages.
@@ -162,8 +157,8 @@ class PopMessageProcessor:
     def pop_message(self, request: RemotingCommand, channel: Channel) -> None:
         """Serve a pop; the answer is written to the channel, now or later.
 
-        Raises: RequestRefused: with Apache's codes and remarks; or NO_PERMISSION: the group is the
-          broker's own.
+        Raises: RequestRefused: with Apache's codes and remarks; or NO_PERMISSION if the group is
+          the broker's own.
         """
         header = decode(PopMessageRequestHeader, request.ext_fields)
         invisible_time = possible_time(header.invisible_time, self._store.config)
@@ -172,6 +167,7 @@ class PopMessageProcessor:
         now_ms = self._wall_ms()
         clients_ms = self._pop.hold.clients_ms()
         born_time = header.born_time
+        # Put into the request, too, because a pop that waits is decoded again when it is woken.
         if born_time == 0:
             born_time = clients_ms
             request.ext_fields = {**request.ext_fields, "bornTime": str(born_time)}
@@ -185,6 +181,7 @@ class PopMessageProcessor:
             self._pop.orders.check(header.topic, header.attempt_id)
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
+            # By turns, so that the revive queues have equally many records.
             revive_queue_id = self._count % self._config.revive_queue_num
             self._count += 1
         asked = Asked(
@@ -226,6 +223,7 @@ class PopMessageProcessor:
             names = self._pop.retry_topics.read_names(header.topic, header.consumer_group)
             retries = [
                 retry
+                # Both forms of a retry topic may have messages; by turns, so that neither starves.
                 for name in names[:: -1 if number % 2 == 0 else 1]
                 if (retry := self._topic_table.get(name)) is not None
             ]
@@ -345,7 +343,7 @@ class PopMessageProcessor:
         return self._store.get_message(topic, queue_id, offset, count, tags_codes=selector)
 
     def _is_over(self, asked: Asked) -> bool:
-        """Whether a pop with a filter has scanned long enough; the next one goes on."""
+        """Whether a pop with a filter has scanned long enough; the next pop continues there."""
         return asked.selector is not None and self._monotonic_s() > asked.end_s
 
     def _correct(self, order: PopOrder, offset: int, result: GetMessageResult) -> int:
@@ -353,8 +351,8 @@ class PopMessageProcessor:
         corrected = result.next_begin_offset
         topic, group, queue_id = order.key
         logger.warning(
-            "group %(group)s pops %(topic)s queue %(queue_id)d from %(corrected)d on: there is "
-            "nothing at %(queue_offset)d (%(status)s)",
+            "group %(group)s pops %(topic)s queue %(queue_id)d from %(corrected)d on: no "
+            "message is at %(queue_offset)d (%(status)s)",
             {
                 "group": group,
                 "topic": topic,
@@ -395,6 +393,8 @@ class PopMessageProcessor:
         if topic.startswith(RETRY_TOPIC_PREFIX):
             form = TopicForm.of(topic).value
             is_retry = topic != header.topic
+            # Clients look for the topic that they asked for, so copies from the retry topic get its
+            # name.
             if is_retry and not self._config.pop_response_return_actual_retry_topic:
                 try:
                     buffers = as_of_topic(buffers, header.topic, check_point, revive_queue_id)
@@ -404,6 +404,7 @@ class PopMessageProcessor:
                 size = sum(map(len, buffers))
         if header.order:
             popped.order_counts.append(self._pop.orders.popped(check_point, header.attempt_id))
+        # Without its check point stored or buffered, a message that is given out could be lost.
         elif not self._keep(asked, order, check_point, next_offset, popped):
             popped.rest += result.count
             return
@@ -427,6 +428,7 @@ class PopMessageProcessor:
             return True
         trouble = self._store_now(asked, order, check_point, next_offset)
         popped.trouble = trouble or popped.trouble
+        # Then the answer waits for the turn, which writes the record.
         popped.is_stored |= not trouble
         return not trouble
 
@@ -468,6 +470,8 @@ class PopMessageProcessor:
             ";".join(popped.starts).encode("ascii"),
             ";".join(popped.offsets).encode("ascii"),
         )
+        # The usual answer is filled into a template; this one waits for the turn, or has more
+        # fields.
         if popped.is_stored or header.order:
             fields = {name: str(value, "ascii") for name, value in zip(_NAMES, values, strict=True)}
             if header.order:
@@ -481,11 +485,12 @@ class PopMessageProcessor:
         else:
             head = _TEMPLATE.encode_all(request.opaque, request.serialize_type, values, popped.size)
             asked.channel.write([head, *popped.buffers], len(head) + popped.size)
+        # There is more than this answer has: another waiting pop can be served at once.
         if popped.rest > 0:
             self._pop.hold.notify(header.topic, header.consumer_group, header.queue_id)
 
     def _wait(self, request: RemotingCommand, asked: Asked, born_time: int, popped: Popped) -> None:
-        """Let a pop wait that found nothing, or answer it."""
+        """Hold a pop that found nothing, or answer it."""
         header = asked.header
         hold = self._pop.hold
         polling = hold.pops.hold(

@@ -43,11 +43,8 @@ class PopWaitingProcessor:
     """Tells whether there is a message to pop, and how many pops wait.
 
     Args:
-      config: the broker's.
       store: already loaded.
       pop: the parts of pop consumption.
-      checks: of pops.
-      topics: the broker's table.
       random: picks the queue that is looked at first.
     """
 
@@ -88,6 +85,7 @@ class PopWaitingProcessor:
             found = self._has_message(topic, header, selector)
         else:
             found = self._has_message_in(header.topic, queue_id, header, selector)
+        # The retry topics last, as they cost a look-up in each.
         if found or self._has_retried(header):
             return request.answer(ext_fields=_HAS_MESSAGE)
         hold = self._hold
@@ -128,6 +126,7 @@ class PopWaitingProcessor:
         count = topic.read_queue_nums
         if count <= 0:
             return False
+        # A random beginning, as a topic may have more queues than are looked at.
         first = self._random.randrange(count)
         return any(
             self._has_message_in(topic.topic_name, (first + index) % count, header, selector)
@@ -141,11 +140,7 @@ class PopWaitingProcessor:
         header: NotificationRequestHeader,
         selector: Selector | None,
     ) -> bool:
-        """Whether a queue has a message for the group.
-
-        If many wait, that is true: one of them may match, and if none does, the pop that follows
-        goes past them.
-        """
+        """Whether a queue has a message for the group."""
         group = header.consumer_group
         end = self._store.max_offset(topic, queue_id)
         begin = self._positions.peek(topic, group, queue_id)
@@ -159,4 +154,5 @@ class PopWaitingProcessor:
         ):
             codes, _ = tags_codes_since(self._queues, (topic, queue_id), begin)
             return codes is None or not selector.isdisjoint(codes)
+        # One of many may match; if none does, the pop that follows goes past them.
         return True

@@ -92,6 +92,7 @@ def diffs_of(
       plain: each record has one message.
     """
     if plain and next_offset - start == count:
+        # No message was filtered out, so none has to be decoded.
         return range(count)
     diffs: list[int] = []
     for buffer in buffers:

@@ -24,9 +24,7 @@ class PopPositions:
     """The positions of all groups.
 
     Args:
-      config: the broker's.
       store: already loaded.
-      offsets: the committed offsets.
       buffer: the pops that they have not passed.
       on_reset: called with topic, group and queue id when an offset was set by an administrator.
     """
@@ -53,13 +51,14 @@ class PopPositions:
         Args:
           offset_key: of topic and group in the table of offsets.
           topic: the queue's, maybe a retry topic.
-          order: the pops of the queue by the group; None: there was none lately.
+          order: the pops of the queue by the group; None if there was none lately.
           init_mode: where a group begins that has no offset.
         """
         offsets = self._offsets
         if offsets.reset_offset_table:
             reset = offsets.take_reset_offset(offset_key, queue_id)
             if reset is not None:
+                # What the buffer has of earlier pops must not move the offset behind the reset.
                 if order is not None:
                     self._buffer.restart(order)
                 self._on_reset(topic, offset_key.partition(SEPARATOR)[2], queue_id)
@@ -71,6 +70,7 @@ class PopPositions:
             offset = self._first(topic, queue_id, init_mode)
             offsets.commit_by_key(offset_key, queue_id, offset)
         if order is not None and order.entries:
+            # Popped, but its check point waits in memory: the committed offset is still before it.
             waiting = order.entries[-1].next_offset
             if waiting > offset:
                 return waiting

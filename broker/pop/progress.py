@@ -15,7 +15,7 @@ class PopProgress(Protocol):
     """Pops that are not acknowledged, of all groups."""
 
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """The offset after the last pop whose commit waits; -1: there is none."""
+        """The offset after the last pop whose commit waits; -1 if there is none."""
 
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
         """The number of messages that were popped and are not acknowledged, about."""
@@ -29,13 +29,10 @@ class NoPops:
     """No pops at all, for tests and tools."""
 
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """There is none."""
         return -1
 
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
-        """There are none."""
         return 0
 
     def check_points(self) -> Iterator[tuple[CheckPoint, int]]:
-        """There are none."""
         return iter(())

@@ -11,8 +11,11 @@ Not done: queues of lite topics, whose names begin with %LMQ%.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+from ...common.allocation import share_averagely, share_by_circle
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...disk.until_saved import until_saved
 from ...remoting.bodies import (
@@ -35,10 +38,71 @@ from ..messages.request import read_body
 from ..tables.request_modes import MessageRequestModeManager, Mode
 from ..tables.subscription_group_manager import SubscriptionGroupManager
 from ..tables.topic_config_manager import TopicConfigManager
-from .assignment import STRATEGIES, assigned_queues
 
 if TYPE_CHECKING:
     from ..settings.config import BrokerConfig
+
+
+# Assignment: the queues of a topic that a broker gives to one client of a group.
+#
+# Java counterpart: QueryAssignmentProcessor.doLoadBalance and allocate4Pop of 5.5.0. Pure.
+
+ANY_QUEUE: Final = -1
+"""The queue id for pops from all queues of a broker."""
+
+Share = Callable[[Sequence[MessageQueue], int, int], list[MessageQueue]]
+"""The queues of one member, from all queues, its index, and the number of members."""
+
+STRATEGIES: Final[Mapping[str, Share]] = MappingProxyType(
+    {"AVG": share_averagely, "AVG_BY_CIRCLE": share_by_circle}
+)
+"""The strategies that brokers know, by RocketMQ's names."""
+
+
+def assigned_queues(
+    queues: Sequence[MessageQueue],
+    client_id: str,
+    client_ids: Sequence[str],
+    share: Share,
+    setting: SetMessageRequestModeRequestBody,
+) -> set[MessageQueue] | None:
+    """The queues of one client of a clustering group.
+
+    In mode POP several clients may have the same queue. Each gets its own share, and those of the
+    `pop_share_queue_num` clients after it; where there are more clients than queues, one queue. If
+    that number is 0 or less, or covers all clients, each client pops from all queues of every
+    broker: the queue id is ANY_QUEUE.
+
+    Args:
+      queues: all of the topic, sorted.
+      client_ids: of all clients of the group, sorted.
+      share: of `STRATEGIES`.
+      setting: the mode of the group for the topic.
+
+    Returns: the queues, none for a client that is not in the group; None: they cannot be assigned,
+      and the client keeps what it has.
+    """
+    shared = setting.pop_share_queue_num
+    is_pop = setting.mode is MessageRequestMode.POP
+    # Everyone pops everywhere, also a client without a heartbeat yet.
+    if is_pop and not 0 < shared < len(client_ids) - 1:
+        brokers = dict.fromkeys((queue.topic, queue.broker_name) for queue in queues)
+        return {MessageQueue(topic, broker_name, ANY_QUEUE) for topic, broker_name in brokers}
+    if not (client_id.strip() and queues and client_ids):
+        return None
+    if client_id not in client_ids:
+        return set()
+    index, count = client_ids.index(client_id), len(client_ids)
+    if not is_pop:
+        return set(share(queues, index, count))
+    if count > len(queues):
+        return {queues[index % len(queues)]}
+    return {
+        queue
+        for step in range(shared + 1)
+        for queue in share(queues, (index + step) % count, count)
+    }
+
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +113,6 @@ class QueryAssignmentProcessor:
     Args:
       config: the broker's; read at each use.
       modes, topics, groups: the broker's tables.
-      consumers: the connected consumers.
       routes: the queues of topics on all brokers.
     """
 
@@ -135,11 +198,12 @@ class QueryAssignmentProcessor:
             return set(queues)
         group = self._consumers.get_consumer_group_info(asked.consumer_group)
         if group is None:
-            return "the group has no connected client: heartbeats come first"
+            return "the group has no connected client; a client sends a heartbeat first"
         share = STRATEGIES.get(asked.strategy_name or "")
         if share is None:
             known = " and ".join(STRATEGIES)
             return f"the strategy {asked.strategy_name!r} is not one of the broker's, {known}"
+        # Sorted, so that each broker shares the queues in the same way.
         client_ids = sorted(group.all_client_ids())
         assigned = assigned_queues(queues, asked.client_id, client_ids, share, mode)
         if assigned is None:
@@ -172,6 +236,7 @@ class QueryAssignmentProcessor:
         self._modes.set(mode)
 
         async def saved() -> RemotingCommand:
+            # The group may have been created by this request.
             await until_saved(self._groups.file)
             await until_saved(self._modes.file)
             return request.answer()
@@ -180,7 +245,7 @@ class QueryAssignmentProcessor:
 
 
 def _refuse_without_names(topic: str, group: str) -> None:
-    """Raises: RequestRefused: SYSTEM_ERROR: the body lacks a name.
+    """Raises: RequestRefused: SYSTEM_ERROR if the body lacks a name.
 
     RocketMQ answers with a NullPointerException.
     """

@@ -1,8 +1,8 @@
-"""RecordedPositions: after a crash pops go on behind the check points that the log has.
+"""RecordedPositions: after a crash pops continue behind the check points in the log.
 
 The committed offset of a popped queue is saved every few seconds. A pop that began at the saved one
 would give out messages again that were acknowledged since. Where acknowledgements are durable
-(`RevivePuts.are_acks_durable`), the record of a check point therefore says where the next pop
+(`RecordPuts.are_acks_durable`), the record of a check point therefore says where the next pop
 begins, and a start reads the records that are newer than the saved offsets. Their messages need no
 pop: they are acknowledged by records, or revived.
 
@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from ...common.message_properties import (
     PROPERTY_POP_NEXT_OFFSET,
-    PROPERTY_REAL_TOPIC,
-    PROPERTY_TIMER_OUT_MS,
+    REAL_TOPIC_NAME,
+    TIMER_OUT_NAME,
     find_property,
 )
 from ...common.topic_names import TIMER_TOPIC
@@ -34,8 +34,8 @@ from ...store.message_store import MessageStore
 from ..tables.consumer_offset_manager import ConsumerOffsetManager, key_of
 from .buffer import PopBuffer
 from .check_point import CheckPoint
+from .record_puts import RecordPuts
 from .records import read_record
-from .revive_puts import RevivePuts
 from .revive_service import ReviveService
 
 logger = logging.getLogger(__name__)
@@ -50,8 +50,6 @@ READ_COUNT: Final = 32
 """Records of one read."""
 
 _NEXT: Final = PROPERTY_POP_NEXT_OFFSET.encode()
-_REAL_TOPIC: Final = PROPERTY_REAL_TOPIC.encode()
-_TIMER_OUT: Final = PROPERTY_TIMER_OUT_MS.encode()
 _DIGITS_MAX: Final = 18
 _Queue = tuple[str, int]
 
@@ -74,10 +72,8 @@ class RecordedPositions:
 
     Args:
       store: already loaded when `load` is called.
-      offsets: the broker's table.
       buffer: commits the offsets.
       revive: knows the queues of the revive topic.
-      puts: appends the records.
     """
 
     def __init__(
@@ -86,7 +82,7 @@ class RecordedPositions:
         offsets: ConsumerOffsetManager,
         buffer: PopBuffer,
         revive: ReviveService,
-        puts: RevivePuts,
+        puts: RecordPuts,
     ) -> None:
         self._puts = puts
         self._store = store
@@ -97,7 +93,7 @@ class RecordedPositions:
         self._mark: _Mark | None = None
 
     def load(self) -> None:
-        """Let the committed offsets pass the check points that were recorded after their save.
+        """Move the committed offsets past the check points that were recorded after their save.
 
         The offsets and the revive service are loaded, and nothing is popped yet. Without durable
         acknowledgements what is saved of the records is dropped, because it would grow old.
@@ -119,11 +115,13 @@ class RecordedPositions:
             )
         self._offsets.on_reset = self.leave_behind
         topics = (TIMER_TOPIC, self._topic)
+        # Saved as they are when a save begins: a position must not be newer than the offsets beside
+        # it.
         self._offsets.first_keys = tuple(key_of(topic, POSITIONS_GROUP) for topic in topics)
         self._commit(self._ends())
 
     def note(self) -> None:
-        """Note which records the committed offsets include; call this again and again."""
+        """Record which records the committed offsets include; call this again and again."""
         if not self._puts.are_acks_durable:
             return
         mark = self._mark
@@ -145,7 +143,7 @@ class RecordedPositions:
             self._commit(self._ends())
 
     def note_all(self) -> None:
-        """Note that all records are included, at a clean stop; the log is on the device."""
+        """Record that all records are included, at a clean stop; the log is on the device."""
         if self._puts.are_acks_durable and self._store.flusher.failure is None:
             self._buffer.synced()
             self._commit(self._ends())
@@ -186,12 +184,13 @@ class RecordedPositions:
                         "error": error,
                     },
                 )
+                # Skipped as a whole: one of these is damaged, and a start must not fail for it.
                 offset += READ_COUNT
                 continue
             offset = max(result.next_begin_offset, offset + 1)
 
     def _pass(self, message: MessageExt) -> bool:
-        """Let a committed offset pass a check point; return whether it was behind."""
+        """Move a committed offset past a check point; return whether it was behind."""
         text = find_property(message.properties_bytes, _NEXT) or b""
         try:
             check_point = read_record(message)
@@ -208,20 +207,18 @@ class RecordedPositions:
 
 
 def _with_position(buffer: bytes, revive_topic: bytes) -> Iterator[MessageExt]:
-    """The messages of whole records that say where the next pop begins.
-
-    A timer message of a client has another topic, whatever its tags and properties. Records that
-    the timer service delivered are copies of older ones.
-    """
+    """The messages of whole records that say where the next pop begins."""
     at = 0
     while at < len(buffer):
         message = decode_record(buffer, at)
         at += message.store_size
         properties = message.properties_bytes
+        # A client's timer message has another topic, whatever its tags and properties. Records that
+        # the timer service has delivered are copies of older ones.
         if message.topic == TIMER_TOPIC:
-            is_record = find_property(properties, _REAL_TOPIC) == revive_topic
+            is_record = find_property(properties, REAL_TOPIC_NAME) == revive_topic
         else:
-            is_record = find_property(properties, _TIMER_OUT) is None
+            is_record = find_property(properties, TIMER_OUT_NAME) is None
         if is_record and find_property(properties, _NEXT) is not None:
             yield message
 

@@ -37,7 +37,6 @@ class Ack(NamedTuple):
     """Acknowledged messages of one check point.
 
     Attributes:
-      key: of the check point.
       offsets: the queue offsets of the messages, at least one.
     """
 

@@ -29,7 +29,6 @@ class PopRetryTopics:
     """Names and creates retry topics.
 
     Args:
-      config: the broker's.
       topics, offsets: the broker's tables.
       has_group: whether there is a consumer group of that name.
     """
@@ -127,7 +126,7 @@ class PopRetryTopics:
         return queue_id if separate and queue_id < retry.write_queue_nums else 0
 
     def _init_offsets(self, retry: TopicConfig, group: str) -> None:
-        """Let the group begin at the first message of each queue that it has no offset for."""
+        """Make the group begin at the first message of each queue that it has no offset for."""
         for queue_id in range(retry.read_queue_nums):
             if self._offsets.query_offset(group, retry.topic_name, queue_id) < 0:
                 self._offsets.commit_offset(group, retry.topic_name, queue_id, 0)

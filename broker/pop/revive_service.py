@@ -1,8 +1,8 @@
-"""ReviveService: gives popped messages to their group again that were not acknowledged in time.
+"""ReviveService: redelivers popped messages that were not acknowledged in time.
 
-It reads the revive topic, has `revive.py` decide what is due, and stores copies of the messages in
-the group's retry topic. A message that cannot be read now is tried again later, by a new check
-point. One task for all queues; it sleeps until a record arrives or a check point is due.
+It reads the revive topic, has `revive_queue.py` decide what is due, and stores copies of the
+messages in the group's retry topic. A message that cannot be read now is tried again later, by a
+new check point. One task for all queues; it sleeps until a record arrives or a check point is due.
 
 The offset of CID_RMQ_SYS_REVIVE_GROUP in a queue is that of the last record that is not needed any
 more. It is recorded only when the log is on the device up to what was written for that record; a
@@ -39,8 +39,8 @@ from ..tables.topic_config_manager import TopicConfigManager
 from ..waiting.due_task import DueTask
 from .check_point import CheckPoint
 from .records import Ack
-from .revive import ReviveQueue
-from .reviver import SLICE_COUNT, Reviver, ReviveSlice
+from .redelivery import SLICE_COUNT, Redelivery, ReviveSlice
+from .revive_queue import ReviveQueue
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ReviveLag(NamedTuple):
 
     Attributes:
       unread: records that are not read.
-      oldest_ms: when the first of them was stored, ms since 1970; 0: there is none.
+      oldest_ms: when the first of them was stored, ms since 1970; 0 if there is none.
     """
 
     unread: int
@@ -99,14 +99,11 @@ class ReviveService:
     """Revives messages, in one task, on a master.
 
     Args:
-      config: the broker's.
       store: already loaded when `load` is called.
       clock: its wall time decides what is due.
       timers: deliver the records.
-      offsets: the broker's table.
       topic: the revive topic.
-      topics: the broker's table.
-      reviver: appends what check points need.
+      redelivery: appends what check points need.
       on_messages: called with the queues that got messages.
       counts: counts the records that are read.
 
@@ -126,7 +123,7 @@ class ReviveService:
         offsets: ConsumerOffsetManager,
         topic: str,
         topics: TopicConfigManager,
-        reviver: Reviver,
+        redelivery: Redelivery,
         on_messages: Callable[[Collection[tuple[str, int]]], None],
         counts: PopCounts | None = None,
     ) -> None:
@@ -140,7 +137,7 @@ class ReviveService:
         self._offsets = offsets
         self._topic = topic
         self._topics = topics
-        self._reviver = reviver
+        self._redelivery = redelivery
         self._on_messages = on_messages
         self._counts = counts or PopCounts()
         self._queues: dict[int, ReviveQueue] = {}
@@ -236,7 +233,7 @@ class ReviveService:
         return left_s
 
     def _settle(self, now_ms: int) -> None:
-        """Note what the timer service has delivered, once that can be read.
+        """Record what the timer service has delivered, once that can be read.
 
         Under SYNC_FLUSH it is visible only when it is on the device.
         """
@@ -312,7 +309,7 @@ class ReviveService:
             closed: list[int] = []
             part.taken.append((point, closed))
             try:
-                self._reviver.put_point(part, point.check_point, closed, queue_id)
+                self._redelivery.put_point(part, point.check_point, closed, queue_id)
             except (StoreError, Postponed) as error:
                 failure = error
                 break
@@ -322,9 +319,11 @@ class ReviveService:
                 part.taken.pop()
                 queue.put_back(point, self._clock.wall_ms() + PUT_OFF_MS)
                 break
+            # A slice is bounded, so that sends are served between two of them.
             point = None if part.is_full else queue.take_due()
         try:
-            self._reviver.put_done(part, queue_id)
+            # In the same commit as the copies: a crash between the two would deliver them twice.
+            self._redelivery.put_done(part, queue_id)
             arrivals = self._store.commit()
         except Exception:
             self._store.roll_back()
@@ -339,6 +338,7 @@ class ReviveService:
         if arrivals:
             self._on_messages(arrivals)
         if isinstance(failure, Postponed):
+            # The retry topic is being saved; the service is woken when that is done.
             failure.when(self._task.wake)
         elif failure is not None:
             raise failure
@@ -393,5 +393,4 @@ class ReviveService:
         return ReviveLag(count, max(oldest_ms, 0))
 
 
-def _ignore(check_point: CheckPoint, count: int) -> None:
-    """Do nothing."""
+def _ignore(check_point: CheckPoint, count: int) -> None: ...

@@ -21,11 +21,11 @@ from .buffer_service import PopBufferService
 from .hold import PopHold
 from .order import OrderedPops
 from .positions import PopPositions
+from .record_puts import RecordPuts
 from .recorded_positions import RecordedPositions
+from .redelivery import Redelivery
 from .retry_topics import PopRetryTopics
-from .revive_puts import RevivePuts
 from .revive_service import ReviveService
-from .reviver import Reviver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PopServices:
       recorded: where pops go on after a crash.
     """
 
-    puts: RevivePuts
+    puts: RecordPuts
     buffer: PopBuffer
     storing: PopBufferService
     positions: PopPositions
@@ -68,7 +68,7 @@ def make_services(
     clock, on_messages = foundation.seams.clock, foundation.new_messages.notify
     topics, groups, offsets = tables.topics, tables.groups, tables.offsets
     topic = revive_topic(config.broker_cluster_name)
-    records = RevivePuts(
+    records = RecordPuts(
         store, foundation.puts, topic, lambda: foundation.address.store_host, counts
     )
     buffer = PopBuffer(
@@ -119,11 +119,11 @@ def _revive(
     tables: Tables,
     timers: TimerMessageService,
     counts: PopCounts,
-    records: RevivePuts,
+    records: RecordPuts,
     retry_topics: PopRetryTopics,
 ) -> ReviveService:
     config, store, clock = foundation.config, foundation.store, foundation.seams.clock
-    reviver = Reviver(
+    redelivery = Redelivery(
         config,
         store,
         clock=clock,
@@ -143,7 +143,7 @@ def _revive(
         offsets=tables.offsets,
         topic=records.topic,
         topics=tables.topics,
-        reviver=reviver,
+        redelivery=redelivery,
         on_messages=foundation.new_messages.notify,
         counts=counts,
     )

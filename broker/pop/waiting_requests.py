@@ -62,7 +62,6 @@ class PollingKey(NamedTuple):
 
     Attributes:
       topic: never a retry topic of pop.
-      group: consumer group.
       queue_id: one queue; ANY_QUEUE: all.
     """
 
@@ -101,7 +100,6 @@ class Waiter(msgspec.Struct, eq=False):
 
     Attributes:
       request: is served again, so it keeps its fields, but no body.
-      channel: its connection.
       key: what it waits for.
       selector: its filter; None: all messages.
       deadline_s: trio time at which it is answered in any case.
@@ -162,7 +160,6 @@ class WaitingRequests:
     Args:
       serve: serves a request again. Either it answers, or it calls `hold` with the request, which
         then keeps its place and its time.
-      config: the broker's.
       youngest_first: whether a message wakes the request that may wait longest, as notifications
         do, instead of the one whose time is over first.
       now_s: the clock for deadlines, such as trio.current_time.
@@ -230,11 +227,10 @@ class WaitingRequests:
         wait_ms: int,
         selector: Selector | None = None,
     ) -> Polling:
-        """Have a request wait until it is woken or its time is over.
+        """Hold a request until it is woken or its time is over.
 
         Args:
           request: the same object each time that it is held. Its body is dropped.
-          channel: its connection.
           key: what it waits for.
           wait_ms: see `wait_ms_of`.
           selector: tags codes: only messages with one of them wake it. An expression is compared
@@ -315,7 +311,7 @@ class WaitingRequests:
         self._deadlines.remove(waiter, waiter.deadline_s)
 
     def _watch(self, key: PollingKey) -> None:
-        """Note that there is a list of this key."""
+        """Record that there is a list of this key."""
         topic, group, queue_id = key
         groups = self._topic(topic).groups
         queue_ids = groups.get(group)
@@ -333,7 +329,7 @@ class WaitingRequests:
         return topic
 
     def _unwatch(self, key: PollingKey) -> None:
-        """Note that there is no list of this key any more."""
+        """Record that there is no list of this key any more."""
         name, group, queue_id = key
         topic = self._topics[name]
         queue_ids = topic.groups[group]
@@ -391,7 +387,6 @@ class WaitingRequests:
         )
 
     def _next(self, key: PollingKey) -> Waiter | None:
-        """The request of a key that is woken next."""
         while (known := self._lists.get(key)) is not None and known.waiters:
             waiter = known.waiters[self._next_index]
             if not waiter.channel.closed:
@@ -422,6 +417,7 @@ class WaitingRequests:
                         continue
                     if isinstance(waiter.selector, frozenset):
                         if not is_known:
+                            # Once for all groups, and only if one of them filters by tags.
                             codes, is_known = self._new_codes(name, topic, queue_id), True
                         if codes is not None and waiter.selector.isdisjoint(codes):
                             continue
@@ -449,13 +445,11 @@ class WaitingRequests:
         return None if has_forcing else codes
 
     def _wake_for_retry(self, topic: str, group: str, queue_id: int) -> None:
-        """Wake one request of a group for a message in its retry topic.
-
-        Every pop reads all queues of the retry topic, so one that waits for another queue of its
-        topic will do; RocketMQ wakes none then.
-        """
+        """Wake one request of a group for a message in its retry topic."""
         if self.wake_queue(topic, group, queue_id):
             return
+        # Every pop reads all queues of the retry topic, so one that waits for another queue of its
+        # topic will do. RocketMQ wakes none then.
         entry = self._topics.get(topic)
         if entry is not None and group in entry.groups:
             others = list(entry.groups[group])

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from ...common.message_properties import (
     MSG_REGION_HEAD,
+    PROPERTY_CLUSTER,
+    PROPERTY_MSG_REGION,
+    PROPERTY_TRACE_SWITCH,
+    PROPERTY_UNIQUE_KEY,
     UNIQUE_KEY_HEAD,
     properties_from_bytes,
     properties_to_bytes,
@@ -25,7 +29,6 @@ class AddedProperties:
     Clients read CLUSTER for request-reply, the others for traces.
 
     Args:
-      config: the broker's.
       unique_ids: generates the unique keys.
 
     Attributes:
@@ -43,10 +46,10 @@ class AddedProperties:
         """Encode the values of regionId and traceOn as they are now."""
         config = self._config
         self.of_answers = {
-            "MSG_REGION": config.region_id,
-            "TRACE_ON": "true" if config.trace_on else "false",
+            PROPERTY_MSG_REGION: config.region_id,
+            PROPERTY_TRACE_SWITCH: "true" if config.trace_on else "false",
         }
-        self._added = {**self.of_answers, "CLUSTER": config.broker_cluster_name}
+        self._added = {**self.of_answers, PROPERTY_CLUSTER: config.broker_cluster_name}
         self.first = properties_to_bytes(self._added)
         self.after = bytes([_SEPARATOR]) + self.first
 
@@ -65,6 +68,6 @@ class AddedProperties:
             return self.append_to(properties)
         # A message without a unique key, or one that a client forwards.
         merged = properties_from_bytes(properties) | self._added
-        if not merged.get("UNIQ_KEY"):
-            merged["UNIQ_KEY"] = self._unique_ids.next_id(now_ms)
+        if not merged.get(PROPERTY_UNIQUE_KEY):
+            merged[PROPERTY_UNIQUE_KEY] = self._unique_ids.next_id(now_ms)
         return properties_to_bytes(merged)

@@ -20,11 +20,60 @@ from ...remoting.codec import FrameDecoder, RemotingCommand, decode_frame, encod
 from ...remoting.errors import RequestRefused
 from ...remoting.request_codes import RequestCode
 from ...remoting.response_codes import ResponseCode
+from ...store.config import MessageStoreConfig
 from ...store.message_store import MessageStore
 from ...store.offsets import PhysicalOffset
 from ...store.status import PutMessageStatus, PutRefusal
 from ...store.writing.run_appender import AppendedRun
-from .put_refusal import refusal_of_put
+
+# Answers to clients whose message the store refused.
+#
+# Java counterpart: broker/processor/SendMessageProcessor.java handlePutMessageResult of 5.3.3.
+# Pure.
+
+
+def refusal_of_put(refusal: PutRefusal, config: MessageStoreConfig) -> RequestRefused:
+    """The answer to a put that stored nothing."""
+    status, remark = refusal
+    if status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
+        # The broker adds properties, so a message may be refused that seems to be within 32 KB.
+        is_long = status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED and remark
+        own = f" With those that the broker adds it has {remark}." if is_long else ""
+        return RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal, maybe msg body or properties length not matched. msg body "
+            f"length limit {config.max_message_size}B, msg properties length limit 32KB.{own}",
+        )
+    why = f" ({remark})" if remark else ""
+    if status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+        # Apache's remark lists possible causes: a full disk, a slave, a store that was shut down.
+        reason = remark or "the message store has been shut down"
+        return RequestRefused(
+            ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}"
+        )
+    if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
+        return RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"create mapped file failed, server is busy or broken.{why}"
+        )
+    if status is PutMessageStatus.OS_PAGE_CACHE_BUSY:
+        return RequestRefused(
+            ResponseCode.SYSTEM_BUSY,
+            "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+        )
+    if status is PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL:
+        return RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "timer message illegal, the delay time should not be bigger than the max delay "
+            f"{config.timer_max_delay_sec * 1000}ms; or if set del msg, the delay time should be "
+            "bigger than the current time",
+        )
+    if status is PutMessageStatus.WHEEL_TIMER_NOT_ENABLE:
+        return RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"{status.name}{why}")
+
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +107,7 @@ class CommitListener(Protocol):
         """Append what belongs to the turn's messages."""
 
     def after_commit(self, is_stored: bool) -> None:
-        """Take note of whether the turn's messages are stored."""
+        """Record whether the turn's messages are stored."""
 
 
 class SendTurn:
@@ -127,10 +176,11 @@ class SendTurn:
     def begin(self, channel: Channel) -> None:
         """Start serving the requests of a connection in this turn.
 
-        Raises: RequestRefused: SYSTEM_BUSY: too many answers wait for the disk.
+        Raises: RequestRefused: SYSTEM_BUSY if too many answers wait for the disk.
         """
         if channel is self.channel:
             return
+        # Each answer that waits keeps its request in memory.
         if self._held >= self._held_max:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while"
@@ -159,7 +209,6 @@ class SendTurn:
         """Keep the answer to a send until the turn's end.
 
         Args:
-          request: the send.
           queue_id: for the answer.
           physical_offset, queue_offset: of the stored message.
           waits: whether the answer waits for disk and slaves.
@@ -276,15 +325,13 @@ class SendTurn:
             self._abort(senders, error)
 
     def _abort(self, senders: list[tuple[Channel, int]], error: Exception) -> None:
-        """End a turn that failed with an unexpected error.
-
-        Unwritten messages are rolled back. Nothing is answered; instead the senders' connections
-        are closed, so that they send again at once without waiting for a time-out.
-        """
+        """End a turn that failed with an unexpected error."""
         meaning = "The connections of its senders are closed, and they send again"
         self._failures.note("a turn of sends", meaning, error)
         self._store.roll_back()
         self._written(False)
+        # Without an answer, but with the connections closed: the senders send again at once, and do
+        # not wait for a time-out.
         for channel, _ in senders:
             channel.close("the turn of its sends failed")
 
@@ -325,6 +372,7 @@ class SendTurn:
                 return
         if not requests:
             return
+        # Answers lie in the order of their senders: one write for each connection.
         if len(senders) == 1:
             senders[0][0].write_all(answers)
         else:
@@ -374,9 +422,7 @@ def _refused(request: _Request, refusal: RequestRefused) -> bytes:
 def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
     """The answer with the code for a message that is stored, but not fsynced or replicated.
 
-    Only sends get the code for a missing slave: a client that sent a message back, or ended a
-    transaction, would repeat the request. Source: EndTransactionProcessor.sendFinalMessage;
-    RocketMQ does not wait at all for messages that are sent back.
+    Source: EndTransactionProcessor.sendFinalMessage.
     """
     code = _CODES.get(status)
     if code is None or not answer:  # safe, or oneway
@@ -386,6 +432,8 @@ def _as(status: PutMessageStatus, request: _Request, answer: bytes) -> bytes:
         for command in commands:
             command.code = code
         return b"".join(map(encode, commands))
+    # A client that sent a message back, or ended a transaction, would repeat the request if it got
+    # the code for a missing slave. RocketMQ does not wait at all for messages that are sent back.
     if code != ResponseCode.FLUSH_DISK_TIMEOUT and request.code not in _SENDS:
         return answer
     command = decode_frame(answer)

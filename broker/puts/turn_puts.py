@@ -34,7 +34,6 @@ class TurnPuts:
     Args:
       store: already loaded.
       inner: appends messages of any kind.
-      turn: of the broker.
 
     Attributes:
       turn, inner: see the arguments.
@@ -85,7 +84,6 @@ class TurnPuts:
 
         Args:
           request, channel: the request and its connection.
-          message: the message to store.
           fields, remark: of the answer.
           waits: whether the answer waits for disk and slaves; None: as the message's WAIT property
             says.

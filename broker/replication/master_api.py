@@ -82,8 +82,6 @@ class MasterApi:
         return await _all_pages(ask, lambda page: page.topic_config_table)
 
     async def groups(self) -> SubscriptionGroupWrapper:
-        """All consumer groups."""
-
         async def ask(begin: int, version: str) -> tuple[SubscriptionGroupWrapper, int | None]:
             header = GetAllSubscriptionGroupRequestHeader(
                 group_seq=begin, data_version=version, max_group_num=PAGE_SIZE

@@ -40,7 +40,7 @@ class ReplicationProcessor:
 
     Args:
       offsets, delay_offsets, request_modes: the broker's tables.
-      timers: None: there are none (timerWheelEnable=false).
+      timers: None if there are none (timerWheelEnable=false).
       status: returns the state of replication.
       clock: its wall time goes into the answers.
     """

@@ -56,7 +56,6 @@ class SlaveSynchronize:
     The tables are saved by the same services as on a master.
 
     Args:
-      config: the broker's.
       store: of a slave, loaded.
       client: running.
       ha: follows the same master's log.
@@ -101,7 +100,7 @@ class SlaveSynchronize:
         self._failures = FailureLog(logger)
 
     def set_master(self, address: str) -> None:
-        """Copy from the master at `host:port` from now on; "": there is none."""
+        """Copy from the master at `host:port` from now on; "" if there is none."""
         if address != self._master:
             if address:
                 logger.info(
@@ -129,6 +128,7 @@ class SlaveSynchronize:
                 await self._changed.wait()
                 continue
             master = MasterApi(self._client, self._master)
+            # Cancelled when the master changes, so that nothing of the old one is copied any more.
             with trio.CancelScope() as self._copying:
                 async with trio.open_nursery() as nursery:
                     for what, copy, wanted in (
@@ -151,6 +151,7 @@ class SlaveSynchronize:
         """Copy while the log is followed: now, when `wanted` returns, and at each interval."""
         failing = ""
         while True:
+            # A master that this slave may not follow must not replace its tables.
             await self._ha.wait_following()
             try:
                 await copy(master)

@@ -54,7 +54,6 @@ class ReplyMessageProcessor:
     """Forwards replies to the requesters.
 
     Args:
-      config: the broker's.
       store: already loaded.
       puts: appends messages, and has the broker's turn.
       topics: finds or creates topics, as for any send.
@@ -106,6 +105,7 @@ class ReplyMessageProcessor:
                 place = self._put(request, header, queue_id, channel)
             if remark:
                 logger.warning("%(reason)s", {"reason": remark})
+                # Neither pushed nor stored: the reply is lost, and the sender must know.
                 if place is None:
                     return request.answer(ResponseCode.SYSTEM_ERROR, remark, constants)
             message_id, queue_offset = place or ("0", 0)
@@ -161,10 +161,7 @@ class ReplyMessageProcessor:
         queue_id: int,
         channel: Channel,
     ) -> tuple[str, int] | None:
-        """Store the reply; return message id and queue offset, or None if that failed.
-
-        It does not wait for the disk, because the answer only reports the push.
-        """
+        """Store the reply; return message id and queue offset, or None if that failed."""
         message = InnerMessage(
             header.topic,
             queue_id,
@@ -180,6 +177,7 @@ class ReplyMessageProcessor:
         try:
             self._store.begin_burst()
             refusal, physical_offset, queue_offset = self._inner.put(message)
+            # Without waiting for the disk, as the answer only reports the push.
             arrivals = self._store.commit()
         except StoreError as error:
             logger.error(

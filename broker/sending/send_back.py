@@ -13,6 +13,12 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ...common.java_integers import INT32_MAX
+from ...common.message_properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
 from ...common.topic_names import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from ...remoting.bodies import PERM_WRITE
 from ...remoting.channel import Channel, Processor
@@ -71,13 +77,10 @@ class SendBackProcessor:
     """Stores messages again that consumers send back.
 
     Args:
-      config: the broker's.
       store: has the original message.
       puts: appends messages, and answers when they are written.
       topics: finds or creates the group's topics.
-      groups: the consumer groups.
       random: picks the queue of the retry topic.
-      stats: counts them.
     """
 
     def __init__(
@@ -106,8 +109,8 @@ class SendBackProcessor:
         """Store a message again for its group; the answer leaves when that is written.
 
         Raises:
-          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR: the message was deleted or
-            is damaged; SERVICE_NOT_AVAILABLE: the group or a topic of it is new and cannot be
+          RequestRefused: with Apache's codes and remarks; SYSTEM_ERROR if the message was deleted
+            or is damaged; SERVICE_NOT_AVAILABLE if the group or a topic of it is new and cannot be
             saved.
           Postponed: the group or a topic of it is new and being saved.
         """
@@ -155,24 +158,36 @@ class SendBackProcessor:
         again.topic = topic
         # Not the group's retryQueueNums: the existing topic may have other queues.
         again.queue_id = any_queue(config, self._random)
-        first = {"RETRY_TOPIC": message.topic, "ORIGIN_MESSAGE_ID": message.offset_message_id}
-        known = {name: message.properties.get(name, value) for name, value in first.items()}
-        # A dead letter has DELAY 0, as Apache's.
-        again.change_properties({**known, "WAIT": "false", "DELAY": str(decision.delay_level)})
+        changed = _properties(message, decision.delay_level)
+        again.change_properties(changed)
         again.store_host = self._puts.turn.store_host
         again.reconsume_times = min(message.reconsume_times + 1, INT32_MAX)
         # After the answer the consumer commits past the message, so the answer waits for the fsync.
         # (Apache answers before it.)
         self._puts.put_and_answer(request, channel, again, waits=True)
         name = StatsName.DLQ_PUT_NUMS if decision.is_dead else StatsName.SNDBCK_PUT_NUMS
-        self._stats.add(name, f"{known['RETRY_TOPIC']}{KEY_SEPARATOR}{header.group}")
+        self._stats.add(name, f"{changed[PROPERTY_RETRY_TOPIC]}{KEY_SEPARATOR}{header.group}")
         return None
+
+
+def _properties(message: MessageExt, delay_level: int) -> dict[str, str]:
+    """The properties that a message gets when it is sent back."""
+    first = {
+        PROPERTY_RETRY_TOPIC: message.topic,
+        PROPERTY_ORIGIN_MESSAGE_ID: message.offset_message_id,
+    }
+    return {
+        **{name: message.properties.get(name, value) for name, value in first.items()},
+        PROPERTY_WAIT_STORE_MSG_OK: "false",
+        # A dead letter has DELAY 0, as Apache's.
+        PROPERTY_DELAY_TIME_LEVEL: str(delay_level),
+    }
 
 
 def _log_dead(message: MessageExt, dead_letter_topic: str, peer: str) -> None:
     logger.warning(
         "%(peer)s: message %(message_id)s of %(topic)s is not retried after "
-        "%(reconsume_times)d tries, it becomes a dead letter in %(stored_in)s",
+        "%(reconsume_times)d tries and becomes a dead letter in %(stored_in)s",
         {
             "peer": peer,
             "message_id": message.unique_key or message.offset_message_id,

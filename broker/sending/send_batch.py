@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ...common.message_properties import find_property
+from ...common.message_properties import UNIQUE_KEY_NAME, find_property
 from ...common.topic_names import RETRY_TOPIC_PREFIX
 from ...native import extension
 from ...remoting.channel import Channel
@@ -35,7 +35,6 @@ class SendBatchProcessor:
 
     Args:
       store: already loaded.
-      turn: of the broker.
       topics: finds or creates the topic.
       added: the properties that the broker adds to each message.
       static: rewrites sends to static topics.
@@ -94,7 +93,7 @@ class SendBatchProcessor:
             # The batch is one record, an inner batch, if the producer gave it a unique key.
             properties = admitted(properties)
             _refuse_in_batch(properties)
-            unique_key = find_property(properties, b"UNIQ_KEY")
+            unique_key = find_property(properties, UNIQUE_KEY_NAME)
             if unique_key is not None:
                 added = self._added.append_to(properties)
         try:
@@ -144,9 +143,10 @@ def _admitted(body: bytes) -> bytes:
     """The body of a batch without properties that only a broker sets.
 
     Raises:
-      RequestRefused: REQUEST_CODE_NOT_SUPPORTED: a message asks for a later delivery.
+      RequestRefused: REQUEST_CODE_NOT_SUPPORTED if a message asks for a later delivery.
       RemoteProtocolError: as `iter_batch`.
     """
+    # A search in the bytes: nearly all batches have none of these properties.
     if not may_break_batch_rules(body):
         return body
     parts, is_changed = [], False

@@ -18,7 +18,16 @@ from collections.abc import Callable
 from functools import partial
 
 from ...common.java_hash import tags_code
-from ...common.message_properties import MSG_REGION_HEAD, TAGS_HEAD, UNIQUE_KEY_HEAD, find_property
+from ...common.message_properties import (
+    MSG_REGION_HEAD,
+    PROPERTY_DELAY_TIME_LEVEL,
+    TAGS_HEAD,
+    TAGS_NAME,
+    TRANSACTION_PREPARED_NAME,
+    UNIQUE_KEY_HEAD,
+    UNIQUE_KEY_NAME,
+    find_property,
+)
 from ...common.topic_names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -67,12 +76,10 @@ class SendMessageProcessor:
     """Checks and appends sends, and has the turn answer them.
 
     Args:
-      config: the broker's.
       store: already loaded.
       halves: appends half messages; with the puts of all others, and the turn.
       topics: finds or creates topics.
       added: the properties that the broker adds to each message.
-      groups: the consumer groups.
       is_ordered: returns whether a group consumes in order, that is, a client of it holds locks.
       static: rewrites sends to static topics.
       send_batch: serves the sends that say that their body is a batch.
@@ -135,7 +142,7 @@ class SendMessageProcessor:
             turn.begin(channel)
         fields = request.ext_fields
         n_topic, n_queue, n_sys_flag, n_born, n_flag, n_properties, n_reconsume, n_batch = names
-        # In nearly all sends the numbers are these texts; others are parsed one by one.
+        # In nearly all sends the numbers are these strings; others are parsed one by one.
         try:
             topic = fields[n_topic]
             queue_id = QUEUE_IDS.get(fields[n_queue])
@@ -213,9 +220,6 @@ class SendMessageProcessor:
     ) -> None:
         """Store a send that may have a priority, be delayed or of a transaction, or go to a group's
         retry topic.
-
-        As in Apache's broker the answer has the queue that was requested, or that of the priority,
-        but the offsets at which the message is stored.
         """
         if PRIORITY_HEAD in message.properties:
             message.queue_id, message.properties = place_by_priority(
@@ -223,10 +227,12 @@ class SendMessageProcessor:
             )
         if self._send_usual_half(request, message):
             return
+        # As in Apache's broker the answer has the requested queue, or that of the priority, but the
+        # offsets at which the message is stored.
         queue_id = message.queue_id
         message.properties = admitted(message.properties)
         message.properties = self._added.merge_into(message.properties, self._store.wall_time_ms)
-        if find_property(message.properties, b"TRAN_MSG") == b"true" and not (
+        if find_property(message.properties, TRANSACTION_PREPARED_NAME) == b"true" and not (
             message.reconsume_times > 0 and _has_delay_level(message.properties)
         ):
             self._send_half(request, message)
@@ -239,7 +245,7 @@ class SendMessageProcessor:
             message.topic = DLQ_TOPIC_PREFIX + message.topic.removeprefix(RETRY_TOPIC_PREFIX)
             message.queue_id = 0
             self._topics.of_group(message.topic, DLQ_QUEUE_COUNT)
-            message.change_properties({"DELAY": "-1"})
+            message.change_properties({PROPERTY_DELAY_TIME_LEVEL: "-1"})
         waits = WAIT_OFF not in message.properties
         message = self._puts.waiting(message)
         if message.topic == TIMER_TOPIC:
@@ -264,7 +270,7 @@ class SendMessageProcessor:
         except WaitingRefused as error:
             raise self._turn.refusal(PutRefusal(error.status, error.remark)) from error
         fields = self._place_fields(queue_id, self._halves.put(message))
-        unique_key = find_property(message.properties, b"UNIQ_KEY") or b""
+        unique_key = find_property(message.properties, UNIQUE_KEY_NAME) or b""
         fields["transactionId"] = unique_key.decode("utf-8", "replace")
         self._turn.answer_send(request, fields, WAIT_OFF not in message.properties)
 
@@ -277,9 +283,6 @@ class SendMessageProcessor:
 
     def _is_dead(self, request: RemotingCommand, message: InnerMessage, channel: Channel) -> bool:
         """Whether a message that a client sends to a retry topic becomes a dead letter.
-
-        A client sends there if sending back failed. An orderly consumer, which holds locks, sends
-        there only messages that it gives up.
 
         Raises: RequestRefused: the group does not exist.
         Source: SendMessageProcessor.handleRetryAndDLQ.
@@ -297,11 +300,13 @@ class SendMessageProcessor:
         times_max = group.retry_max_times
         if text is not None:
             times_max = read_number(name, RECONSUME_TIMES_MAX, text)
+        # A client sends there if sending back failed. An orderly consumer, which holds locks, sends
+        # there only messages that it gives up.
         return message.reconsume_times > times_max or self._is_ordered(group_name)
 
 
 def _tags_of(properties: bytes) -> int:
-    raw = find_property(properties, b"TAGS")
+    raw = find_property(properties, TAGS_NAME)
     return tags_code(raw.decode("utf-8", "replace")) if raw else 0
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ...common.message_properties import PROPERTY_TRANSACTION_PREPARED, find_property
+from ...common.message_properties import (
+    PROPERTY_TRANSACTION_PREPARED,
+    TRANSACTION_PREPARED_NAME,
+    find_property,
+)
 from ...remoting.errors import RequestRefused
 from ...remoting.headers import read_number
 from ...remoting.number_fields import (
@@ -21,7 +25,7 @@ from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 QUEUE_ID_MAX: Final = 1023
 """The largest of `QUEUE_IDS`, and of the sends that the C extension serves."""
 QUEUE_IDS: Final = {str(queue_id): queue_id for queue_id in range(-1, QUEUE_ID_MAX + 1)}
-"""The queue ids of nearly all sends by their texts: faster than `int`, and as strict as Java."""
+"""The queue ids of nearly all sends by their strings: faster than `int`, and as strict as Java."""
 BORN_DIGITS: Final = 13
 """Digits of a time in ms since 1970 between the years 2001 and 2286."""
 
@@ -88,9 +92,6 @@ def is_batch(fields: Mapping[str, str], names: SendNames) -> bool:
 def read_numbers(fields: Mapping[str, str], names: SendNames) -> SendNumbers:
     """Read and check the numbers of a send.
 
-    Args:
-      fields: the send's header.
-      names: the fields' names.
     Raises: KeyError: a field is missing. RequestRefused: a number is malformed or out of range, or
       its sysFlag would hide the message from all consumers.
     """
@@ -137,7 +138,10 @@ def refuse_hidden(sys_flag: int, properties: bytes) -> None:
 
     Raises: RequestRefused: MESSAGE_ILLEGAL. RocketMQ stores and acknowledges it.
     """
-    if sys_flag & TRANSACTION_PREPARED_TYPE and find_property(properties, b"TRAN_MSG") != b"true":
+    if (
+        sys_flag & TRANSACTION_PREPARED_TYPE
+        and find_property(properties, TRANSACTION_PREPARED_NAME) != b"true"
+    ):
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the sysFlag {sys_flag} hides the message from consumers: it has a transaction's bit, "

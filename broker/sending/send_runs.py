@@ -23,8 +23,6 @@ class SendRunProcessor:
     """Stores runs of plain sends, and has the turn answer them.
 
     Args:
-      runs: the store's.
-      turn: of the broker.
       topics: of the broker, which accepts messages for ordered topics, too.
       added: the properties that the broker adds to each message.
     """

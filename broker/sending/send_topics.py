@@ -53,15 +53,12 @@ class SendTopics:
     producer may start a consumer as soon as it has the answer, and that needs the topic's route.
 
     Args:
-      config: the broker's.
-      topics: the broker's.
       kinds: the kinds of these topics.
       random: picks the queue if the producer leaves the choice to the broker.
       when_registered: waits for the name servers.
       mappings: of the static topics.
 
     Attributes:
-      table: the topics by name.
       checked: names of topics whose sends are not usual: closed ones, new ones, and static ones.
       is_read_only: the broker accepts no messages for ordered topics.
     """
@@ -101,6 +98,7 @@ class SendTopics:
             or topic in self.checked
             or topic.startswith(SYSTEM_TOPIC_PREFIX)
         ):
+            # Only these need the full check.
             return self.check(request, topic, channel)
         return config
 
@@ -200,7 +198,6 @@ class SendTopics:
         """The retry or dead letter topic of a group, created if it does not exist.
 
         Args:
-          topic: its name.
           queue_count, sys_flag: of a new topic.
         Raises:
           RequestRefused: it is new, and may not be created or could not be saved.

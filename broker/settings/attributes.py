@@ -23,7 +23,6 @@ class Attribute:
     """The definition of an attribute.
 
     Args:
-      name: its key.
       changeable: whether it may be changed after creation.
       values: the values it may have; empty: a whole number from `low` to `high`.
       unserved: those of them that this broker does not support yet.

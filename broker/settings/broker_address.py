@@ -23,9 +23,6 @@ _ANYWHERE: Final = ("0.0.0.0", "::")
 class BrokerAddress:
     """The addresses of one broker, known once it listens, because it may take any free port.
 
-    Args:
-      config, store_config: of the broker.
-
     Attributes:
       listened: `ip:port` of each listener, the VIP port last; empty before, and for a broker
         without listeners.

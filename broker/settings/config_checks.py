@@ -14,6 +14,7 @@ from typing import Final
 
 from ...auth.config import read_access
 from ...common.config import ConfigError, Entry, Problems, at, configure, is_address
+from ...common.delay_levels import delay_levels_ms
 from ...common.log_levels import parse_levels
 from ...common.metrics_keys import MetricsExporterType
 from ...common.networks import parse_networks
@@ -21,7 +22,6 @@ from ...remoting.hosts import join_address
 from ...remoting.names import NAME_SHOWN_MAX, why_no_name
 from ...remoting.tls_config import split_tls
 from ...store.config import BrokerRole, MessageStoreConfig
-from ...store.queues.projection import delay_levels_ms
 from ...store.retention.retention_rules import delete_hours
 from .config import HA_PORT_STEP, MASTER_ID, PORT_MAX, BrokerConfig, known_keys
 
@@ -84,7 +84,7 @@ def read_broker_config(
 
 
 def check_values(broker: BrokerConfig, store: MessageStoreConfig) -> None:
-    """Check texts with a form of their own, and numbers that depend on others.
+    """Check strings with a form of their own, and numbers that depend on others.
 
     Raises: ConfigError: at the start, or at a change while the broker runs.
     """
@@ -119,7 +119,7 @@ def _check_names(broker: BrokerConfig, store: MessageStoreConfig) -> None:
         if address and not is_address(join_address(address, 1)):
             problems.add(
                 ConfigError(
-                    f"{key}={address[:NAME_SHOWN_MAX]!r} is no address or host name, such as "
+                    f"{key}={address[:NAME_SHOWN_MAX]!r} is not an address or host name, such as "
                     "192.168.0.1 or broker-a.example.com"
                 )
             )
@@ -127,7 +127,7 @@ def _check_names(broker: BrokerConfig, store: MessageStoreConfig) -> None:
 
 
 def _check_forms(broker: BrokerConfig, store: MessageStoreConfig) -> None:
-    """Raises: ConfigErrors: texts that the parts of the broker would refuse at the start."""
+    """Raises: ConfigErrors: strings that the parts of the broker would refuse at the start."""
     problems = Problems((), "")
     try:
         delay_levels_ms(store.message_delay_level)
@@ -229,7 +229,7 @@ def _check_plain_acl(broker: BrokerConfig) -> None:
     if broker.acl_enable and broker.authentication_enabled:
         raise ConfigError(
             "aclEnable=true and authenticationEnabled=true: a broker has accounts of one "
-            "generation. To go on with those of plain_acl.yml in 2.0, set aclEnable=false and "
+            "generation. To keep those of plain_acl.yml in 2.0, set aclEnable=false and "
             "migrateAuthFromV1Enabled=true"
         )
     if broker.migrate_auth_from_v1_enabled and not broker.authentication_enabled:
@@ -252,15 +252,14 @@ def _check_plain_acl(broker: BrokerConfig) -> None:
 def _apply_role(broker: BrokerConfig, store: MessageStoreConfig, path: str) -> Iterator[str]:
     """Make brokerId agree with brokerRole; yield a warning for each change.
 
-    On a slave, messages count as in memory only when they are nearer to the log's end: a consumer
-    that was sent there returns to the master only after it has caught up by a tenth of the memory.
-
     Raises: ConfigError: a slave has the master's id.
     Source: BrokerStartup.buildBrokerController.
     """
     if store.broker_role is BrokerRole.SLAVE:
         if broker.broker_id == MASTER_ID:
             raise ConfigError("brokerRole=SLAVE: a slave's brokerId is 1 or more", path=path)
+        # On a slave, fewer messages count as in memory: a consumer that was sent there returns to
+        # the master only after it has caught up by a tenth of the memory.
         ratio = store.access_message_in_memory_max_ratio - SLAVE_MEMORY_RATIO_LESS
         store.access_message_in_memory_max_ratio = max(ratio, 0)
     elif broker.broker_id != MASTER_ID:
@@ -283,7 +282,7 @@ def _check_replication(
         if is_sync and entry.key == "inSyncReplicas" and store.in_sync_replicas < SYNC_REPLICAS_MIN
     ]
     if not store.ha_listen_port and broker.listen_port + HA_PORT_STEP > PORT_MAX:
-        raise ConfigError("haListenPort is listenPort + 1, which is no port: set it", path=path)
+        raise ConfigError("haListenPort is listenPort + 1, which is not a port: set it", path=path)
     if store.ha_master_address and not is_address(store.ha_master_address):
         raise ConfigError(
             f"haMasterAddress={store.ha_master_address} is not host:port of the master's "

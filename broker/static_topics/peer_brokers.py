@@ -51,8 +51,8 @@ class PeerBrokers:
     async def call(self, broker_name: str, command: RemotingCommand) -> RemotingCommand:
         """Send a request to the master of a broker name, and return its answer of any code.
 
-        Raises: RequestRefused: SYSTEM_ERROR: no name server knows the broker, or it does not answer
-          in time; SYSTEM_BUSY: CALLS_MAX requests wait.
+        Raises: RequestRefused: SYSTEM_ERROR if no name server knows the broker, or it does not
+          answer in time; SYSTEM_BUSY: CALLS_MAX requests wait.
         """
         if self._call_count >= CALLS_MAX:
             raise RequestRefused(

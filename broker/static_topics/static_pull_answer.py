@@ -59,6 +59,7 @@ def logic_place(
       place: of the physical queue's answer. Messages behind a known end are not the logic queue's.
     """
     is_behind = False
+    # Messages may be stored behind the end, by sends that were on their way when it moved.
     if item.is_ended and item.gen != items[-1].gen:
         place = place._replace(max_offset=min(place.max_offset, item.end_offset))
         is_behind = offset >= item.end_offset

@@ -122,7 +122,6 @@ class StaticTopicProcessor:
     Args:
       config: the broker's; read at each pull.
       mappings: of the broker's static topics.
-      peers: asks other brokers.
       now_s: the clock for held pulls, such as trio.current_time.
     """
 
@@ -156,10 +155,8 @@ class StaticTopicProcessor:
         """Serve a send to a logic queue.
 
         Args:
-          request: the send.
           topic: its topic, which is static.
           queue_name: the field of the header that has the queue id.
-          turn: keeps the answer.
           send: serves the rewritten send, and has the turn keep its answer.
         Raises: RequestRefused: NOT_LEADER_FOR_QUEUE, or as `send`.
         """
@@ -182,7 +179,7 @@ class StaticTopicProcessor:
         turn.change_last_answer(to_logic)
 
     def _any_queue(self, topic: str) -> int:
-        """A queue that this broker leads; -1: there is none.
+        """A queue that this broker leads; -1 if there is none.
 
         Source: TopicQueueMappingManager.buildTopicQueueMappingContext, which takes the first one,
         even if another broker leads it.
@@ -204,7 +201,6 @@ class StaticTopicProcessor:
         Offsets that the pull would commit are ignored: consumers commit by request 15, too.
 
         Args:
-          request: the pull.
           header: its header, of a static topic.
           channel: where it came from.
           pull: serves the rewritten pull.
@@ -416,6 +412,8 @@ class StaticTopicProcessor:
                 if answer.code != ResponseCode.SUCCESS:
                     return answer
                 offset = _offset_of(answer)
+                # At its end the physical queue has no message of the time or later: the next item
+                # may.
                 if item is decided[-1] or offset < await self._end_of(
                     request, channel, detail, item
                 ):
@@ -491,13 +489,12 @@ def _with_fields(request: RemotingCommand, changes: Mapping[str, str]) -> Remoti
 def _physical(
     request: RemotingCommand, item: LogicQueueMappingItem, fields: Mapping[str, str]
 ) -> RemotingCommand:
-    """The request for an item's physical queue."""
     names = {_LO: _FALSE, "bname": item.bname, "queueId": str(item.queue_id)}
     return _with_fields(request, {**names, **fields})
 
 
 def _found(item: LogicQueueMappingItem | None) -> LogicQueueMappingItem:
-    """Raises: RequestRefused: SYSTEM_ERROR: no item of the queue has a logic offset yet."""
+    """Raises: RequestRefused: SYSTEM_ERROR if no item of the queue has a logic offset yet."""
     if item is None:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,

@@ -53,9 +53,7 @@ class TopicQueueMappingCleanService:
     """Cleans the mappings of one broker, which is a master.
 
     Args:
-      mappings: of the broker.
       store: its messages.
-      peers: asks other brokers.
     """
 
     def __init__(
@@ -89,6 +87,7 @@ class TopicQueueMappingCleanService:
             if kept == detail.hosted_queues:
                 continue
             cleaned = msgspec.structs.replace(detail, hosted_queues=kept)
+            # Unless the mapping was changed while other brokers were asked.
             if self._mappings.replace(detail, cleaned):
                 logger.info(
                     "static topic %(topic)s: items without messages are removed from its mapping",

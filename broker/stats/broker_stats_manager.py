@@ -177,11 +177,10 @@ class BrokerStatsManager:
         self._written += count
 
     def note_get(self, key: str, queue_id: int, elapsed_s: float) -> None:
-        """Note how long it took to answer a pull with messages.
+        """Record how long it took to answer a pull with messages.
 
         Args:
           key: topic@group.
-          queue_id: of the queue.
           elapsed_s: from the read to the answer.
         """
         times = self._get_times.get((key, queue_id))

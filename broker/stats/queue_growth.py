@@ -32,8 +32,7 @@ class Queue(Protocol):
     """The part of a consume queue that is used here."""
 
     @property
-    def max_offset(self) -> int:
-        """The next offset."""
+    def max_offset(self) -> int: ...
 
     @property
     def min_offset(self) -> int:

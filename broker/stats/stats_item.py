@@ -38,7 +38,6 @@ class StatsSnapshot(NamedTuple):
     """Growth during a period.
 
     Attributes:
-      sum: of the value.
       tps: of the value per second.
       avgpt: of the value per counted event.
     """

@@ -35,7 +35,6 @@ class TransactionEnds:
         self.latencies_ms: dict[str, Histogram] = {}
 
     def commit(self, topic: str, latency_ms: int) -> None:
-        """Count a commit."""
         self.committed[topic] = self.committed.get(topic, 0) + 1
         histogram = self.latencies_ms.get(topic)
         if histogram is None:

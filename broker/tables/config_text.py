@@ -62,7 +62,8 @@ def pretty(value: Json) -> bytes:
     """A value as fastjson's pretty form, UTF-8.
 
     Args:
-      value: maps, sequences, texts, whole numbers and booleans; keys are texts or whole numbers.
+      value: maps, sequences, strings, whole numbers and booleans; keys are strings or whole
+          numbers.
     """
     parts: list[bytes] = []
     _append(value, b"\n\t", parts)

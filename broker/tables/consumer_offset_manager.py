@@ -47,10 +47,8 @@ class ConsumerOffsetManager:
 
     Args:
       clock: gives the data version's time.
-      save: writes the file.
 
     Attributes:
-      file: the table's file.
       reset_offset_table: offsets to which an administrator has set a group and which its next pull
         is sent to; not saved, but `offset_table` has them, too. Offsets that clients commit
         meanwhile are ignored.
@@ -171,7 +169,7 @@ class ConsumerOffsetManager:
         return queue_id in self.reset_offset_table.get(key_of(topic, group), ())
 
     def take_reset_offset(self, key: str, queue_id: int) -> int | None:
-        """The offset to which an administrator set a group, once; None: there is none.
+        """The offset to which an administrator set a group, once; None if there is none.
 
         Source: ConsumerOffsetManager.queryThenEraseResetOffset.
         """
@@ -198,7 +196,6 @@ class ConsumerOffsetManager:
                 yield key, topic, group
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """The topics for which a group has offsets."""
         return {
             key.removesuffix(f"{SEPARATOR}{group}")
             for key in self._keys_of_group(self.offset_table, group)
@@ -206,7 +203,6 @@ class ConsumerOffsetManager:
         }
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """The groups that have offsets for a topic."""
         return {
             key.removeprefix(f"{topic}{SEPARATOR}")
             for key in self._keys_of_topic(self.offset_table, topic)
@@ -245,14 +241,6 @@ class ConsumerOffsetManager:
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that are past the end of their queue back to that end.
 
-        A power cut under ASYNC_FLUSH may lose messages whose consumption was saved already. Without
-        the correction the group would skip the messages that are stored in their place (L15), as
-        with RocketMQ.
-
-        The transactions' offsets are saved only after the log is on the device. So one that is past
-        the end is not the result of a power cut but a wrong number, and 0 is used: otherwise open
-        half messages would be lost.
-
         Args:
           max_offset: next queue offset, of topic and queue id.
         """
@@ -281,9 +269,15 @@ class ConsumerOffsetManager:
                                 else where,
                             },
                         )
+                        # A power cut under ASYNC_FLUSH may lose messages whose consumption was
+                        # saved already. Without the correction the group would skip the messages
+                        # that are stored in their place (L15), as with RocketMQ.
                         offsets[queue_id] = end
                         self.file.is_dirty = self.is_corrected = True
                         forgotten |= group == TRANSACTION_GROUP
+        # The transactions' offsets are saved only after the log is on the device. So one that is
+        # past the end does not come from a power cut: it is wrong, and 0 is used. Otherwise open
+        # half messages would be lost.
         if forgotten:
             for topic in self.which_topic_by_consumer(TRANSACTION_GROUP):
                 self.offset_table[f"{topic}{SEPARATOR}{TRANSACTION_GROUP}"] = {0: 0}

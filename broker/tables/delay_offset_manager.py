@@ -34,10 +34,8 @@ class DelayOffsetManager:
     Args:
       clock: gives the data version's time.
       version_step: updates per data version (delayOffsetUpdateVersionStep).
-      save: writes the file.
 
     Attributes:
-      file: the table's file.
       offset_table: queue offset in SCHEDULE_TOPIC_XXXX to deliver next, by level; level n has the
         queue n - 1.
     """
@@ -90,6 +88,9 @@ class DelayOffsetManager:
             return
         used = min_offset
         if offset > max_offset:
+            # Past the end, although delivered messages are on the device before the offset is
+            # saved: it is wrong, even after a crash. RocketMQ continues at the end and never
+            # delivers what waits.
             used = max_offset if waiting is None else waiting()
             logger.warning(
                 "%(file)s: the offset of level %(delay_level)d is %(offset)d, but its queue "
@@ -147,6 +148,7 @@ class DelayOffsetManager:
         for level, offset in table.items():
             if not 0 < level <= LEVEL_MAX or not 0 <= offset <= INT64_MAX:
                 raise ValueError(f"not a table of delay offsets: level {level} at {offset}")
+        # All or nothing: above this line an error changes nothing.
         self.offset_table = table
         self.data_version = correct_version(DELAY_OFFSETS, data_version, self.data_version)
         self.file.is_dirty = self.data_version is not data_version

@@ -28,7 +28,6 @@ def page_of_offsets(
     """One page as the body of an answer, and its last key; None: it is the last page.
 
     Args:
-      offsets: the table.
       after: the last key `topic@group` of the previous page; "": this is the first one.
       count_max: offsets wanted; clamped to 1 to OFFSETS_OF_A_PAGE.
     """

@@ -41,11 +41,7 @@ class MessageRequestModeManager:
     """The table of modes. Not thread-safe: used from the broker's one trio run.
 
     Args:
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
-
-    Attributes:
-      file: the table's file.
     """
 
     def __init__(
@@ -67,7 +63,7 @@ class MessageRequestModeManager:
     def set(self, mode: Mode) -> None:
         """Set the mode of a group for a topic; both are in the entry.
 
-        Raises: RequestRefused: SYSTEM_ERROR: it is new, and there are ENTRIES_MAX.
+        Raises: RequestRefused: SYSTEM_ERROR if it is new, and there are ENTRIES_MAX.
         """
         topic, group = mode.topic, mode.consumer_group
         known = self.find(topic, group)

@@ -25,7 +25,7 @@ LINES_MAX: Final = 20
 """Entries that are left out with a log line each; the rest is counted."""
 
 _NO_VALUE: Final = re.compile(rb'(:\s*)([^\s"{\[,}][^,}\]\s]*)')
-"""A value that is no text, object or array."""
+"""A value that is not a string, object or array."""
 
 _VALUE: Final = re.compile(rb"-?[0-9]{1,19}|true|false|null")
 
@@ -49,6 +49,7 @@ def salvage(name: str, text: bytes, members: tuple[str, ...], decode: Decode) ->
     try:
         tree = parse(text)
     except ValueError:
+        # One damaged number makes all of the JSON unreadable; as null it costs only its entry.
         tree = parse(_NO_VALUE.sub(_null, text))
     if not any(isinstance(tree.get(member), dict) for member in members):
         raise ValueError(f"it has no table ({', '.join(members)})")
@@ -61,6 +62,7 @@ def salvage(name: str, text: bytes, members: tuple[str, ...], decode: Decode) ->
         if not isinstance(entries, dict):
             continue
         good[member] = _whole_entries(member, entries, decode, bad)
+    # A table of 100,000 entries must not fill the log.
     for line in bad[:LINES_MAX]:
         logger.error("%(file)s: %(entry)s; it is left out", {"file": name, "entry": line})
     if len(bad) > LINES_MAX:
@@ -87,7 +89,7 @@ def _whole_entries(
         if numbers and not _problem({member: {key: numbers}}, decode):
             found[key] = numbers
             lost = sorted(map(str, value.keys() - numbers.keys()))
-            bad.append(f"{key}: {', '.join(lost)} is no whole number")
+            bad.append(f"{key}: {', '.join(lost)} is not a whole number")
         else:
             bad.append(f"{key}: {problem}")
     return found

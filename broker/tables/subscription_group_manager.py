@@ -68,12 +68,10 @@ class SubscriptionGroupManager:
     Args:
       config: the broker's configuration; read at each use, so changes take effect at once.
       clock: gives the data version's time.
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
       refusals: counts new groups that are refused.
 
     Attributes:
-      file: the table's file.
       subscription_group_table: group by name, always the same dict; only this class changes it.
       forbidden_table: by group and topic the bits of what the group may not do; only this class
         changes it.
@@ -126,8 +124,8 @@ class SubscriptionGroupManager:
           remote_address: of the client; "": the broker itself.
         Returns: the group; None: it does not exist and may not be created, or its name is not
           allowed.
-        Raises: RequestRefused: SUBSCRIPTION_GROUP_NOT_EXIST: it does not exist, and there are
-          groupsMax groups; SYSTEM_BUSY: too many groups were created lately.
+        Raises: RequestRefused: SUBSCRIPTION_GROUP_NOT_EXIST if it does not exist, and there are
+          groupsMax groups; SYSTEM_BUSY if too many groups were created lately.
         Source: SubscriptionGroupManager.findSubscriptionGroupConfig.
         """
         known = self.subscription_group_table.get(group)
@@ -137,6 +135,7 @@ class SubscriptionGroupManager:
             return None
         if refuse_group(group) is not None:
             return None
+        # Any name in a request would create a group, so their number and rate are limited.
         count = len(self.subscription_group_table)
         if count >= self._config.groups_max:
             reason = f"group[{group}] is not created: there are {count} groups"
@@ -169,7 +168,7 @@ class SubscriptionGroupManager:
 
         Raises:
           Postponed: the group is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE if it could not be saved.
         """
         if group in self._unsaved:
             self.file.wait_for(f"group[{group}]", lambda: group not in self._unsaved)
@@ -239,7 +238,7 @@ class SubscriptionGroupManager:
 
         RocketMQ's broker allows all topics of a group again at once, and does not save that.
 
-        Raises: RequestRefused: INVALID_PARAMETER: nothing can have this name; SYSTEM_ERROR: there
+        Raises: RequestRefused: INVALID_PARAMETER: nothing can have this name; SYSTEM_ERROR if there
           are FORBIDDEN_COUNT_MAX pairs.
         Source: SubscriptionGroupManager.updateForbidden of 5.5.0.
         """

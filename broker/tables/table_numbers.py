@@ -94,10 +94,8 @@ def warn_replaced(file: str, what: str, value: int, right: Range, used: object) 
     """Log that a number of a table is outside of its range.
 
     Args:
-      file: the table's file.
       what: names the number, as "perm of topic 'T'".
       value: the number in the table.
-      right: its range.
       used: its replacement.
     """
     logger.warning(
@@ -112,7 +110,6 @@ def correct_version(file: str, version: DataVersion, own: DataVersion) -> DataVe
 
     Args:
       file: its name, for the warning.
-      version: the file's version.
       own: the table's version before the file was read.
     """
     for what, value, right in (
@@ -149,7 +146,6 @@ def correct_offsets(file: str, key: str, offsets: dict[int, int]) -> dict[int, i
     Args:
       file: its name, for the warnings.
       key: topic@group, for the warnings.
-      offsets: as in the file.
     """
     found = {}
     for queue_id, offset in offsets.items():

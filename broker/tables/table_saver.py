@@ -19,7 +19,6 @@ class TableSaver:
     """Saves changed tables. Owned by the broker's task.
 
     Args:
-      files: the tables' files.
       store: its log is synced before tables that refer to it.
     """
 

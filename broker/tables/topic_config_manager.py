@@ -77,14 +77,12 @@ class TopicConfigManager:
     Args:
       config: the broker's configuration; read at each use, so changes take effect at once.
       clock: gives the data version's time.
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
       on_change: called after every change, with the new and changed topics, without deleted ones.
         The controller then registers.
       refusals: counts new topics that are refused.
 
     Attributes:
-      file: the table's file.
       topic_config_table: topic by name, always the same dict. The hot path reads it directly; only
         this class changes it.
       data_version: increases with every change; name servers compare it.
@@ -211,13 +209,14 @@ class TopicConfigManager:
           topicsMax topics already.
         Raises:
           Postponed: the topic is being saved.
-          RequestRefused: the client requests less than one queue; or SERVICE_NOT_AVAILABLE: the
-            topic could not be saved; or SYSTEM_BUSY: too many topics were created lately.
+          RequestRefused: the client requests less than one queue; or SERVICE_NOT_AVAILABLE if the
+            topic could not be saved; or SYSTEM_BUSY if too many topics were created lately.
         Source: TopicConfigManager.createTopicInSendMessageMethod.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
             return known
+        # Another send creates it just now: this one waits for the same save.
         if topic in self._staged:
             return self._when_saved(topic)
         pattern = self.topic_config_table.get(default_topic)
@@ -242,6 +241,7 @@ class TopicConfigManager:
             topic_name=topic,
             read_queue_nums=count,
             write_queue_nums=count,
+            # Or any topic that clients create could be the pattern of others.
             perm=pattern.perm & ~PERM_INHERIT,
             topic_filter_type=pattern.topic_filter_type,
             topic_sys_flag=sys_flag,
@@ -262,7 +262,7 @@ class TopicConfigManager:
         Returns: the topic; None: there are topicsMax topics already.
         Raises:
           Postponed: the topic is being saved.
-          RequestRefused: SERVICE_NOT_AVAILABLE: it could not be saved.
+          RequestRefused: SERVICE_NOT_AVAILABLE if it could not be saved.
         Source: TopicConfigManager.createTopicInSendMessageBackMethod.
         """
         has_room = self.stage_topic(
@@ -289,7 +289,7 @@ class TopicConfigManager:
           perm: PERM_ bits of a new topic.
           order: the topic's order flag.
           sys_flag: topicSysFlag of a new topic.
-        Returns: False: there are topicsMax topics already, and it is not created.
+        Returns: False if there are topicsMax topics already, and it is not created.
         """
         known = self.topic_config_table.get(topic)
         if known is not None:
@@ -326,7 +326,7 @@ class TopicConfigManager:
 
         Raises:
           Postponed: it is being saved; the requests that wait for a topic are served in order.
-          RequestRefused: SERVICE_NOT_AVAILABLE: the last save failed. RocketMQ's producers then
+          RequestRefused: SERVICE_NOT_AVAILABLE if the last save failed. RocketMQ's producers then
             send to another broker, and retry later (DefaultMQProducer.retryResponseCodes).
         """
         if topic not in self.topic_config_table:

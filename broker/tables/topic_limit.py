@@ -67,14 +67,14 @@ class NewTopics:
         self._refusals = refusals
 
     def note_full(self, topic: str, remote_address: str, count: int) -> None:
-        """Note that a topic is not created, because there are `count`, which is the limit."""
+        """Record that a topic is not created, because there are `count`, which is the limit."""
         what = f"topic {topic} is not created (delete topics that are not used): there are {count}"
         self._refusals.note("topicsMax", remote_address or "the broker", what)
 
     def take(self, topic: str, remote_address: str) -> None:
         """Count a topic that a first send creates.
 
-        Raises: RequestRefused: SYSTEM_BUSY: too many were created lately.
+        Raises: RequestRefused: SYSTEM_BUSY if too many were created lately.
         """
         key = self._rate.take(remote_address)
         if key is not None:

@@ -47,11 +47,9 @@ class TopicQueueMappingManager:
     Args:
       broker_name: of the broker; a mapping of another one is refused.
       clock: gives the data version's time.
-      save: writes the file.
       save_later: schedules a write, see `StateFile`.
 
     Attributes:
-      file: the table's file.
       topic_queue_mapping_table: mapping by topic, always the same dict; only this class changes it.
       data_version: increases with every change.
       changes: notified of the topics whose mapping has changed, come or gone.
@@ -257,7 +255,6 @@ class TopicQueueMappingManager:
 
         Args:
           master: topicQueueMappingDetailMap of the master's answer to 21; None: it is of 4.x.
-          version: its version.
         Raises: ValueError: it is not a table of mappings.
         Source: SlaveSynchronize.syncTopicConfig.
         """

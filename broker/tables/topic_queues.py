@@ -53,7 +53,7 @@ def retry_queue_count(asked: int) -> int:
 def any_queue(topic: TopicConfig, random: Random) -> int:
     """A random queue, for a message whose sender leaves the choice to the broker.
 
-    Raises: RequestRefused: NO_PERMISSION: the topic has no queue that is both written and read.
+    Raises: RequestRefused: NO_PERMISSION if the topic has no queue that is both written and read.
       RocketMQ's clients then try another broker.
     """
     count = min(topic.write_queue_nums, topic.read_queue_nums)
@@ -83,7 +83,6 @@ def mended_topic(topic: TopicConfig, table: str = MASTERS_TABLE) -> TopicConfig:
     `bounded_topic` corrects it once the store is known.
 
     Args:
-      topic: as in the table.
       table: the topic's table, for the log.
     """
     mended = readable_topic(topic, table)
@@ -98,7 +97,6 @@ def readable_topic(topic: TopicConfig, table: str) -> TopicConfig:
     acknowledged there become readable.
 
     Args:
-      topic: as in the table.
       table: the topic's table, for the log.
     """
     read, write = topic.read_queue_nums, topic.write_queue_nums
@@ -184,7 +182,6 @@ def mended_group(
     A number that is too large becomes QUEUE_COUNT_MAX, a negative one RocketMQ's default.
 
     Args:
-      group: as in the table.
       table: the group's table, for the log.
     """
     count = group.retry_queue_nums

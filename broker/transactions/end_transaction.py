@@ -9,7 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...common.message_properties import PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS
+from ...common.message_properties import (
+    PRODUCER_GROUP_NAME,
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    REAL_TOPIC_NAME,
+)
 from ...common.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from ...disk.errors import StoreError
 from ...remoting.channel import Channel, Processor
@@ -50,7 +54,6 @@ class EndTransactionProcessor:
     """Commits and rolls back transactions, and resumes parked ones.
 
     Args:
-      config: the broker's.
       store: has the half messages.
       halves: has the open transactions; appends messages, and answers when they are written.
     """
@@ -101,6 +104,8 @@ class EndTransactionProcessor:
             )
         if kind == TRANSACTION_COMMIT_TYPE:
             try:
+                # Half messages of an older version, or of Apache's broker, may name a topic that
+                # nothing may be delivered to.
                 self._puts.kinds.real_place(half)
                 message = final_message(half)
             except ValueError as error:
@@ -112,20 +117,20 @@ class EndTransactionProcessor:
             self._transactions.ends.commit(message.topic, latency_ms)
         else:
             self._puts.answer_with_turn(request, channel, NOT_SET)
-            self._transactions.ends.roll_back(half.find(b"REAL_TOPIC") or half.topic)
+            self._transactions.ends.roll_back(half.find(REAL_TOPIC_NAME) or half.topic)
+        # After the final message is put: if that fails, the transaction stays open and is checked.
         self._transactions.end(current)
 
     def _end_cached(self, request: RemotingCommand, channel: Channel) -> bool:
         """The fast path of `end_transaction`: an end without a fault, of a cached half message.
-
-        The cache is asked by the text of the offset, so a wrong one finds nothing. A cached half
-        message has no immunity time, and its topic may be delivered to.
 
         Returns: False: nothing was done.
         Raises: RequestRefused: the final message was not stored.
         """
         fields = request.ext_fields
         kind = _KINDS.get(fields.get("commitOrRollback", ""))
+        # The key is the string of the offset, so a wrong one finds nothing. A cached half message
+        # has no immunity time, and its topic may be delivered to.
         half = self._cache.find(fields.get("commitLogOffset", ""))
         if (
             half is None
@@ -195,7 +200,7 @@ class EndTransactionProcessor:
             (half.topic == TRANS_HALF_TOPIC, _NOT_FOUND),
             # After a power cut under ASYNC_FLUSH another message may have its offset.
             (header.transaction_id in (None, "", half.unique_key), _NOT_FOUND),
-            (half.find(b"PGROUP") == header.producer_group, "The producer group wrong"),
+            (half.find(PRODUCER_GROUP_NAME) == header.producer_group, "The producer group wrong"),
             (
                 half.queue_offset == header.tran_state_table_offset,
                 "The transaction state table offset wrong",

@@ -24,7 +24,7 @@ CACHE_PARTS: Final = 64
 """The cache takes at most this part of the memory budget of the broker's connections."""
 
 _ENTRY_SIZE: Final = 900
-"""Bytes of one half message without body and properties: numbers, texts, and its dict entry."""
+"""Bytes of one half message without body and properties: numbers, strings, and its dict entry."""
 
 
 class CachedHalf(msgspec.Struct, gc=False):
@@ -71,12 +71,13 @@ class HalfMessageCache:
         if self._young_size + size > self._part_max:
             if size > self._part_max:
                 return
+            # Two generations in place of an order by age, which would cost a step at each look-up.
             self._old, self._young, self._young_size = self._young, {}, 0
         self._young[str(final.prepared_transaction_offset)] = half
         self._young_size += size
 
     def find(self, physical_offset: str) -> CachedHalf | None:
-        """The half message at a physical offset, which is any text of a client's."""
+        """The half message at a physical offset, which is any string of a client's."""
         return self._young.get(physical_offset) or self._old.get(physical_offset)
 
     def remove(self, half: CachedHalf) -> None:

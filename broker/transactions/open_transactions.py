@@ -153,6 +153,7 @@ class OpenTransactions:
         index = bisect_right(self._starts, offset) - 1
         is_last = index == len(self._blocks) - 1
         if index < 0 or (is_last and len(self._blocks[index].offsets) >= self._block_count):
+            # Before all blocks, or behind a full last one.
             index += 1
             self._starts.insert(index, offset)
             self._blocks.insert(index, _Block())
@@ -178,6 +179,7 @@ class OpenTransactions:
             kind = block.kinds[at]
             if kind != _OLDER:
                 return offset if kind == _OPEN else None
+            # The mark of an older copy is the offset of the newer one.
             offset = block.marks[at]
             place = self._find(offset)
         return None
@@ -205,6 +207,7 @@ class OpenTransactions:
         if block.ended_count == count:
             index = bisect_right(self._starts, block.offsets[0]) - 1
             del self._starts[index], self._blocks[index]
+        # Rows in the middle are not removed one by one, which would move all behind them.
         elif block.ended_count * 2 > count >= COMPACTED_COUNT_MIN:
             block.compact()
 
@@ -260,6 +263,8 @@ class OpenTransactions:
             is_there = index < len(self._starts) and self._starts[index] == start
             block = self._blocks[index] if is_there else None
             if block is not None and block.first_due_ms == due_ms:
+                # The heap may name a row that has ended since; a block is looked through only when
+                # it is its turn.
                 block.first_due_ms = min(block.dues)
                 if block.first_due_ms == due_ms:
                     return block

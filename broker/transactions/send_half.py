@@ -15,6 +15,7 @@ from ...common.message_properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_ID,
+    TRANSACTION_PREPARED_NAME,
     properties_to_bytes,
 )
 from ...common.topic_names import TRANS_HALF_TOPIC
@@ -93,7 +94,6 @@ class UsualHalves:
     """Appends half messages of the usual kind.
 
     Args:
-      config: the broker's.
       store: already loaded.
       halves: has the turn and the transactions.
       added: the properties that the broker adds to each message.
@@ -115,14 +115,14 @@ class UsualHalves:
         """Store a half message and have the turn answer it, which must have begun.
 
         Args:
-          request: the send.
           message: what it sends, as it came.
-        Returns: False: it is of another kind, or cannot be stored, and nothing was done.
+        Returns: False if it is of another kind, or cannot be stored, and nothing was done.
         Raises: RequestRefused: the store refuses it.
         """
         topic, queue_id, properties = message.topic, message.queue_id, message.properties
+        # The cheap conditions first: each names a case that `SendMessageProcessor` serves in full.
         if (
-            b"TRAN_MSG" not in properties
+            TRANSACTION_PREPARED_NAME not in properties
             or MSG_REGION_HEAD in properties
             or topic[0] == "%"
             or len(message.body) > self._size_max
@@ -157,6 +157,7 @@ class UsualHalves:
         )
         if refusal is not None:
             raise self._turn.refusal(refusal)
+        # The message becomes the final one, so that a commit needs neither the log nor the decoder.
         message.properties = final
         message.sys_flag = sys_flag | TRANSACTION_COMMIT_TYPE
         message.prepared_transaction_offset = physical_offset

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import trio
 
 from ...common.clock import Clock
+from ...common.message_properties import PROPERTY_PRODUCER_GROUP, PROPERTY_REAL_TOPIC
 from ...common.topic_names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANSACTION_GROUP
 from ...disk.errors import CorruptRecordError, StoreIOError
 from ...remoting.codec import RemotingCommand
@@ -71,11 +72,7 @@ SCAN_COUNT: Final = 32
 
 
 class _Refused(StoreIOError):
-    """The store refuses a message.
-
-    Attributes:
-      status: the reason.
-    """
+    """The store refuses a message."""
 
     def __init__(self, topic: str, reason: str, status: PutMessageStatus) -> None:
         super().__init__(topic, reason)
@@ -96,11 +93,9 @@ class TransactionService:
     """The open transactions of a broker, and the task that checks them.
 
     Args:
-      config: the broker's.
       store: already loaded when `load` is called.
       address: of this broker, for op messages.
       clock: its wall time decides when checks are due.
-      producers: the connected producers.
       offsets: stores the progress.
       puts: appends messages.
       on_messages: called with the queues that got messages.
@@ -212,6 +207,7 @@ class TransactionService:
                 self.open.open(offset, due_ms, op_mark)
             for half in self._new_usual:
                 self.cache.add(half)
+            # The service sleeps until the earliest check, and this one is earlier.
             if self._new and min(due_ms for _, due_ms in self._new) < self._sleeps_until_ms:
                 self._task.wake()
         self._new.clear()
@@ -237,6 +233,8 @@ class TransactionService:
             offset
             for op in self._read(TRANS_OP_HALF_TOPIC, op_start)
             if self._is_own(op)
+            # Ends before the committed offset of the half queue belong to messages that are not
+            # read again.
             for offset in ended_offsets(op)
             if offset >= half_start
         }
@@ -257,6 +255,7 @@ class TransactionService:
                     {"queue_offset": half.queue_offset, "error": error},
                 )
                 continue
+            # A restart does not begin the wait for the first check anew.
             left_ms = self._wait_ms(half.properties_bytes) - self.age_ms(half)
             self.open.open(half.queue_offset, self._now_ms() + left_ms, op_start)
         if len(self.open):
@@ -287,6 +286,7 @@ class TransactionService:
                 continue
             try:
                 result = self._store.get_message(topic, 0, queue_offset, 1)
+                # At least one further, also where no message is.
                 queue_offset = max(queue_offset + 1, result.next_begin_offset)
                 for buffer in result.buffers:
                     yield decode_record(buffer)
@@ -365,7 +365,7 @@ class TransactionService:
                         "RESUME_CHECK_HALF_MESSAGE (323) checks it again",
                         {
                             "message_id": half.unique_key,
-                            "group": half.properties.get("PGROUP"),
+                            "group": half.properties.get(PROPERTY_PRODUCER_GROUP),
                             "times": times,
                         },
                     )
@@ -441,17 +441,21 @@ class TransactionService:
             "half message %(queue_offset)d of producer group %(group)s stays open and is not "
             "checked, because it is too large to be written again: end the transaction from its "
             "producer",
-            {"queue_offset": half.queue_offset, "group": half.properties.get("PGROUP")},
+            {
+                "queue_offset": half.queue_offset,
+                "group": half.properties.get(PROPERTY_PRODUCER_GROUP),
+            },
         )
         return None
 
     def _producer(self, half: MessageExt) -> ClientChannel | None:
         """One of the message's producer group, round-robin; a check shows it the message."""
-        group = half.properties.get("PGROUP", "")
-        topic = half.properties.get("REAL_TOPIC", "")
+        group = half.properties.get(PROPERTY_PRODUCER_GROUP, "")
+        topic = half.properties.get(PROPERTY_REAL_TOPIC, "")
         channels = [
             each
             for each in self._producers.group_table.get(group, ())
+            # A check shows the message, so the client must be allowed to send to its topic.
             if not each.closed and self.may_ask(each, topic)
         ]
         if not channels:
@@ -460,16 +464,14 @@ class TransactionService:
         return channels[self._asked % len(channels)]
 
     def _ask_when_flushed(self, checks: list[_Check]) -> None:
-        """Ask the producers; under SYNC_FLUSH after the fsync, even a failed one.
-
-        A producer must not learn of a copy that a power cut may undo: the check would not be
-        counted, and the answer might name an offset that holds another message by then.
-        """
+        """Ask the producers; under SYNC_FLUSH after the fsync, even a failed one."""
 
         def ask(_: bool) -> None:
             for check in checks:
                 self._ask(check)
 
+        # A producer must not learn of a copy that a power cut may undo: the check would not be
+        # counted, and the answer might name an offset that holds another message by then.
         if checks and self._store.writer.sync_flush:
             self._store.flusher.when_flushed(checks[-1].physical_offset, ask)
         else:

@@ -66,10 +66,12 @@ class DueTask:
                 logged = str(error)
                 left_s = self._retry_s
             except Exception as error:  # noqa: BLE001 - our bug: it is tried again
+                # Longer after each failure, so that a bug does not fill the log.
                 left_s, pause_s = pause_s, min(2 * pause_s, PAUSE_S_MAX)
                 meaning = f"Nothing is lost: {self._failing}"
                 self._failures.note("a task for due work", meaning, error)
             if left_s <= 0:
+                # Other tasks get their turn between two slices.
                 await trio.lowlevel.checkpoint()
                 continue
             with trio.move_on_after(_pause_s(left_s)):

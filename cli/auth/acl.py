@@ -8,10 +8,8 @@ import typer
 
 from ...common.terminal import show
 from ..session import (
-    DEFAULT_URL,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     Yes,
     administer,
     ask_brokers,
@@ -71,9 +69,7 @@ def acl_set(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Allow or deny a user actions; an entry replaces that of the same resource."""
     from ...client import PolicyEntryInfo
@@ -93,9 +89,9 @@ def acl_set(
     ]
     policy_type = _policy_type(is_default=is_default)
     done = administer(
-        url, timeout_s, lambda admin: admin.set_acl(name, entries, policy_type=policy_type, **at)
+        shared, lambda admin: admin.set_acl(name, entries, policy_type=policy_type, **at)
     )
-    report_change("changed", name, done, as_json=as_json)
+    report_change("changed", name, done, as_json=shared.as_json)
 
 
 @acl.command("delete", epilog="Example: trocket auth acl delete alice Topic:Orders* --yes")
@@ -109,9 +105,7 @@ def acl_delete(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Delete an entry of a user's policies, or all of them."""
     at = servers(broker, cluster, name_servers=name_servers)
@@ -121,11 +115,10 @@ def acl_delete(
     confirm(f"This deletes {what} of user {name}.", yes=yes)
     policy_type = _policy_type(is_default=is_default)
     done = administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.delete_acl(name, resource or None, policy_type=policy_type, **at),
     )
-    report_change("deleted", f"{what} of {name}", done, as_json=as_json)
+    report_change("deleted", f"{what} of {name}", done, as_json=shared.as_json)
 
 
 @acl.command("list", epilog="Example: trocket auth acl list --resource Orders")
@@ -139,14 +132,12 @@ def acl_list(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the policies of all users."""
     at = servers(broker, cluster, name_servers=name_servers)
-    found, error = ask_brokers(url, timeout_s, lambda admin: admin.acls(user, resource, **at))
-    _show_acls(found, as_json=as_json)
+    found, error = ask_brokers(shared, lambda admin: admin.acls(user, resource, **at))
+    _show_acls(found, as_json=shared.as_json)
     end_with(error)
     note_none([each for acls in found.values() for each in acls], "no server has such a policy")
 
@@ -157,14 +148,12 @@ def acl_show(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show the policies of a user."""
     at = servers(broker, cluster, name_servers=name_servers)
-    found, error = ask_brokers(url, timeout_s, lambda admin: admin.acl(name, **at))
-    _show_acls({server: [each] for server, each in found.items()}, as_json=as_json)
+    found, error = ask_brokers(shared, lambda admin: admin.acl(name, **at))
+    _show_acls({server: [each] for server, each in found.items()}, as_json=shared.as_json)
     end_with(error)
 
 
@@ -192,7 +181,7 @@ def _show_acls(found: Mapping[str, Sequence[AclInfo]], *, as_json: bool) -> None
 
 
 def _rows(acls: Iterable[AclInfo]) -> Iterator[tuple[str, ...]]:
-    """The entries of some users' policies, as texts."""
+    """The entries of some users' policies, as strings."""
     for each in acls:
         for policy in each.policies or ():
             for entry in policy.entries or ():

@@ -8,10 +8,8 @@ import typer
 
 from ...common.terminal import show
 from ..session import (
-    DEFAULT_URL,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     Yes,
     administer,
     ask_brokers,
@@ -69,18 +67,14 @@ def user_create(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Create a user on all masters and slaves, or on the servers of the flags."""
     at = servers(broker, cluster, name_servers=name_servers)
     password = read_password(from_stdin=password_stdin) or ""
     kind = "Super" if is_super else "Normal"
-    done = administer(
-        url, timeout_s, lambda admin: admin.create_user(name, password, user_type=kind, **at)
-    )
-    report_change("created", name, done, as_json=as_json)
+    done = administer(shared, lambda admin: admin.create_user(name, password, user_type=kind, **at))
+    report_change("created", name, done, as_json=shared.as_json)
 
 
 @user.command("update", epilog="Example: trocket auth user update alice --disable")
@@ -99,9 +93,7 @@ def user_update(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Change a user's password, type or status; the rest stays."""
     at = servers(broker, cluster, name_servers=name_servers)
@@ -111,13 +103,12 @@ def user_update(
     new = read_password(from_stdin=password_stdin) if is_asked else None
     status = None if is_enabled is None else ("enable" if is_enabled else "disable")
     done = administer(
-        url,
-        timeout_s,
+        shared,
         lambda admin: admin.update_user(
             name, password=new, user_type=kind or None, user_status=status, **at
         ),
     )
-    report_change("changed", name, done, as_json=as_json)
+    report_change("changed", name, done, as_json=shared.as_json)
 
 
 @user.command("delete", epilog="Example: trocket auth user delete alice --yes")
@@ -127,15 +118,13 @@ def user_delete(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Delete a user and its policies."""
     at = servers(broker, cluster, name_servers=name_servers)
     confirm(f"This deletes user {name} and its policies.", yes=yes)
-    done = administer(url, timeout_s, lambda admin: admin.delete_user(name, **at))
-    report_change("deleted", name, done, as_json=as_json)
+    done = administer(shared, lambda admin: admin.delete_user(name, **at))
+    report_change("deleted", name, done, as_json=shared.as_json)
 
 
 @user.command("list", epilog="Example: trocket auth user list --filter ali")
@@ -146,14 +135,12 @@ def user_list(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """List the users, with the servers that have them."""
     at = servers(broker, cluster, name_servers=name_servers)
-    found, error = ask_brokers(url, timeout_s, lambda admin: admin.users(filter_text, **at))
-    _show_users(found, as_json=as_json)
+    found, error = ask_brokers(shared, lambda admin: admin.users(filter_text, **at))
+    _show_users(found, as_json=shared.as_json)
     end_with(error)
     note_none([each for users in found.values() for each in users], "no server has such a user")
 
@@ -164,14 +151,12 @@ def user_show(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show a user as the servers have it; never its password."""
     at = servers(broker, cluster, name_servers=name_servers)
-    found, error = ask_brokers(url, timeout_s, lambda admin: admin.user(name, **at))
-    _show_users({server: [each] for server, each in found.items()}, as_json=as_json)
+    found, error = ask_brokers(shared, lambda admin: admin.user(name, **at))
+    _show_users({server: [each] for server, each in found.items()}, as_json=shared.as_json)
     end_with(error)
 
 

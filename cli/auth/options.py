@@ -82,7 +82,7 @@ def read_password(*, from_stdin: bool, is_required: bool = True) -> str | None:
     Args:
       is_required: without any, ask for it on a terminal, or else report wrong usage.
 
-    Returns: None: it is not required and not given.
+    Returns: None if it is not required and not given.
     """
     if from_stdin:
         password = sys.stdin.readline().rstrip("\r\n")

@@ -12,11 +12,9 @@ import typer
 from ...common.config import property_line
 from ...common.terminal import say, show
 from ..session import (
-    DEFAULT_URL,
     EXIT_FAILED,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     administer,
     emit,
     end_with,
@@ -111,9 +109,7 @@ def auth_test(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Say whether a user may do something, and which entry of its policies decides.
 
@@ -136,13 +132,13 @@ def auth_test(
         users = await whole_or_part(admin.user(name, **at))
         return users, await whole_or_part(admin.acl(name, **at))
 
-    (users, first), (acls, second) = administer(url, timeout_s, ask)
+    (users, first), (acls, second) = administer(shared, ask)
     verdicts = {
         server: _verdict(user, acls[server], asked, wanted, address)
         for server, user in users.items()
         if server in acls
     }
-    if as_json:
+    if shared.as_json:
         emit([_as_json(server, each) for server, each in verdicts.items()])
     else:
         rows = [
@@ -195,9 +191,7 @@ def auth_copy(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="USER...", help="Only these users. Default: all.")
     ] = None,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Copy users, with passwords and policies, from one server to another.
 
@@ -208,8 +202,8 @@ def auth_copy(
     async def copy(admin: Admin) -> list[str]:
         return await admin.copy_accounts(source, target, names or None)
 
-    copied = administer(url, timeout_s, copy)
-    if as_json:
+    copied = administer(shared, copy)
+    if shared.as_json:
         emit({"copied": copied})
     else:
         typer.echo(f"copied {', '.join(copied) or 'nothing'} from {source} to {target}")
@@ -228,9 +222,7 @@ def auth_migrate(
     broker: OnBroker = "",
     cluster: OnCluster = "",
     name_servers: OnNameServers = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Create users and policies for the accounts of ACL 1.0.
 
@@ -245,7 +237,7 @@ def auth_migrate(
     report = migrate(_plain_acl(path), accounts)
     existing: set[str] = set()
     if not dry_run:
-        existing = administer(url, timeout_s, partial(_upload, accounts=accounts, at=at))
+        existing = administer(shared, partial(_upload, accounts=accounts, at=at))
     rows = []
     for name in sorted(accounts.users):
         user = accounts.users[name]
@@ -253,7 +245,7 @@ def auth_migrate(
         count = 0 if acl is None else sum(len(policy.entries) for policy in acl.policies)
         outcome = "exists" if name in existing else ("planned" if dry_run else "created")
         rows.append((name, user.user_type.value, count, outcome))
-    if as_json:
+    if shared.as_json:
         names = ("username", "userType", "entries", "outcome")
         emit([dict(zip(names, row, strict=True)) for row in rows])
     else:

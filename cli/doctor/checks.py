@@ -19,7 +19,7 @@ class Check(NamedTuple):
       find: the function.
       fine: what is said when it finds nothing.
       is_possible: whether there are facts to judge.
-      unknown: what is said when there are none.
+      unknown: what is reported when there are none.
     """
 
     name: str
@@ -33,7 +33,6 @@ class Result(NamedTuple):
     """What a check came to.
 
     Attributes:
-      check: its name.
       severity: that of the worst finding.
       findings: all; OK and SKIPPED have one, which says so.
     """

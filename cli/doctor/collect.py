@@ -148,12 +148,12 @@ async def _name_servers(client: Client, progress: Progress) -> tuple[NameServerF
 
 def _name_server_error(error: ClientError) -> str:
     if is_not_supported(error):
-        return "it answers, and is no name server. Is this a broker's port?"
+        return "it answers, but it is not a name server. Is this a broker's port?"
     return one_line(error)
 
 
 async def _ordered(client: Client, name_servers: Sequence[NameServerFacts]) -> Mapping[str, str]:
-    """The orders of topics; empty: there are none, or no name server answered."""
+    """The orders of topics; empty if there are none, or no name server answered."""
     header = GetKVListByNamespaceRequestHeader(namespace=ORDERS)
 
     async def ask(address: str) -> Mapping[str, str]:
@@ -223,6 +223,7 @@ async def _broker(client: Client, key: BrokerKey, address: str, cluster: str) ->
         with reading_answer(address):
             runtime = KVTable.from_body(answer.body).table
     except ServerError as error:
+        # Old and foreign brokers refuse some requests: the rest is still checked.
         runtime, answered_ms = {}, asked_ms
         gaps[RequestCode.GET_BROKER_RUNTIME_INFO.name] = one_line(error)
 
@@ -239,6 +240,7 @@ async def _broker(client: Client, key: BrokerKey, address: str, cluster: str) ->
     topics: Mapping[str, TopicConfig] | None = None
     groups: frozenset[str] | None = None
     refusal: str | None = None
+    # Slaves copy both tables, and refuse sends.
     if key.broker_id == 0:
         topics = await part(
             RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -312,7 +314,7 @@ async def _health(
 
 
 async def _get(url: str, timeout_s: float) -> bytes:
-    """The body of a page, whatever its status; empty: there is none."""
+    """The body of a page, whatever its status; empty if there is none."""
     return await anyio.to_thread.run_sync(_read, url, timeout_s, abandon_on_cancel=True)
 
 
@@ -410,6 +412,7 @@ async def _group(client: Client, name: str, addresses: Iterable[str]) -> GroupFa
     for address, body in answers.values.items():
         for each in body.connection_set if body else ():
             at.setdefault(each.client_id, address)
+            # A member is connected to all brokers, and counts once.
             members[each.client_id] = MemberFacts(
                 each.client_id, each.language, version_name(each.version)
             )

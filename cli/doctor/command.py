@@ -12,11 +12,9 @@ import typer
 from ...common.terminal import plain, show
 from ..completion import profile_names
 from ..session import (
-    DEFAULT_URL,
     EXIT_FAILED,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     chosen_url,
     emit,
     new_client,
@@ -49,9 +47,7 @@ def doctor(
             autocompletion=profile_names,
         ),
     ] = "",
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Look at a cluster as a client does; say what is wrong and what to do.
 
@@ -63,13 +59,13 @@ def doctor(
         source = context.get_parameter_source("url")
         if source is not None and source.name == "COMMANDLINE":
             usage("give the name servers once: as URL or by --url")
-        url = chosen_url(cluster) or cluster
+        shared = shared._replace(url=chosen_url(cluster) or cluster)
 
     async def main() -> list[Result]:
         from .checks import judge
         from .collect import collect
 
-        async with new_client(url, timeout_s) as client:
+        async with new_client(shared.url, shared.timeout_s) as client:
             with _progress() as progress:
                 return judge(await collect(client, progress))
 
@@ -77,8 +73,8 @@ def doctor(
     from .findings import Severity
 
     worst = max(each.severity for each in results)
-    if as_json:
-        emit(_tree(url, results, worst.text))
+    if shared.as_json:
+        emit(_tree(shared.url, results, worst.text))
     elif sys.stdout.isatty():
         _print(results)
     else:

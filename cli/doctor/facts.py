@@ -64,7 +64,7 @@ class BrokerFacts:
       gaps: requests that failed, and why: RocketMQ's name of the request to the error.
       runtime: its runtime information; empty: unknown.
       config: its settings by the keys of broker.conf; empty: unknown.
-      clock: None: it does not tell its time.
+      clock: None if it does not tell its time.
       topics: its topics by name; None: unknown, or it is a slave.
       groups: the names of its consumer groups; None: unknown, or it is a slave.
       send_refusal: why it refuses a send; "": it takes sends; None: it is a slave, or unknown.
@@ -98,7 +98,7 @@ class BrokerFacts:
         return f"{self.key.name}{number} ({self.address})"
 
     def number(self, name: str) -> float | None:
-        """A number of the runtime information; None: it is not there, or it is none."""
+        """A number of the runtime information; None if it is missing or not a number."""
         return _finite(self.runtime.get(name, ""))
 
     def setting(self, key: str, default: float) -> float:
@@ -177,10 +177,8 @@ class Facts:
 
     @property
     def masters(self) -> tuple[BrokerFacts, ...]:
-        """The masters that answered."""
         return tuple(each for each in self.brokers if each.is_master and not each.error)
 
     @property
     def answering(self) -> tuple[BrokerFacts, ...]:
-        """The brokers that answered."""
         return tuple(each for each in self.brokers if not each.error)

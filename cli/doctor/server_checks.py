@@ -51,9 +51,9 @@ def name_servers(facts: Facts) -> Iterator[Finding]:
             "was configured), and that no firewall is between"
         )
         if all_failed:
-            yield problem(f"{each.address} is no working name server: {each.error}", advice)
+            yield problem(f"{each.address} does not work as a name server: {each.error}", advice)
         else:
-            text = f"{each.address} is no working name server: {each.error}"
+            text = f"{each.address} does not work as a name server: {each.error}"
             yield warning(f"{text}. Clients use the others", advice)
     for each in facts.name_servers:
         if each.warning:
@@ -108,7 +108,7 @@ def addresses(facts: Facts) -> Iterator[Finding]:
             )
         elif kind == "any":
             yield problem(
-                f"{each.label} advertises an address that is none",
+                f"{each.label} advertises an invalid address",
                 "Set brokerIP1 in its broker.conf to an address that clients reach, and restart it",
             )
         elif each.error:
@@ -382,7 +382,6 @@ def health_address(config: Mapping[str, str], address: str) -> str:
     """Where a broker serves metrics and health, `host:port`; "": nowhere that is known from here.
 
     Args:
-      config: its settings.
       address: the `host:port` that it advertises.
     """
     port = config.get("metricsPromExporterPort", "")
@@ -417,7 +416,7 @@ def clock_reading(
       runtime: its runtime information.
       asked_ms, answered_ms: our time before the request and after the answer, ms since 1970.
 
-    Returns: None: it does not tell both.
+    Returns: None if it does not tell both.
     Source: StoreStatsService.getRuntimeInfo of 4.9.7 and 5.5.0.
     """
     match = _RUNTIME.fullmatch(runtime.get("runtime", ""))

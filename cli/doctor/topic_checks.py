@@ -28,7 +28,7 @@ class _Fault(NamedTuple):
 
     Attributes:
       is_there: whether they have it.
-      severity, text, advice: of the finding; the text goes on with the names.
+      severity, text, advice: of the finding; names are appended to the text.
     """
 
     is_there: Callable[[TopicConfig], bool]
@@ -156,7 +156,6 @@ def subscriptions(facts: Facts) -> Iterator[Finding]:
 
 
 def _wanted(member: MemberFacts, topic: str) -> str:
-    """What a member wants of a topic, in words."""
     for each in sorted(member.subscriptions or ()):
         if each.topic == topic:
             return f"{each.expression_type} {each.expression!r}"

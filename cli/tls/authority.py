@@ -178,7 +178,7 @@ class Authority:
     def renew(self, name: str, *, days: int = DAYS) -> list[Path]:
         """Make a certificate again, for the same names, with a new key.
 
-        Raises: AuthorityError: there is none of that name, or a file cannot be written.
+        Raises: AuthorityError: no certificate has that name, or a file cannot be written.
         """
         info = info_of(read_certificate(self.folder / name / f"{name}.crt"))
         return self.issue(name, names=info.names, days=days)
@@ -293,7 +293,7 @@ def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 
 def certificate_of(der: bytes) -> x509.Certificate:
-    """A certificate as a server sends it. Raises: AuthorityError: the bytes are none."""
+    """A certificate as a server sends it. Raises: AuthorityError: the bytes are not one."""
     try:
         return x509.load_der_x509_certificate(der)
     except ValueError:
@@ -343,7 +343,7 @@ def _key_usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def address_of(text: str) -> IPv4Address | IPv6Address | None:
-    """The address in a text; None: it is a host name."""
+    """The address in a string; None: it is a host name."""
     try:
         return ip_address(text)
     except ValueError:

@@ -90,7 +90,7 @@ def tls_init(
     files += files_of(folder, CLIENT)
     there = [path for path in files if path.exists()]
     if there and not force:
-        usage(f"{there[0]} is there: give another folder, or --force to overwrite it")
+        usage(f"{there[0]} exists: give another folder, or --force to overwrite it")
     try:
         authority = Authority.make(folder, _now(), name="trocket authority")
         authority.issue(SERVER, names=names, days=days, client_auth=client_auth)
@@ -123,7 +123,7 @@ def tls_issue(
     _check_client_auth(client_auth)
     there = [path for path in files_of(folder, name) if path.exists()]
     if there and not force:
-        usage(f"{there[0]} is there: give another name, or --force to overwrite it")
+        usage(f"{there[0]} exists: give another name, or --force to overwrite it")
     try:
         files = _authority(folder).issue(name, names=names, days=days, client_auth=client_auth)
     except AuthorityError as error:
@@ -232,7 +232,7 @@ def _of_server(address: str) -> Any:
 
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found["port"]) < 65_536:
-        usage(f"{address!r} is no file, and no HOST:PORT of a server")
+        usage(f"{address!r} is neither a file nor HOST:PORT of a server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # it is shown, whatever it is
     context.verify_mode = ssl.CERT_NONE

@@ -11,11 +11,9 @@ import typer
 from ...common.terminal import plain, show, table, time_text
 from ..live_lines import begin_sample
 from ..session import (
-    DEFAULT_URL,
     INTERVAL_MAX_S,
-    AsJson,
-    TimeoutS,
-    Url,
+    SHARED,
+    Shared,
     emit,
     end_with,
     new_client,
@@ -79,9 +77,7 @@ def top(
     once: Annotated[
         bool, typer.Option("--once", help="Measure for one interval, print, and end.")
     ] = False,
-    url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
-    timeout_s: TimeoutS = 3.0,
+    shared: Shared = SHARED,
 ) -> None:
     """Show brokers, topics and groups live: messages in and out per second, lag, delay.
 
@@ -95,17 +91,17 @@ def top(
         from ...client import Admin
         from .sample import Sampler
 
-        async with new_client(url, timeout_s) as client, Admin(client) as admin:
+        async with new_client(shared.url, shared.timeout_s) as client, Admin(client) as admin:
             sampler = Sampler(admin, is_all=is_all)
             select = _selection(order, containing)
-            if sys.stdout.isatty() and not (once or as_json):
+            if sys.stdout.isatty() and not (once or shared.as_json):
                 await _live(sampler, select, interval)
             await sampler.sample()
             is_first = True
             while True:
                 await anyio.sleep(interval)
                 sample = select(await sampler.sample())
-                if as_json:
+                if shared.as_json:
                     emit(sample)
                 else:
                     begin_sample(sample.timestamp_ms, is_first=is_first)
@@ -223,7 +219,6 @@ def _title(name: str, count: int, shown: int) -> str:
 
 
 def broker_cells(row: BrokerRow) -> list[str]:
-    """A broker's row."""
     disk = plain(None) if row.disk_ratio is None else f"{row.disk_ratio:.0%}"
     rates = (rate(row.in_rate), rate(row.out_rate))
     cells = (row.broker, row.cluster, row.address, row.version, *rates, disk, row.error)
@@ -231,14 +226,12 @@ def broker_cells(row: BrokerRow) -> list[str]:
 
 
 def topic_cells(row: TopicRow) -> list[str]:
-    """A topic's row."""
     rates = (rate(row.in_rate), rate(row.out_rate))
     cells = (row.topic, row.queues, *rates, row.groups, row.lag, span_text(row.delay_s))
     return [plain(cell) for cell in cells]
 
 
 def group_cells(row: GroupRow) -> list[str]:
-    """A group's row."""
     topics = " ".join(row.topics[:TOPICS_SHOWN])
     if len(row.topics) > TOPICS_SHOWN:
         topics += f" +{len(row.topics) - TOPICS_SHOWN}"

@@ -30,7 +30,7 @@ def check(namesrv: NamesrvConfig, broker: BrokerConfig) -> None:
     another decision, and its log line says what it leaves open.
 
     Raises: ExposedError: the broker has no accounts, and it or the name server listens to other
-      machines; the text says what they may do, and how to start it all the same.
+      machines; the message says what they may do, and how to start it all the same.
     """
     if broker.has_accounts or not warnings(namesrv, broker):
         return

@@ -66,7 +66,7 @@ class ConfigFile(NamedTuple):
     """The entries of one file.
 
     Attributes:
-      path: for error texts only.
+      path: for error messages only.
     """
 
     path: str

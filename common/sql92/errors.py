@@ -29,4 +29,4 @@ class FilterSyntaxError(FilterError):
 
 
 class FilterEvaluationError(FilterError):
-    """An expression has no result for a message, such as a text that is compared with a number."""
+    """An expression has no result for a message: a string is compared with a number."""

@@ -37,7 +37,7 @@ __all__ = [
 
 EXPRESSION_LENGTH_MAX: Final = 32_767
 """Characters of an expression: the limit of a message's properties in bytes. Most of them may be in
-texts; TOKENS_MAX limits the operators. RocketMQ has only the limit of a frame."""
+strings; TOKENS_MAX limits the operators. RocketMQ has only the limit of a frame."""
 
 EXPRESSION_CHARACTER_SIZE: Final = 200
 """Most bytes of a compiled expression for each of its characters."""

@@ -1,7 +1,7 @@
 """Java's `Integer.valueOf`, `Long.valueOf`, `Double.valueOf` and `Double.compare`.
 
-Python's int() and float() accept other texts: `1_0`, spaces around an integer, `nan`, digits beyond
-U+FFFF; and not `1.5f` or `0x1p3`.
+Python's int() and float() accept other strings: `1_0`, spaces around an integer, `nan`, digits
+beyond U+FFFF; and not `1.5f` or `0x1p3`.
 
 Java counterpart: java.lang.Integer, Long, Double, Boolean of Java 17. Pure.
 """
@@ -24,7 +24,7 @@ _SAFE_DIGITS_MAX: Final = 9
 """Any number of up to this many ASCII digits fits into an int32."""
 
 _SHORT_TEXT_MAX: Final = 100
-"""Longer texts are cached; no usual number is longer."""
+"""Longer strings are cached; no usual number is longer."""
 
 _DOUBLE: Final = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
@@ -56,12 +56,10 @@ def double_of(text: str) -> float:
 
 
 def _value_of(read: Callable[[str], T], text: str) -> T:
-    """The result of `read`, cached for long texts.
-
-    An expression may compare one property of 32 kB several hundred times.
-    """
+    """The result of `read`, cached for long strings."""
     if len(text) <= _SHORT_TEXT_MAX:
         return read(text)
+    # An expression may compare one property of 32 kB several hundred times.
     value: T | FilterEvaluationError = _remembered(read, text)
     if isinstance(value, FilterEvaluationError):
         raise value

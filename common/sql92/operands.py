@@ -1,8 +1,8 @@
 """Operands and operators of a compiled filter, with RocketMQ's semantics.
 
 Each operand is a closure from a message's properties to a value, with its Java type known at
-compile time: a property is always a text, and a filter has no arithmetic but the minus sign. So the
-conversion of a comparison is chosen once, not per message.
+compile time: a property is always a string, and a filter has no arithmetic but the minus sign. So
+the conversion of a comparison is chosen once, not per message.
 
 Values: str, int, float, bool; None is SQL's unknown. An operand raises FilterEvaluationError where
 Java's evaluation throws. Whether the other operand is still evaluated is part of the result, so the
@@ -50,7 +50,7 @@ _CONVERSIONS: Final[dict[Kind, Callable[[str], Any]]] = {
     Kind.DOUBLE: double_of,
     Kind.BOOLEAN: boolean_of,
 }
-"""The conversion of a text that is compared with a value of this kind."""
+"""The conversion of a string that is compared with a value of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Operand:
     Attributes:
       kind: of its values.
       evaluate: its value for a message.
-      text: its beginning in the expression, for error texts.
+      text: its beginning in the expression, for error messages.
       line, column: its position, from 1.
       is_constant: a literal. For RocketMQ a literal with a minus sign is not one.
       is_condition: valid as a condition: comparisons, TRUE, FALSE, NULL.
@@ -150,7 +150,7 @@ def as_condition(operand: Operand) -> Operand:
     if not operand.is_property:
         operand.refuse(f"{operand.text} alone is not a condition")
     evaluate = operand.evaluate
-    # Only a Java Boolean could be true, and properties are texts, "true" too.
+    # Only a Java Boolean could be true, and properties are strings, "true" too.
     return _condition(lambda p: None if evaluate(p) is None else False, operand)
 
 
@@ -342,7 +342,7 @@ def ends_with(operand: Operand, search: str, *, wanted: bool) -> Operand:
 def _search(
     operand: Operand, search: str, found: Callable[[str], bool], *, wanted: bool
 ) -> Operand:
-    """False, never null, for null, for non-texts and for an empty search, also when negated."""
+    """False, never null, for null, for non-strings and for an empty search, also when negated."""
     inner = operand.evaluate
     is_text = operand.kind is Kind.STRING
 
@@ -399,7 +399,7 @@ def _compare_for(left: Kind, right: Kind) -> Compare:
 
 def _refuse_boolean(left: bool, right: str) -> NoReturn:
     # Java's ClassCastException: it would convert the wrong one of the two.
-    raise FilterEvaluationError(f"a condition is compared with the text {right[:40]!r}")
+    raise FilterEvaluationError(f"a condition is compared with the string {right[:40]!r}")
 
 
 def _compare_texts_as_doubles(left: str, right: str) -> int:

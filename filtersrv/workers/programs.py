@@ -110,7 +110,6 @@ def java_program(jdk: Jdk, classes: Path, memory_mib: int) -> WorkerProgram:
     """The program that runs a filter in Java.
 
     Args:
-      jdk: the JDK.
       classes: folder of the worker's own classes.
       memory_mib: largest size of the memory in MiB, heap included.
     """

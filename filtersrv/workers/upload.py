@@ -1,4 +1,4 @@
-"""Checks of uploaded names and sources, and cleaning of texts from workers. Pure."""
+"""Checks of uploaded names and sources, and cleaning of strings from workers. Pure."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ def check_source(source: bytes) -> None:
 
 
 def clean_text(text: str, *, length_max: int, keep: str = "") -> str:
-    """Clean a text of a worker for the log: it could have been written to forge log lines.
+    """Clean a string of a worker for the log: it could have been written to forge log lines.
 
     Args:
-      text: the text.
       length_max: largest number of characters.
       keep: characters to keep although they are not printable.
     """

@@ -4,22 +4,118 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
 from ...remoting.message import MessageExt
-from ..filters import REMARK_LENGTH_MAX, FilterError
-from .codec import message_frames, message_size
+from ..filters import REMARK_LENGTH_MAX, FilterCompileError, FilterError
 from .inside import frames
 from .java import find_jdk, our_classes
 from .limits import WorkerLimits
-from .loading import NoWorkerError, load, open_worker
 from .programs import WorkerProgram, compiler_program, java_program, python_program
-from .sandbox import Report, check_platform
+from .sandbox import Report, check_platform, missing_protections, parse_report
 from .upload import check_class_name, check_source, clean_text
 from .worker_process import WorkerProcess
+
+# Start of worker processes and loading of classes. After a failure no process is left.
+
+_READY = {frames.READY: frames.TEXT_BYTES_MAX}
+_LOADED = {frames.DONE: frames.CLASSES_BYTES_MAX, frames.REFUSED: frames.TEXT_BYTES_MAX}
+
+
+class NoWorkerError(FilterError):
+    """No process could be started, or a protection is lacking; the class is not the cause."""
+
+
+async def open_worker(program: WorkerProgram, timeout_s: float) -> tuple[WorkerProcess, Report]:
+    """Start a process that has enabled its protections, and has no uploaded code yet.
+
+    Returns: the process, and the report of its protections.
+    Raises:
+      NoWorkerError: no process could be started, or a required protection is lacking.
+      FilterError: the process ended, or did not answer in time.
+    """
+    settings = frames.pack_settings(program.settings())
+    try:
+        process = WorkerProcess(program)
+        _, content = await process.ask(
+            frames.START, settings, _READY, timeout_s=timeout_s, what="the start"
+        )
+    except OSError as error:
+        raise NoWorkerError(f"no process could be started: {error}") from error
+    report = parse_report(content.decode("utf-8", "replace"))
+    lacking = missing_protections(report)
+    if lacking:
+        await process.aclose()
+        raise NoWorkerError(f"uploaded classes cannot be sandboxed here, lacking: {lacking}")
+    return process, report
+
+
+async def load(
+    process: WorkerProcess, kind: int, class_name: str, content: bytes, *, timeout_s: float
+) -> bytes:
+    """Have a process compile or load a class.
+
+    Args:
+      kind: COMPILE or LOAD.
+      class_name: full name of the class.
+      content: the source, or the result of COMPILE.
+
+    Returns: the compiled classes after COMPILE; empty after LOAD.
+    Raises:
+      FilterCompileError: the class is not a filter, or does not compile.
+      FilterError: the process ended, or did not answer in time.
+    """
+    answered, answer = await process.ask(
+        kind,
+        frames.pack_named(class_name, content),
+        _LOADED,
+        timeout_s=timeout_s,
+        what="loading the class",
+    )
+    if answered == frames.REFUSED:
+        await process.aclose()
+        text = answer.decode("utf-8", "replace")
+        raise FilterCompileError(clean_text(text, length_max=REMARK_LENGTH_MAX, keep="\n"))
+    return answer
+
+
+# Encoding of messages for workers. The layout is declared in `inside.frames`. Pure.
+
+
+def message_frames(messages: Sequence[MessageExt]) -> Iterator[bytes]:
+    """The MESSAGE frames that follow a BATCH, in pieces, so that bodies are not copied."""
+    for message in messages:
+        topic = message.topic.encode()
+        head = frames.MESSAGE_HEAD.pack(
+            message.queue_id,
+            message.queue_offset,
+            message.physical_offset,
+            message.flag,
+            message.sys_flag,
+            message.born_timestamp_ms,
+            message.store_timestamp_ms,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            message.store_size,
+            message.body_crc,
+            len(message.born_host),
+            len(message.store_host),
+            len(topic),
+            len(message.properties_bytes),
+        )
+        rest = (message.born_host, message.store_host, topic, message.properties_bytes)
+        size = len(head) + sum(map(len, rest)) + len(message.body)
+        yield b"".join((frames.HEAD.pack(frames.MESSAGE, 0, size), head, *rest))
+        yield message.body
+
+
+def message_size(message: MessageExt) -> int:
+    """The approximate size of a message in a frame, in bytes: its body and properties."""
+    return len(message.body) + len(message.properties_bytes)
+
 
 logger = logging.getLogger(__name__)
 

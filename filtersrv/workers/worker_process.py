@@ -44,9 +44,6 @@ class WorkerProcess:
     answer is awaited. If an answer is wrong or late, or the wait is cancelled, the process is
     killed: an answer is never left in the pipe.
 
-    Args:
-      program: settings of the process.
-
     Raises: OSError: no process, or no descriptors, are available.
     """
 
@@ -86,12 +83,10 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._popen.pid
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended."""
         return self._ended
 
     async def ask(
@@ -110,7 +105,6 @@ class WorkerProcess:
           kind: kind of the request.
           content: content of the request.
           answers: permitted kinds of the answer, each with its largest size in bytes.
-          timeout_s: time limit in seconds.
           what: name of the request for error messages: "... ms for WHAT".
           more: frames that follow the request, in pieces.
 

@@ -97,7 +97,7 @@ class _CellCollector:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self) -> None:
-        """Note that xdist's workers run the tests."""
+        """Record that xdist's workers run the tests."""
         self._has_workers = True
 
     def pytest_keyboard_interrupt(self) -> None:

@@ -115,5 +115,4 @@ class JobRunner:
 
 
 def _file_name(name: str) -> str:
-    """A job's name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:60]

@@ -97,7 +97,6 @@ class Run:
 
     @property
     def failed(self) -> list[Cell]:
-        """The cells that failed."""
         return [cell for cell in self.cells if cell.verdict is Verdict.FAILED]
 
     @property
@@ -114,7 +113,7 @@ class Run:
 
     @classmethod
     def from_json(cls, data: bytes) -> Run:
-        """Decode a run. Raises: ValueError: the data is not a run; the text names the place."""
+        """Decode a run. Raises: ValueError: the data is not a run; the message names the place."""
         return msgspec.json.decode(data, type=cls)
 
     @classmethod

@@ -253,6 +253,7 @@ def _play(
         finally:
             cluster.close()
     except PeerError as error:
+        # What was not played has a verdict, too, or a run could look complete.
         for cell in failed(list(cells.values()), str(error)):
             on_cell(cell)
 

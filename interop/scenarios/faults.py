@@ -197,7 +197,7 @@ class ProgramReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> ProgramReport:
-        """Decode a program's facts. Raises: ValueError: malformed; the text names the place."""
+        """Decode a program's facts. Raises: ValueError: malformed; the message names the place."""
         return msgspec.convert(facts, cls)
 
 

@@ -59,7 +59,7 @@ def play(
     Args:
       scenarios: by client.
       folder: for the programs' files.
-      injector: injects the fault; None: there is none.
+      injector: injects the fault; None if there is none.
       on_outcome: called with each outcome as soon as it is known, in this thread.
       mark: prefix of the names of all topics and groups.
       tls: of the clients; None: they use none.

@@ -46,12 +46,10 @@ class Playable(Protocol):
     """A scenario of either table."""
 
     @property
-    def name(self) -> str:
-        """Its name in the programs."""
+    def name(self) -> str: ...
 
     @property
-    def argument(self) -> str:
-        """The program's argument for it."""
+    def argument(self) -> str: ...
 
     @property
     def topics(self) -> Mapping[str, int]:
@@ -205,7 +203,6 @@ class Program:
         return self._process.tail()
 
     def kill(self) -> None:
-        """Kill the program."""
         if self._process.running:
             class_archive.dump(self._command, self._process.pid)
         self._process.kill()

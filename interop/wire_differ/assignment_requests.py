@@ -37,7 +37,6 @@ def _is_assigned(answer: RemotingCommand) -> bool:
 
 
 def _asked(client: str, *, topic: object, group: object, **changed: object) -> bytes:
-    """The body of a QUERY_ASSIGNMENT."""
     return json_body(
         {
             "topic": topic,

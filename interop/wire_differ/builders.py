@@ -49,7 +49,6 @@ class Names:
 
 
 def json_body(value: object) -> bytes:
-    """A JSON body."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 

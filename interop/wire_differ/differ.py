@@ -7,12 +7,13 @@ of requests by accounts on brokers with the same accounts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from ...remoting.codec import encode
 from ..accounts import (
     Accounts,
     Generation,
@@ -20,6 +21,7 @@ from ..accounts import (
     open_with_accounts,
     start_with_accounts,
 )
+from ..frame_lines import frame_line
 from ..jobs import Job, OnCell, failed
 from ..peer import Cluster
 from ..peers import open_cluster, peer_version
@@ -28,13 +30,28 @@ from ..report.cells import Cell, Kind, Verdict
 from .access_requests import ACCOUNTS, access_catalogue
 from .builders import BROKER_NAME, CLUSTER
 from .catalogue import catalogue
-from .frames import exchange_lines
 from .known_access_bugs import KNOWN_ACCESS_BUGS
 from .known_bugs import KNOWN_BUGS, KnownBug, explained
 from .normalise import Side
 from .player import Outcome, Player
 from .request import ANY_CODE, Request, Script, Step, served_in
 from .tree import Difference, differences
+
+# The frames of both sides as lines of a report.
+
+
+def exchange_lines(labels: tuple[str, str], outcomes: tuple[Outcome, Outcome]) -> Iterator[str]:
+    """The request, the answer and the error of each side, as far as it has them."""
+    for label, outcome in zip(labels, outcomes, strict=True):
+        code = None
+        if outcome.asked is not None:
+            code = outcome.asked.code
+            yield f"{label} {frame_line(encode(outcome.asked))}"
+        if outcome.answered is not None:
+            yield f"{label} {frame_line(encode(outcome.answered), request_code=code)}"
+        if outcome.broken:
+            yield f"{label}: {outcome.broken}"
+
 
 NEEDED_FEATURE = "known differences: each of them is there"
 

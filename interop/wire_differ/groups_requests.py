@@ -120,7 +120,6 @@ def forbidden(header: SerializeType) -> Script:
 
 
 def offsets(header: SerializeType) -> Script:
-    """Offsets of queues and of groups."""
     names = Names("offsets", header)
     topic, group = names("topic"), names("group")
     queue: dict[str, FieldValue] = {"topic": topic, "queueId": 0}

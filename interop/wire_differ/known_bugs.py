@@ -51,7 +51,6 @@ class KnownBug:
         return any(fnmatchcase(request, pattern) for pattern in self.requests)
 
     def covers(self, difference: Difference) -> bool:
-        """Whether it covers this difference."""
         if difference.path == ("code",):
             return (difference.first, difference.second) in self.codes
         if self.ours_absent and difference.first is not MISSING:

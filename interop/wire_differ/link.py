@@ -79,7 +79,7 @@ class Link:
             raise PeerError(f"the connection broke while sending: {error}") from error
 
     def answer(self, opaque: int, timeout_s: float = ANSWER_TIMEOUT_S) -> RemotingCommand:
-        """The answer to a request."""
+        """The answer to a request of this number."""
         self._wait(lambda: opaque in self._answers, timeout_s, "answer")
         return self._answers.pop(opaque)
 

@@ -48,7 +48,6 @@ def registration(names: Names, body: bytes, **changed: FieldValue) -> dict[str, 
 
 
 def identity(names: Names, broker_id: int = 0) -> dict[str, FieldValue]:
-    """The identity of a played broker."""
     port = 10911 if names.prefix.endswith("j") else 20911
     return {
         "brokerName": names("a"),

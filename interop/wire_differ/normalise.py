@@ -22,7 +22,7 @@ from ...remoting.recall_handle import RecallHandle
 from ...remoting.receipt import Receipt
 
 Tree: TypeAlias = object
-"""A decoded answer: dicts with text keys, lists, texts, numbers, booleans and None."""
+"""A decoded answer: dicts with string keys, lists, strings, numbers, booleans and None."""
 
 _CLOCK = SystemClock()
 CLOCK_SPAN_MS = 3_600_000
@@ -57,7 +57,6 @@ class Side:
 
     @property
     def is_apache(self) -> bool:
-        """Whether it is Apache's."""
         return self.label.startswith(("apache", "docker"))
 
     def address_names(self) -> dict[str, str]:
@@ -94,7 +93,6 @@ class Normaliser:
 
 
 def matches(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Whether a path matches a pattern."""
     if pattern and pattern[-1] == "**":
         return len(path) >= len(pattern) - 1 and matches(path[: len(pattern) - 1], pattern[:-1])
     return len(path) == len(pattern) and all(
@@ -415,7 +413,7 @@ def rates(*paths: str) -> Normaliser:
 
 
 def forms(table: str, *names: str) -> Normaliser:
-    """Of a table of texts only these, with their numbers replaced: programs parse their forms."""
+    """Of a table of strings only these, with their numbers replaced: programs parse their forms."""
 
     def change(value: Tree, _: Side) -> Tree:
         if not isinstance(value, dict):

@@ -25,7 +25,7 @@ class Outcome:
     """The result of one step on one side.
 
     Attributes:
-      tree: the answer after all normalisers; None: there was none, and none was expected.
+      tree: the answer after all normalisers; None if there was none, and none was expected.
       code: the response code; None: no answer.
       broken: why an expected answer is missing; "" if it is not.
       asked, answered: the original frames, for reports.

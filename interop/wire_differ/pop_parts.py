@@ -76,7 +76,8 @@ def malformed(
 ) -> Request:
     """A request with something missing or unreadable.
 
-    Apache's answers with the text of a Java exception, or takes it for 0 or nothing and goes on.
+    Apache's answers with the text of a Java exception, or takes it for 0 or nothing and serves the
+    request.
     """
     return Request(
         name,

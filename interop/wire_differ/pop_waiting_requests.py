@@ -68,14 +68,14 @@ def waiting(header: SerializeType) -> Script:
         pop(name="woken by a message", fields=fields(),
             meanwhile=(counted("one waits", 1), counted("none waits for all queues", 0,
                                                         queueId=-1),
-                       *_apart(sent(names, topic, 1)))),
+                       *_on_own_connection(sent(names, topic, 1)))),
         counted("none waits any more", 0),
         pop(name="of all queues, woken by a message", fields=fields(queueId=-1),
             meanwhile=(counted("one waits for all queues", 1, queueId=-1),
-                       *_apart(sent(names, topic, 1, queue_id=1)))),
+                       *_on_own_connection(sent(names, topic, 1, queue_id=1)))),
         pop(name="by tag, woken by the second message", fields=fields(exp="A"),
             meanwhile=(counted("one waits by tag", 1),
-                       *_apart(sent(names, topic, 2, first=1)))),
+                       *_on_own_connection(sent(names, topic, 2, first=1)))),
         bad("an unknown topic", Code.POLLING_INFO, {**queue, "topic": names("missing")},
             expect=17),
         bad("a queue that is not there", Code.POLLING_INFO, {**queue, "queueId": 2}, expect=29),
@@ -86,8 +86,7 @@ def waiting(header: SerializeType) -> Script:
     return Script("waiting pops", header, steps)
 
 
-def _apart(steps: list[Request]) -> list[Request]:
-    """The steps on a connection of their own."""
+def _on_own_connection(steps: list[Request]) -> list[Request]:
     return [replace(step, connection="producer") for step in steps]
 
 
@@ -108,7 +107,7 @@ def notifications(header: SerializeType) -> Script:
         _notify("nothing", fields()),
         _notify("nothing, for a second", fields(pollTime=SHORT_MS)),
         _notify("woken by a message", fields(pollTime=WAIT_MS),
-                meanwhile=tuple(_apart(sent(names, topic, 2)))),
+                meanwhile=tuple(_on_own_connection(sent(names, topic, 2)))),
         _notify("a message", fields()),
         _notify("a message of all queues", fields(queueId=-1)),
         _notify("another queue", fields(queueId=1)),

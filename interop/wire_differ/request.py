@@ -124,7 +124,7 @@ class Played:
 
 
 FieldValue: TypeAlias = object
-"""A text, a number, a boolean, or a function of `Played` that gives one."""
+"""A string, a number, a boolean, or a function of `Played` that gives one."""
 Body: TypeAlias = bytes | Callable[[Played], bytes]
 
 

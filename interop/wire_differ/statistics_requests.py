@@ -38,7 +38,7 @@ RUNTIME_FORMS = (
     "bootTimestamp", "runtime", "commitLogDirCapacity", "commitLogMaxOffset",
     "pageCacheLockTimeMills", "msgPutTotalTodayNow", "sendThreadPoolQueueCapacity",
 )  # fmt: skip
-"""Texts of 28 whose forms are compared; rates are empty with Apache's in the first minute."""
+"""Strings of 28 whose forms are compared; rates are empty with Apache's in the first minute."""
 
 
 UNREAD_FIELD: tuple[str, dict[str, FieldValue]] = ("with a field that is not read", {"x": "y"})

@@ -62,7 +62,6 @@ def topics(header: SerializeType) -> Script:
 
 
 def _lists(names: Names) -> tuple[Request, ...]:
-    """Several topics in one request."""
     code = Code.UPDATE_AND_CREATE_TOPIC_LIST
     config = {
         "attributes": {},

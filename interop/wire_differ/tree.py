@@ -70,7 +70,7 @@ def _with_properties(fields: dict[str, str]) -> dict[str, Tree]:
 
 
 def body_tree(body: bytes, kind: BodyKind) -> Tree:
-    """A body as values; a body that cannot be decoded as its kind becomes a text."""
+    """A body as values; a body that cannot be decoded as its kind becomes a string."""
     if not body:
         return None
     try:
@@ -142,7 +142,7 @@ def differences(first: Tree, second: Tree, path: tuple[str, ...] = ()) -> list[D
 
 
 def _plain(value: object) -> Tree:
-    """Values with text keys only; keys that are bare numbers or objects (fastjson) become texts."""
+    """Values with string keys only; bare numbers or objects as keys (fastjson) become strings."""
     if isinstance(value, dict):
         return {_key(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):

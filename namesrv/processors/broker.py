@@ -78,7 +78,7 @@ class BrokerProcessors:
         crc32 = zlib.crc32(request.body) & 0x7FFFFFFF
         if header.body_crc32 and header.body_crc32 != crc32:
             logger.warning(
-                "%(peer)s: a registration is refused, its body does not match its checksum",
+                "%(peer)s: a registration is refused, as its body does not match its checksum",
                 {"peer": channel.remote_address},
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
@@ -232,7 +232,7 @@ def registration_in_steps(
 ) -> Steps[BrokerRegistration]:
     """Steps that read the registration from a REGISTER_BROKER request.
 
-    Raises: RequestRefused: SYSTEM_ERROR: the body cannot be read.
+    Raises: RequestRefused: SYSTEM_ERROR if the body cannot be read.
     """
     filter_servers: list[str] | None = None
     try:

@@ -52,7 +52,7 @@ class KVProcessors:
         return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, fields)
 
     def delete(self, request: RemotingCommand, _channel: Channel) -> RemotingCommand | Deferred:
-        """DELETE_KV_CONFIG 102: remove an item; success also when there is none."""
+        """DELETE_KV_CONFIG 102: remove an item; success also when it does not exist."""
         header = decode(DeleteKVConfigRequestHeader, request.ext_fields)
         if not self._kv.delete(header.namespace, header.key):
             return request.answer()

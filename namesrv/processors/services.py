@@ -53,7 +53,6 @@ def answer_when_saved(
     remark that the change is in effect but will be lost at a restart.
 
     Args:
-      request: the request.
       what: names the changed thing in the remark.
       save: writes it; raises StoreError.
     """

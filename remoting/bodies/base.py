@@ -47,7 +47,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
     def from_body(cls: type[_BodyT], body: bytes) -> _BodyT:
         """Read a body as Java's fastjson would.
 
-        Raises: RemoteProtocolError: not JSON, or not of this shape; the text names the member.
+        Raises: RemoteProtocolError: not JSON, or not of this shape; the message names the member.
         """
         fastjson.check_size(body)
         try:
@@ -87,19 +87,22 @@ class Body(msgspec.Struct, rename="camel", gc=False):
         try:
             return msgspec.json.decode(body, type=cls)
         except msgspec.ValidationError as error:
+            # Such as numbers as strings, from the C++ client: parsed twice and converted, so only
+            # if it is small.
             if len(body) > MISTYPED_SIZE_MAX:
                 reason = str(error)[:_REASON_CHARS_MAX]
                 raise RemoteProtocolError(f"not a {cls.__name__}: {reason}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         size_max = fastjson.REQUEST_TOLERANT_SIZE_MAX
+        # What fastjson takes, too: bare keys, and numbers as strings.
         return cls.from_tree(fastjson.loads(body, tolerant_size_max=size_max))
 
     @classmethod
     def from_tree(cls: type[_BodyT], tree: object) -> _BodyT:
         """Convert the result of `fastjson.loads`; numbers may be strings.
 
-        Raises: RemoteProtocolError: not of this shape; the text names the member.
+        Raises: RemoteProtocolError: not of this shape; the message names the member.
         """
         try:
             return msgspec.convert(fastjson.without_nulls(tree), cls, strict=False)
@@ -129,7 +132,7 @@ class Body(msgspec.Struct, rename="camel", gc=False):
 def members_of(body: bytes) -> dict[str, msgspec.Raw] | None:
     """The unparsed members of a JSON object, so that each can be parsed in a separate step.
 
-    Returns: None: it is not plain JSON, or not an object.
+    Returns: None if it is not plain JSON, or not an object.
     """
     try:
         return msgspec.json.decode(body, type=dict[str, msgspec.Raw])

@@ -25,7 +25,7 @@ class DataVersion(Body):
 
         Args:
           now_ms: the wall clock, ms since 1970.
-          state_version: version of the state machine; 0: there is none.
+          state_version: version of the state machine; 0 if there is none.
         """
         self.timestamp = now_ms
         self.state_version = state_version

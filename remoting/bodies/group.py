@@ -63,9 +63,7 @@ class SimpleSubscriptionData(Body):
     """A subscription in the settings of a group (5.x).
 
     Attributes:
-      topic: the topic.
       expression_type: "TAG" or "SQL92".
-      expression: the expression.
       version: of the subscription, ms since 1970.
     """
 
@@ -120,7 +118,6 @@ class SubscriptionGroupWrapper(Body):
     Attributes:
       subscription_group_table: name to settings.
       forbidden_table: group to topic to bits of what it may not do (5.x).
-      data_version: version of the table.
     """
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = msgspec.field(

@@ -48,7 +48,6 @@ class SubscriptionData(Body):
     """A group's subscription to a topic.
 
     Attributes:
-      topic: the topic.
       sub_string: the expression as the user wrote it; "*": all messages.
       tags_set: its tags; empty for "*" and for SQL92.
       code_set: their hash codes, each a Java int.
@@ -79,7 +78,6 @@ class ConsumerData(Body):
     """A consumer of the client.
 
     Attributes:
-      group_name: its group.
       consume_type, message_model, consume_from_where: as the enums say.
       subscription_data_set: one for each topic.
       unit_mode: it belongs to a unit.
@@ -98,8 +96,6 @@ class HeartbeatData(Body):
 
     Attributes:
       client_id: `ip@instance`; wire `clientID`.
-      producer_data_set: its producers.
-      consumer_data_set: its consumers.
       heartbeat_fingerprint: hash of the rest; 0: a heartbeat of version 1 (5.x).
       is_without_sub: it has the fingerprint instead of the subscriptions; wire `withoutSub`.
     """
@@ -173,6 +169,8 @@ def _consumers(raw: list[msgspec.Raw]) -> Generator[None, None, list[ConsumerDat
         data = bytes(item)
         size += len(data)
         if len(data) > STEP_SIZE:
+            # One consumer may have thousands of subscriptions: they are decoded in steps of their
+            # own.
             head = msgspec.json.decode(data, type=_RawConsumer)
             yield
             consumer = ConsumerData(
@@ -221,7 +219,6 @@ class CheckClientRequestBody(Body):
     """Body of CHECK_CLIENT_CONFIG (46).
 
     Attributes:
-      client_id: the client.
       group: its consumer group.
       subscription_data: the subscription to check.
       namespace: the client's namespace, or None.

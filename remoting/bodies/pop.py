@@ -42,7 +42,6 @@ class CheckPointBody(Body):
       num: number of messages, 1 to 32.
       queue_id: of `topic`.
       topic: where the messages are: the topic, or the group's retry topic.
-      group: the consumer group.
       revive_offset: offset in the revive queue; 0 in stored records.
       queue_offset_diff: the messages' offsets, counted from `start_offset`; empty: consecutive.
       broker_name: of the broker that popped.
@@ -75,7 +74,7 @@ class BufferedCheckPointBody(CheckPointBody):
     """A check point that is in a broker's memory only; not of RocketMQ.
 
     Attributes:
-      bit_map: as in memory: bit i: message i is acknowledged.
+      bit_map: as in memory; bit i is set if message i is acknowledged.
       revive_queue_id: queue of the revive topic that its records would go to.
     """
 
@@ -114,7 +113,6 @@ class BatchAck(Body):
     """Acknowledged messages of one pop and one queue, in a BATCH_ACK_MESSAGE.
 
     Attributes:
-      group: the consumer group.
       topic: the topic that was popped, never a retry topic.
       retry: the topic that the messages were in: "0" that topic, "1" and "2" the group's retry
         topic of the first and of the second form.
@@ -187,7 +185,6 @@ class QueryAssignmentRequestBody(Body):
 
     Attributes:
       topic, consumer_group: what the client consumes.
-      client_id: of the client.
       strategy_name: "AVG" or "AVG_BY_CIRCLE".
       message_model: CLUSTERING or BROADCASTING.
     """

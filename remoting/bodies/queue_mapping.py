@@ -93,7 +93,6 @@ class TopicQueueMappingInfo(Body):
     """The logic queues of a static topic that a broker leads: a part of registrations and routes.
 
     Attributes:
-      topic: the topic.
       scope: GLOBAL_SCOPE, which becomes a part of the artificial broker name of its queues.
       total_queues: number of logic queues on all brokers.
       bname: name of the broker.
@@ -150,7 +149,6 @@ class TopicQueueMappingSerializeWrapper(Body):
 
     Attributes:
       topic_queue_mapping_info_map: mapping by topic.
-      data_version: version of the table.
     Source: RocketMQ 5.5.0 TopicQueueMappingSerializeWrapper.
     """
 
@@ -164,7 +162,7 @@ class TopicConfigAndQueueMapping(TopicConfig):
     """Answer to GET_TOPIC_CONFIG (351) with `lo=true`.
 
     Attributes:
-      mapping_detail: None: the topic is not static.
+      mapping_detail: None if the topic is not static.
     """
 
     mapping_detail: TopicQueueMappingDetail | None = None
@@ -198,7 +196,7 @@ def item_at(
 def item_after(
     items: Sequence[LogicQueueMappingItem], item: LogicQueueMappingItem
 ) -> LogicQueueMappingItem | None:
-    """The item after another one; None: there is none, or its logic offset is not known yet."""
+    """The item after another one; None if there is none, or its logic offset is not known yet."""
     for older, newer in itertools.pairwise(items):
         if older.gen == item.gen:
             return newer if newer.is_decided else None
@@ -211,6 +209,7 @@ def fault_of_items(items: Sequence[LogicQueueMappingItem]) -> str | None:
     Source: TopicQueueMappingUtils.checkLogicQueueMappingItemOffset.
     """
     newer: LogicQueueMappingItem | None = None
+    # From the newest to the oldest, as only the newest may still lack its logic offset.
     for item in reversed(items):
         if item.start_offset < 0 or item.gen < 0 or item.queue_id < 0:
             return "The field is illegal, should not be negative"
@@ -232,7 +231,8 @@ def fault_of_items(items: Sequence[LogicQueueMappingItem]) -> str | None:
 def shared_queue(
     topic: str, queues: Iterable[tuple[int, Sequence[LogicQueueMappingItem]]]
 ) -> str | None:
-    """A physical queue that is part of two logic queues, in RocketMQ's words; None: there is none.
+    """A physical queue that is part of two logic queues, in RocketMQ's words; None if there is
+    none.
 
     Args:
       topic: for the text.

@@ -20,10 +20,8 @@ class LockBatchRequestBody(Body):
     """Body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
     Attributes:
-      consumer_group: the group.
       client_id: the member of the group that locks or unlocks.
       only_this_broker: do not involve the broker's replicas (5.x).
-      mq_set: the queues.
     """
 
     consumer_group: str = ""

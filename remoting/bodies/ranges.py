@@ -18,7 +18,7 @@ Check = Callable[[Any], str | None]
 def out_of_range(body: msgspec.Struct) -> str | None:
     """The first number of a body that is out of its member's range.
 
-    Returns: a text that names the member, the number and the range; None: all are in range.
+    Returns: a string that names the member, the number and the range; None: all are in range.
     """
     check = _check_of_struct(type(body))
     fault = None if check is None else check(body)
@@ -50,6 +50,7 @@ def _check_of(kind: Any) -> Check | None:
         return _check_of_number(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _check_of_struct(kind)
+    # Built once for a type: a body without such numbers then costs nothing.
     checks = [_check_of(part) for part in get_args(kind)]
     if origin in (Union, UnionType):
         check = next((check for check in checks if check is not None), None)

@@ -121,6 +121,7 @@ class RegisterBrokerBody(Body):
         is_5 = version >= V5_0_0
         data_version: dict[str, int] = msgspec.to_builtins(wrapper.data_version)
         if not is_5:
+            # Name servers of 4.9 do not know the member.
             del data_version["stateVersion"]
         deflater = zlib.compressobj(zlib.Z_BEST_COMPRESSION)
         topics = iter(wrapper.topic_config_table.values())
@@ -195,7 +196,7 @@ def _from_pieces(pieces: _Pieces) -> Generator[None, None, RegisterBrokerBody]:
         wrapper.topic_config_table[config.topic_name] = config
     servers = fastjson.loads(pieces.piece())
     if not isinstance(servers, list):
-        raise RemoteProtocolError("the filter servers of a registration are no list")
+        raise RemoteProtocolError("the filter servers of a registration are not a list")
     if not pieces.at_end():
         wrapper.topic_queue_mapping_info_map = dict(map(_mapping, pieces.array()))
     return RegisterBrokerBody(wrapper, [str(server) for server in servers])

@@ -15,7 +15,7 @@ class TopicOffset(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
       min_offset, max_offset: the first message that is there, and the next one to come.
-      last_update_timestamp: when the last message was stored, in milliseconds; 0: there is none.
+      last_update_timestamp: when the last message was stored, in milliseconds; 0 if there is none.
     """
 
     min_offset: Int64
@@ -162,8 +162,7 @@ class QuerySubscriptionResponseBody(Body):
     """Answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345).
 
     Attributes:
-      subscription_data: None: the group is not connected, or does not subscribe to the topic.
-      group, topic: of the request.
+      subscription_data: None if the group is not connected, or does not subscribe to the topic.
     """
 
     group: str | None = None
@@ -183,7 +182,7 @@ class ConsumeQueueData(Body):
     Attributes:
       physic_offset, physic_size: the place of the record in the log, in bytes.
       tags_code: hash code of the tag, or the address of an extension.
-      extend_data_json: the extension unit, as JSON; None: there is none.
+      extend_data_json: the extension unit, as JSON; None if there is none.
       bit_map: its bit map in ones and zeros, the last bit first; None: it has none.
       eval: whether the group's filter lets the message through, by its extension unit; false
         without one, or without a group.

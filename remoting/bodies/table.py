@@ -9,7 +9,7 @@ from .data_version import DataVersion
 
 
 class KVTable(Body):
-    """Texts by name: answers 28 and 219, and the answer to a registration."""
+    """Strings by name: answers 28 and 219, and the answer to a registration."""
 
     table: dict[str, str] = msgspec.field(default_factory=dict)
 

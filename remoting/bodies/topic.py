@@ -101,7 +101,6 @@ class TopicConfigSerializeWrapper(Body):
 
     Attributes:
       topic_config_table: name to settings.
-      data_version: version of the table.
       mapping_data_version: version of the mapping tables, or None.
       topic_queue_mapping_info_map: the queues of static topics on this broker, or None.
       topic_queue_mapping_detail_map: the same with the history of each queue, or None.
@@ -130,6 +129,7 @@ class TopicConfigSerializeWrapper(Body):
         table = None
         if members is not None and _TABLE in members:
             yield
+            # The table is nearly all of the body; the rest is small and read at once.
             table = members_of(bytes(members.pop(_TABLE)))
         if members is None or table is None:
             return (yield from super().from_body_in_steps(body))

@@ -10,7 +10,6 @@ class CreateTopicRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of UPDATE_AND_CREATE_TOPIC (17).
 
     Attributes:
-      topic: name of the topic.
       default_topic: the pattern of its settings (TBW102); brokers ignore it here.
       read_queue_nums: number of queues to read from.
       write_queue_nums: number of queues to write to.
@@ -132,7 +131,6 @@ class DeleteSubscriptionGroupRequestHeader(RpcRequestHeader, frozen=True, kw_onl
     """Request of DELETE_SUBSCRIPTIONGROUP (207).
 
     Attributes:
-      group_name: the group.
       clean_offset: delete the group's offsets, too (5.x); None: no.
       remove_offset: the same in 4.9; None: no.
     """

@@ -15,9 +15,6 @@ from .base import Header
 class UserRequestHeader(Header, frozen=True, kw_only=True):
     """Request of AUTH_CREATE_USER (3001), AUTH_UPDATE_USER (3002), AUTH_DELETE_USER (3003) and
     AUTH_GET_USER (3004).
-
-    Attributes:
-      username: the user's name.
     """
 
     username: str | None = None
@@ -78,7 +75,7 @@ class AccountsResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to AUTH_LIST_USER (3005) and AUTH_LIST_ACL (3010). Not in RocketMQ.
 
     Attributes:
-      accounts_version: of all users and access control lists, a text that every change and
+      accounts_version: of all users and access control lists, a string that every change and
         every start changes; None: not asked, or not a super user.
     """
 

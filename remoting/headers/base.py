@@ -71,11 +71,11 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
 
     Args:
       header_class: the class of the header; unknown fields are ignored.
-      ext_fields: texts by wire name. An integer is decimal and in its field's range; msgspec also
+      ext_fields: strings by wire name. An integer is decimal and in its field's range; msgspec also
         accepts integers as "1e3" and "1.0", and reads "null" as not sent. A boolean is "true" (or
         "1") in any letter case, anything else is false.
     Returns: the header.
-    Raises: RequestRefused: SYSTEM_ERROR: a required field is missing or an integer is malformed;
+    Raises: RequestRefused: SYSTEM_ERROR if a required field is missing or an integer is malformed;
       INVALID_PARAMETER: an integer is outside of the range that its field declares.
     """
     try:
@@ -85,7 +85,7 @@ def decode(header_class: type[_HeaderT], ext_fields: Mapping[str, str]) -> _Head
 
 
 def encode_header(header: Header) -> dict[str, str]:
-    """The ext fields of a header: texts by wire name, without the fields that are None."""
+    """The ext fields of a header: strings by wire name, without the fields that are None."""
     fields: dict[str, str] = {}
     for attribute, wire_name in _names(type(header)):
         value = getattr(header, attribute)
@@ -135,10 +135,11 @@ def read_number(wire_name: str, declared: Range, text: str) -> int:
       wire_name: the field, for the refusal.
       declared: the range that the number must be in.
       text: from the peer.
-    Raises: RequestRefused: SYSTEM_ERROR: it is not a decimal integer of Java's type;
+    Raises: RequestRefused: SYSTEM_ERROR if it is not a decimal integer of Java's type;
       INVALID_PARAMETER: it is outside of the range.
     """
     number = parse_integer(text)
+    # Java's parser would raise an exception here, which Apache's broker answers with this code.
     if number is None or not declared.java.has(number):
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,

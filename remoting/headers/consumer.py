@@ -19,7 +19,6 @@ class QueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Base of the requests about one queue.
 
     Attributes:
-      topic: the topic.
       queue_id: queue of the topic, >= 0.
     """
 
@@ -31,7 +30,6 @@ class QueryConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only=
     """Request of QUERY_CONSUMER_OFFSET (14).
 
     Attributes:
-      consumer_group: the group.
       set_zero_if_not_found: None or true: a group that never consumed starts at 0 if the queue's
         first message still exists and is in memory; false: it gets "not found".
     """
@@ -44,7 +42,6 @@ class UpdateConsumerOffsetRequestHeader(QueueRequestHeader, frozen=True, kw_only
     """Request of UPDATE_CONSUMER_OFFSET (15).
 
     Attributes:
-      consumer_group: the group.
       commit_offset: the next message to consume, in messages; a broker stores none that is
         negative or past the end of the queue.
     """
@@ -100,7 +97,7 @@ GetMinOffsetResponseHeader = OffsetResponseHeader
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 32: store time of the first message, ms since 1970; -1: there is none."""
+    """Answer to 32: store time of the first message, ms since 1970; -1 if there is none."""
 
     timestamp: Int64
 
@@ -202,7 +199,6 @@ class GetConsumerRunningInfoRequestHeader(ConsumerGroupRequestHeader, frozen=Tru
     """Request of GET_CONSUMER_RUNNING_INFO (307), forwarded to a client of the group.
 
     Attributes:
-      client_id: the client.
       jstack_enable: include the stacks of its threads.
     """
 
@@ -215,8 +211,6 @@ class ResetOffsetRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     from the broker to the group's clients.
 
     Attributes:
-      group: the consumer group.
-      topic: the topic.
       timestamp: store time of the first message to consume, ms since 1970; -1: the end.
       is_force: also forward; otherwise only back.
     Source: RocketMQ 5.3.3 ResetOffsetRequestHeader.

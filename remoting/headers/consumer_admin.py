@@ -33,10 +33,7 @@ class ConsumeMessageDirectlyRequestHeader(RpcRequestHeader, frozen=True, kw_only
     """Request of CONSUME_MESSAGE_DIRECTLY (309), forwarded to a client of the group.
 
     Attributes:
-      consumer_group: the group.
-      client_id: the client.
       msg_id: the broker's id of the message.
-      broker_name: the broker that has it.
       topic: its topic, or None.
     Source: RocketMQ 5.3.3 ConsumeMessageDirectlyResultRequestHeader.
     """
@@ -58,7 +55,6 @@ class GetConsumeStatsRequestHeader(TopicRequestHeader, frozen=True, kw_only=True
     """Request of GET_CONSUME_STATS (208).
 
     Attributes:
-      consumer_group: the group.
       topic: only this topic; None or blank: all for which the group has offsets.
       topic_list: topics with a semicolon after each, whether the group subscribes to them or not
         (5.x); None or blank: as `topic` says.
@@ -94,7 +90,6 @@ class QuerySubscriptionByConsumerRequestHeader(TopicRequestHeader, frozen=True, 
     """Request of QUERY_SUBSCRIPTION_BY_CONSUMER (345).
 
     Attributes:
-      group: the group.
       topic: None: no topic, so no subscription is found.
     """
 
@@ -108,7 +103,6 @@ class QueryCorrectionOffsetHeader(TopicRequestHeader, frozen=True, kw_only=True)
     Attributes:
       filter_groups: groups to leave out, with commas between; None: none.
       compare_group: the group whose offsets are compared with the others'.
-      topic: the topic.
     """
 
     filter_groups: str | None = None
@@ -120,7 +114,6 @@ class CloneGroupOffsetRequestHeader(RpcRequestHeader, frozen=True, kw_only=True)
     """Request of CLONE_GROUP_OFFSET (314).
 
     Attributes:
-      src_group, dest_group: the groups.
       topic: None or blank: all topics of the source.
       offline: also topics to which the source does not subscribe now.
     """
@@ -135,7 +128,6 @@ class QueryConsumeQueueRequestHeader(TopicRequestHeader, frozen=True, kw_only=Tr
     """Request of QUERY_CONSUME_QUEUE (321).
 
     Attributes:
-      topic, queue_id: the queue.
       index: the first queue offset.
       count: units, at most. Java's numbers begin as 0, so Apache's broker serves what leaves them
         out.

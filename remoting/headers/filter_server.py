@@ -26,7 +26,7 @@ class RegisterFilterServerResponseHeader(Header, frozen=True, kw_only=True):
 
     Attributes:
       broker_name: name that a master shares with its slaves.
-      broker_id: 0: the master; from 1 on: slaves.
+      broker_id: 0 is the master, 1 and above are slaves.
     """
 
     broker_name: str

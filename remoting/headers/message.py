@@ -35,7 +35,6 @@ class SendMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of SEND_MESSAGE (10); under one-letter wire names also of 310 and 320.
 
     Attributes:
-      producer_group: group of the producer.
       topic: the topic; it need not exist.
       default_topic: the pattern of a new topic's settings (TBW102).
       default_topic_queue_nums: number of queues the producer wants for a new topic.
@@ -85,8 +84,6 @@ class RecallMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of RECALL_MESSAGE (370): recall a timer message.
 
     Attributes:
-      producer_group: group of the producer.
-      topic: the message's.
       recall_handle: from the answer to its send.
     Source: RocketMQ 5.5.0 RecallMessageRequestHeader.
     """
@@ -130,6 +127,7 @@ def _with_letters() -> type[SendMessageRequestHeader]:
             else msgspec.field(default=field.default, name=letter)
         )
         fields.append((name, field.type, renamed))
+    # A subclass, so that processors need not know which of both forms a send had.
     made = msgspec.defstruct(
         "SendMessageRequestHeaderV2",
         fields,
@@ -165,7 +163,7 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
       batch_uniq_id: unique key of an automatic batch (5.x).
       recall_handle: the handle for RECALL_MESSAGE; timer messages only (5.x).
       msg_region: region of the broker; wire `MSG_REGION`.
-      trace_on: "true" when clients shall trace; wire `TRACE_ON`.
+      trace_on: "true" when clients are to trace; wire `TRACE_ON`.
     """
 
     msg_id: str
@@ -182,8 +180,6 @@ class PullMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
 
     Attributes:
-      consumer_group: group of the consumer.
-      topic: the topic.
       lite_topic: name of a lite topic below it (5.5).
       queue_id: queue of the topic, >= 0.
       queue_offset: of the first message wanted, in messages.
@@ -244,7 +240,6 @@ class QueryMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of QUERY_MESSAGE (12).
 
     Attributes:
-      topic: of the messages.
       key: one of the message's KEYS, or its unique key.
       max_num: number of messages at most; ignored when `is_unique_key_query`.
       begin_timestamp: earliest store time, ms since 1970.
@@ -294,7 +289,6 @@ class EndTransactionRequestHeader(RpcRequestHeader, frozen=True, kw_only=True):
     """Request of END_TRANSACTION (37).
 
     Attributes:
-      producer_group: group of the producer.
       tran_state_table_offset: queue offset of the half message.
       commit_log_offset: physical offset of the half message.
       commit_or_rollback: sysFlag's transaction bits: 8 commit, 12 rollback, 0 unknown.

@@ -12,8 +12,7 @@ class BrokerIdentity(Header, frozen=True, kw_only=True):
     Attributes:
       broker_name: name that a master shares with its slaves.
       broker_addr: "host:port" that clients connect to.
-      cluster_name: the cluster.
-      broker_id: 0: the master; from 1 on: slaves.
+      broker_id: 0 is the master, 1 and above are slaves.
     """
 
     broker_name: str
@@ -87,7 +86,6 @@ class GetRouteInfoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of GET_ROUTEINFO_BY_TOPIC (105).
 
     Attributes:
-      topic: the topic.
       accept_standard_json_only: the client cannot read unquoted map keys.
     """
 
@@ -105,7 +103,6 @@ class DeleteTopicFromNamesrvRequestHeader(TopicRequestHeader, frozen=True, kw_on
     """Request of DELETE_TOPIC_IN_NAMESRV (216).
 
     Attributes:
-      topic: the topic.
       cluster_name: only in this cluster; None or "": in all.
     """
 

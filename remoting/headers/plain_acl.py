@@ -1,7 +1,7 @@
 """Headers for the accounts of ACL 1.0.
 
-Java requires some of the fields and does not check them, so brokers answer with a text about null:
-here they may be missing, too.
+Java requires some of the fields and does not check them, so brokers answer with a string about
+null: here they may be missing, too.
 
 Java counterpart: CreateAccessConfigRequestHeader.java, DeleteAccessConfigRequestHeader.java,
 GetBrokerAclConfigResponseHeader.java and UpdateGlobalWhiteAddrsConfigRequestHeader.java of 4.9.7
@@ -46,7 +46,6 @@ class GetBrokerAclConfigResponseHeader(Header, frozen=True, kw_only=True):
     Attributes:
       version: PlainAclVersion of the main file as JSON.
       all_acl_file_version: PlainAclVersion by path, of all files, as JSON.
-      broker_name, broker_addr, cluster_name: of the broker.
     """
 
     version: str

@@ -25,7 +25,6 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of POP_MESSAGE (200050).
 
     Attributes:
-      consumer_group: the group.
       topic: the topic, never a retry topic of pop: the broker reads those by itself.
       queue_id: one queue; -1: all queues of the topic.
       max_msg_nums: number of messages at most; the broker allows 32.
@@ -36,7 +35,7 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
       init_mode: where a group that never consumed begins; 0: the first message; 1: the end.
       exp_type: "TAG" (also when None) or "SQL92".
       exp: expression; None or "*": all messages.
-      order: None or false: messages in parallel; true: in the order of each queue.
+      order: true for messages in the order of each queue; None or false for them in parallel.
       attempt_id: identifies a pop in order that is sent again, because its answer was lost.
     """
 
@@ -55,7 +54,7 @@ class PopMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
 
 
 class PopMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to a pop; `receipt.py` has the forms of the three texts.
+    """Answer to a pop; `receipt.py` has the forms of the three strings.
 
     Attributes:
       pop_time: when the messages were popped, ms since 1970.
@@ -80,7 +79,6 @@ class AckMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of ACK_MESSAGE (200051).
 
     Attributes:
-      consumer_group: the group.
       topic: where the message is: the topic, or the group's retry topic.
       queue_id: queue of that topic.
       extra_info: the message's receipt.
@@ -102,7 +100,7 @@ class ChangeInvisibleTimeRequestHeader(TopicRequestHeader, frozen=True, kw_only=
     Attributes:
       consumer_group, topic, queue_id, extra_info, offset, lite_topic: as of an acknowledgement.
       invisible_time: from now on, ms.
-      suspend: true: the message's number of tries does not grow by this (5.4).
+      suspend: true if the message's number of tries does not grow by this (5.4).
     """
 
     consumer_group: str
@@ -133,10 +131,8 @@ class PeekMessageRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of PEEK_MESSAGE (200052): read messages as a pop would, without popping them.
 
     Attributes:
-      topic: the topic.
       queue_id: one queue; -1: all queues of the topic.
       max_msg_nums: number of messages at most.
-      consumer_group: the group.
     """
 
     topic: str
@@ -178,8 +174,6 @@ class PollingInfoRequestHeader(TopicRequestHeader, frozen=True, kw_only=True):
     """Request of POLLING_INFO (200055).
 
     Attributes:
-      consumer_group: the group.
-      topic: the topic.
       queue_id: one queue; -1: the pops of all queues.
     """
 

@@ -21,6 +21,11 @@ class Answer(NamedTuple):
     body: bytes
 
 
+def text_answer(status: int, text: str) -> Answer:
+    """An answer of one line of text."""
+    return Answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+
 _JSON: Final = "application/json"
 
 LIVE: Final = Answer(200, _JSON, b'{"status": "live"}\n')

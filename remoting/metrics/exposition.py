@@ -92,7 +92,6 @@ def _escaped(value: str) -> str:
 
 
 def _end(bound: float) -> str:
-    """The end of a bucket."""
     return "+Inf" if bound == inf else f"{bound:g}"
 
 

@@ -60,7 +60,6 @@ class HistogramValue(NamedTuple):
 
     @classmethod
     def of(cls, histogram: Histogram) -> HistogramValue:
-        """A copy of a histogram."""
         return cls(tuple(histogram.bounds), tuple(histogram.counts), histogram.total)
 
 
@@ -111,8 +110,8 @@ class Samples:
 def in_base_units(families: Families) -> Families:
     """The metrics that have the names and units which Prometheus recommends.
 
-    RocketMQ's milliseconds become seconds, or vanish from the name where they are none. The names
-    of rocketmq-exporter, which have no such forms, are left out.
+    RocketMQ's milliseconds become seconds, or vanish from the name where the figure is not a time.
+    The names of rocketmq-exporter, which have no such forms, are left out.
     """
     return {
         _in_seconds(metric): {labels: _thousandth(value) for labels, value in values.items()}

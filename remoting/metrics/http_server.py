@@ -20,7 +20,7 @@ import trio
 from ...common.supervision import FailureLog, contained
 from ..refusals import Refusals
 from ..tls_server import ServerTls
-from .answers import Answer
+from .answers import Answer, text_answer
 
 if TYPE_CHECKING:
     import h11
@@ -88,6 +88,7 @@ class HttpServer:
     async def serve_stream(self, stream: trio.abc.Stream) -> None:
         """Serve one connection until it ends."""
         if len(self._places) >= CONNECTIONS_MAX and not self._make_room():
+            # Without an answer: scrapers retry, and writing to it could block.
             await stream.aclose()
             return
         place = _Place()
@@ -105,7 +106,7 @@ class HttpServer:
             self._places.pop(place, None)
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that waits for a request; False: there is none."""
+        """Close the oldest connection that waits for a request; False if there is none."""
         waiting = next((place for place in self._places if place.is_waiting), None)
         what = f"a connection for metrics is closed, because {len(self._places)} are open"
         self._refusals.note(LIMIT, WHERE, what)
@@ -145,7 +146,7 @@ class _Connection:
             pass  # the reader has left
 
     async def _serve(self) -> None:
-        """Serve requests until the connection ends, or what comes is none."""
+        """Serve requests until the connection ends, or an invalid request arrives."""
         import h11
 
         try:
@@ -153,13 +154,15 @@ class _Connection:
                 self._http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-                await self._send(_text(error.error_status_hint, f"not an HTTP request: {error}"))
+                await self._send(
+                    text_answer(error.error_status_hint, f"not an HTTP request: {error}")
+                )
                 await self._linger()
 
     async def _serve_one(self) -> bool:
         """Serve a request; returns whether another one may follow.
 
-        Raises: h11.RemoteProtocolError: it is none. trio.TooSlowError: it did not come in time.
+        Raises: h11.RemoteProtocolError: it is invalid. trio.TooSlowError: it did not come in time.
         """
         import h11
 
@@ -167,19 +170,22 @@ class _Connection:
             request = await self._next()
             if not isinstance(request, h11.Request):
                 return False
+            # Content-Length and Transfer-Encoding together are the means of request smuggling
+            # behind a proxy.
             if _has_two_lengths(request):
-                await self._send(_text(400, _TWO_LENGTHS))
+                await self._send(text_answer(400, _TWO_LENGTHS))
                 await self._linger()
                 return False
             end = await self._next()
+        # From here on it is served, and not closed to make room for another.
         self._place.is_waiting = False
         if not isinstance(end, h11.EndOfMessage):
-            await self._send(_text(413, "requests with a body are not served"))
+            await self._send(text_answer(413, "requests with a body are not served"))
             await self._linger()
             return False
         method = request.method.decode("ascii")
         if method not in {"GET", "HEAD"}:
-            await self._send(_text(405, f"{method} is not served, only GET and HEAD are"))
+            await self._send(text_answer(405, f"{method} is not served, only GET and HEAD are"))
         else:
             answer = await self._handle(request.target.decode("ascii", "replace"))
             await self._send(answer, method, _accepts_gzip(request))
@@ -210,6 +216,7 @@ class _Connection:
         body = answer.body
         headers = [("Content-Type", answer.content_type), ("Cache-Control", "no-store")]
         if may_compress and len(body) >= COMPRESSED_SIZE_MIN:
+            # In a thread, so that compressing a large page does not hold up requests.
             body = await trio.to_thread.run_sync(gzip.compress, body, 1)
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         headers.append(("Content-Length", str(len(body))))
@@ -232,10 +239,6 @@ def _has_two_lengths(request: h11.Request) -> bool:
     """Whether a request says twice, in different ways, where it ends."""
     names = {name for name, _ in request.headers}
     return {b"content-length", b"transfer-encoding"} <= names
-
-
-def _text(status: int, text: str) -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
 
 def _accepts_gzip(request: h11.Request) -> bool:

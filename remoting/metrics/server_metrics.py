@@ -53,7 +53,6 @@ def collect(
     Args:
       monitor: of the server's event loop.
       server: of the connections; None: it does not listen yet.
-      samples: takes the samples.
     """
     samples.add(INFO, 1, _version(), choice.description)
     samples.add(LOOP_LAG, monitor.lags)

@@ -28,7 +28,6 @@ class Finding(NamedTuple):
 
     Attributes:
       kind: gap, duplicate, unlisted (after the manifest's end), expired, ahead.
-      queue: the queue.
       start, end: offsets [start, end).
       text: an explanation for the operator.
     """

@@ -49,7 +49,6 @@ class Manifest:
         """The manifest after a batch; the same batch again changes nothing.
 
         Args:
-          batch: its name.
           end: its end; `init` has the beginning of new queues, and of queues that had to restart
             because messages are gone.
         """
@@ -100,7 +99,7 @@ def read_manifest(text: str, path: str) -> Manifest:
     """Parse a manifest.
 
     Args:
-      path: its file, for error texts.
+      path: its file, for error messages.
 
     Raises:
       JobError: the text is not a manifest, or of another version.

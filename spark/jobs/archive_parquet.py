@@ -74,7 +74,6 @@ class Archive:
     """One archive.
 
     Args:
-      root: its folder.
       checkpoint: the folder of Spark's checkpoint; "": in the archive.
     """
 
@@ -84,12 +83,11 @@ class Archive:
         self.checkpoint = Files(spark, checkpoint or self.files.where(CHECKPOINT))
 
     def manifest(self) -> Manifest | None:
-        """The manifest; None: there is none yet. Raises: JobError: the file is not a manifest."""
+        """The manifest; None if there is none yet. Raises: JobError: the file is not a manifest."""
         text = self.files.read(MANIFEST)
         return None if text is None else read_manifest(text, self.files.where(MANIFEST))
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest."""
         self.files.write(MANIFEST, manifest.to_text())
 
     def rows(self) -> DataFrame:
@@ -172,7 +170,6 @@ def source(given: ArchiveFlags, **more: str) -> dict[str, str]:
 
 
 def start(spark: SparkSession, archive: Archive, given: ArchiveFlags) -> StreamingQuery:
-    """Start archiving."""
     options = source(given, startingOffsets=begin(archive, given))
     stream = read_stream(spark, options)
     writer = (
@@ -187,7 +184,7 @@ def start(spark: SparkSession, archive: Archive, given: ArchiveFlags) -> Streami
 
 
 def work(spark: SparkSession, given: ArchiveFlags, summary: Summary) -> int:
-    """Archive, or check an archive."""
+    """Archive, or check an archive. Raises: JobError: there is none, or it is incomplete."""
     archive = Archive(spark, given.out, given.checkpoint)
     if given.rebuild_manifest:
         archive.write_manifest(rebuilt(archive.rows()))

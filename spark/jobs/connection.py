@@ -36,7 +36,7 @@ def connection(given: JobFlags) -> dict[str, str]:
 
 
 def cluster_name(given: JobFlags) -> str:
-    """The name servers without credentials, for reports and error texts.
+    """The name servers without credentials, for reports and error messages.
 
     `rocketmq://access:secret@host:9876?security_token=…` is `host:9876`.
     """

@@ -140,7 +140,7 @@ def dlq_topics(given: DeadLetterFlags) -> tuple[list[str], list[str]]:
 def dead_letters(
     spark: SparkSession, given: DeadLetterFlags, topics: Sequence[str]
 ) -> DataFrame | None:
-    """The selected dead letters; None: there is no topic to read.
+    """The selected dead letters; None if there is no topic to read.
 
     Returns: a message's columns, and `consumerGroup`, `originTopic`, `originId` (the same in all
       copies of a message) and `reason`; null if the message has no such property.

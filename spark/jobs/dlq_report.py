@@ -123,7 +123,6 @@ def samples(letters: DataFrame, count: int) -> list[dict[str, Any]]:
 
 
 def work(spark: SparkSession, given: Flags, summary: Summary) -> int:
-    """Report."""
     topics, closed = dlq_topics(given)
     letters = dead_letters(spark, given, topics)
     found: dict[str, Any] = {"total": 0, "oldest": None, "newest": None, "by": {}}

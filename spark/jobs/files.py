@@ -39,7 +39,6 @@ class Files:
             self._fs = found.getRawFileSystem() if checked.isInstance(found) else found
 
     def where(self, name: str) -> str:
-        """The path of a name."""
         return f"{self.root}/{name}" if name else self.root
 
     def has(self, name: str) -> bool:

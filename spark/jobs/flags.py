@@ -171,7 +171,6 @@ class StreamJobFlags(SinkJobFlags):
 
     @property
     def is_batch(self) -> bool:
-        """Whether the job is a batch, not a stream."""
         return bool(self.batch or self.store)
 
 

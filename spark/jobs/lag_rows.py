@@ -33,10 +33,11 @@ class LagRow:
       committed: the group's offset; begin, end: the queue's range.
       lag: messages in the queue that the group has not consumed.
       lost: messages that were deleted before the group consumed them.
-      next_unread_ms: store time of the next unread message; None: there is none, or it is unknown.
+      next_unread_ms: store time of the next unread message; None if there is none, or it is
+          unknown.
       age_s: the age of that message.
       is_at_risk: whether retention is about to delete it.
-      slope: growth of the lag since the earlier report in messages per second; None: there is no
+      slope: growth of the lag since the earlier report in messages per second; None if there is no
         earlier report, or it lacks this group and queue.
       eta_s: seconds until the lag is 0 at this slope; None: it does not fall.
     """

@@ -212,7 +212,7 @@ def selected(letters: DataFrame, audit: DataFrame | None, limit: int) -> DataFra
     """The dead letters with the times of earlier replays, the oldest first.
 
     Args:
-      audit: the lines of earlier runs; None: there are none.
+      audit: the lines of earlier runs; None if there are none.
       limit: at most this number, and only letters that were not replayed before; 0: all.
     """
     rows = letters.select(*COLUMNS, "storeTimestamp")
@@ -231,7 +231,7 @@ def selected(letters: DataFrame, audit: DataFrame | None, limit: int) -> DataFra
 
 
 def read_audit(spark: SparkSession, files: Files | None) -> DataFrame | None:
-    """The lines of earlier runs; None: there are none.
+    """The lines of earlier runs; None if there are none.
 
     Raises: JobError: a file in the folder is not an audit.
     """

@@ -71,7 +71,7 @@ F = TypeVar("F", bound=JobFlags)
 
 
 class JobError(Exception):
-    """The job failed; the text says what was wrong, where, and what to do."""
+    """The job failed; the message says what was wrong, where, and what to do."""
 
 
 # ---- a run -------------------------------------------------------------------------------

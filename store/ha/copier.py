@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...common.clock import StoreTimeMs
 from ...common.java_hash import hash_prefix
-from ...common.message_properties import DELAY_HEAD, TAGS_HEAD
+from ...common.message_properties import DELAY_HEAD, INNER_MULTI_DISPATCH_NAME, TAGS_HEAD
 from ...disk.errors import CopyError, StoreIOError
 from ...disk.position import Position
 from ...remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, RECORD_SIZE_MIN
@@ -45,7 +45,6 @@ at most 16 MiB (com.rocketmq.remoting.frameMaxLength), so no record and no blank
 """
 
 _UNUSUAL = TRANSACTION_MASK | INNER_BATCH
-_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 _unpack_prefix = RECORD_PREFIX.unpack_from
 _PREFIX_SIZE = RECORD_PREFIX.size
 
@@ -129,12 +128,15 @@ class LogCopier:
         self._wanted_end = 0
         while offset <= last:
             size, magic = _unpack_prefix(buffer, offset - start)
+            # A blank fills its file to the end, so its size must be that of the room; no record
+            # crosses the end.
             room = file_size - offset % file_size
             size_min = room if magic == MAGIC_BLANK else RECORD_SIZE_MIN
             if not size_min <= size <= room or size > RECORD_SIZE_MAX:
                 problem = _why_no_record(size, magic, room)
                 break
             if offset + size > self.received_offset:
+                # The rest has not arrived yet: it is not looked at again before that.
                 self._wanted_end = offset + size
                 break
             offset += size
@@ -183,10 +185,11 @@ class LogCopier:
             ) = record  # fmt: skip
             if timestamp_ms > burst.store_time_ms:
                 burst.store_time_ms = StoreTimeMs(timestamp_ms)
+            # The usual case is inline, as the loop runs for every record.
             queue = queues.get((topic, queue_id))
             if (
                 queue is None or not queue.is_plain or queue_offset != queue.next_offset
-                or sys_flag & _UNUSUAL or _MULTI_DISPATCH in properties
+                or sys_flag & _UNUSUAL or INNER_MULTI_DISPATCH_NAME in properties
             ):  # fmt: skip
                 problem = self._dispatch_unusual(record)
                 if problem:
@@ -205,12 +208,13 @@ class LogCopier:
         (
             physical_offset, _, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties,
         ) = record  # fmt: skip
+        # Half messages are in no queue of their topic, and rolled back ones are not indexed.
         if not sys_flag & TRANSACTION_PREPARED_TYPE:
             code = self._places.tags_code(topic, timestamp_ms, properties)
             problem = self._place((topic, queue_id), queue_offset, code, record)
             if problem:
                 return problem
-            if _MULTI_DISPATCH in properties:
+            if INNER_MULTI_DISPATCH_NAME in properties:
                 for place in light_places(properties, code):
                     self._place(place.key, place.queue_offset, code, record)
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK_TYPE:
@@ -234,6 +238,7 @@ class LogCopier:
         if queue_offset < 0:
             return f"the record is message {queue_offset} of its queue"
         if queue_offset != queue.next_offset:
+            # Light queues follow from properties, so one that does not fit is no damage of the log.
             if key[0].startswith(LIGHT_PREFIX):
                 if not self._fit_light(queue, queue_offset, physical_offset):
                     return ""

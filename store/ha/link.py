@@ -33,7 +33,7 @@ Piece = bytes | memoryview
 
 
 class LinkEnded(Exception):
-    """The connection ended; the text is the reason."""
+    """The connection ended; the message is the reason."""
 
 
 class Link:

@@ -1,7 +1,7 @@
 """The master's side of replication: accepts slaves and sends them the log.
 
 Java counterpart: ha/DefaultHAService.java of 5.3.3. A connection has two tasks; sends that wait for
-acknowledgements have none (acks.py).
+acknowledgements have none (writing/durability.py).
 
 Use::
 
@@ -138,6 +138,7 @@ class HaMaster:
             await sender.run()
         finally:
             del self._senders[sender]
+            # A slave that cannot follow connects again every few seconds.
             self._warn_once(address, "is disconnected", sender.link.reason or "this broker stops")
 
     def state(self) -> MasterState:
@@ -213,7 +214,7 @@ def open_ha_listener(config: MessageStoreConfig, port: int | None = None) -> soc
       port: None: haListenPort.
 
     Raises:
-      OSError: the address is in use or not local; the text names it.
+      OSError: the address is in use or not local; the message names it.
     """
     address = config.ha_listen_address
     is_open = not config.ha_allowed_slaves and not config.ha_tls_enable

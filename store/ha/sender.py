@@ -15,7 +15,6 @@ import trio
 
 from ...common.java_integers import INT64_MAX
 from ...disk.errors import StoreError
-from .distance import Distance
 from .flow import FlowMeter
 from .link import Link, LinkEnded, Piece
 from .log_check import CHECKED_SIZE, QUESTIONS_MAX, checksum
@@ -35,6 +34,46 @@ from .wire import (
 if TYPE_CHECKING:
     from ..message_store import MessageStore
 
+
+# Distance: how many seconds a slave is behind its master. Pure: the time is an argument.
+
+
+class Distance:
+    """Derives a slave's distance in time from its acknowledgements.
+
+    An acknowledgement of what was the log's end at some moment proves that the slave had the whole
+    log of that moment. One moment is kept in mind at a time, so the result is never too small, and
+    too large by at most the time between two acknowledgements (haSendHeartbeatInterval, 5 s).
+
+    Args:
+      now_s: when the slave connected; before its first proof, the distance counts from then on.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._proved_s = now_s
+        self._end = 0
+        self._end_s = now_s
+
+    def acknowledged(self, offset: int, end: int, now_s: float) -> None:
+        """Take an acknowledgement.
+
+        Args:
+          offset: physical offset up to which the slave has the log.
+          end: physical offset of the log's end now.
+        """
+        if offset >= end:
+            self._proved_s = now_s
+        elif offset >= self._end:
+            self._proved_s = self._end_s
+        else:
+            return
+        self._end, self._end_s = end, now_s
+
+    def seconds(self, offset: int, end: int, now_s: float) -> float:
+        """The distance now; 0: the slave has the whole log."""
+        return max(now_s - self._proved_s, 0.0) if offset < end else 0.0
+
+
 logger = logging.getLogger(__name__)
 
 FRAMES_PER_SEND = 16
@@ -47,7 +86,6 @@ class LogSender:
     """Sends the log to one slave. Owned by the task that runs it.
 
     Args:
-      store: the master's.
       stream: connected.
       address: the slave's, for logs.
       on_identity: called when the slave has sent its identity.
@@ -58,7 +96,6 @@ class LogSender:
       identity: recognizes the slave at its next connection; None: unknown, as for Apache's slaves.
       distance: how far the slave is behind in time.
       acked_s: trio time of the last acknowledgement.
-      link: the connection.
     """
 
     def __init__(
@@ -168,6 +205,7 @@ class LogSender:
         while True:
             match await self._next_word():
                 case Question(start, end):
+                    # Each question has the master read its log, so their number is limited.
                     questions += 1
                     if questions > QUESTIONS_MAX:
                         raise LinkEnded(f"it asked for more than {QUESTIONS_MAX} checksums")
@@ -222,14 +260,12 @@ class LogSender:
         )
 
     def _send_at_once(self) -> None:
-        """Send what a commit has added, within the commit, if the connection is idle.
-
-        On a SYNC_MASTER the commit's sends wait for the slave; `_send_log` would run in the next
-        turn of the event loop only. On an ASYNC_MASTER their answers come first.
-        """
+        """Send what a commit has added, within the commit, if the connection is idle."""
         resting = self._resting
         if resting is None or resting.is_set():
             return  # `_send_log` is running, or about to
+        # On an ASYNC_MASTER the answers of the sends come first. On a SYNC_MASTER they wait for the
+        # slave, and `_send_log` would run in the next turn of the event loop only.
         if not self._store.durability.waits_for_slaves:
             resting.set()
             return
@@ -277,11 +313,14 @@ class LogSender:
         end = offset + size
         pieces: list[Piece] = []
         while offset < end and len(pieces) < 2 * FRAMES_PER_SEND:
+            # A frame ends with its log file, as in Apache's protocol: the slave's files have the
+            # same ends.
             body_size = min(batch_max, end - offset, log.file_size - offset % log.file_size)
             body = log.read(offset, body_size)
             if body is None:
                 if pieces:
                     break
+                # Retention was faster than this slave.
                 raise LinkEnded(f"the file with offset {offset} was deleted meanwhile")
             pieces += (encode_header(offset, body_size), body)
             offset += body_size

@@ -128,7 +128,6 @@ class HaSlave:
             self._attempt.cancel()
 
     def state(self) -> FollowerState:
-        """The current state."""
         follower, now_s = self._follower, trio.current_time()
         return FollowerState(
             self._address,
@@ -182,6 +181,7 @@ class HaSlave:
             await follower.link.run(follower.follow)
         finally:
             self._follower = None
+            # A new event for the next connection: `set` cannot be taken back.
             if self._following.is_set():
                 self._following = trio.Event()
         reason = follower.link.reason
@@ -215,7 +215,6 @@ class LogFollower:
       identity: by which the master recognizes this slave.
 
     Attributes:
-      link: the connection.
       on_following: called once the master has accepted this slave.
       on_taken: called once its first frames are verified.
     """
@@ -323,6 +322,7 @@ class LogFollower:
             if copier is None and frame.body:
                 copier = self._begin(frame.offset)
             expected = copier.received_offset + arrived if copier is not None else self._requested
+            # An empty frame keeps the connection alive; its offset means nothing to an empty log.
             if frame.offset != expected and (frame.body or expected):
                 raise LinkEnded(
                     f"the master sent offset {frame.offset}, this log continues at {expected}"
@@ -343,9 +343,6 @@ class LogFollower:
     def _report_at_once(self) -> None:
         """Acknowledge what was just appended, if the connection is idle.
 
-        On a SYNC_MASTER sends wait for it; `_report` would run in the next turn of the event loop
-        only.
-
         Raises: LinkEnded: the connection is broken, or the store has become read-only.
         """
         reportable, resting = self._reportable, self._resting
@@ -353,6 +350,8 @@ class LogFollower:
             return
         if self._store.read_only:
             raise LinkEnded(self._store.trouble)
+        # On a SYNC_MASTER sends wait for this; `_report` would run in the next turn of the event
+        # loop.
         self._reported = reportable
         self._rest = self.link.send_nowait([encode_report(reportable)])
         if self._rest:
@@ -372,6 +371,8 @@ class LogFollower:
                     await link.send(rest)
                 if self._reportable <= self._reported:
                     self._resting = trio.Event()
+                    # The master closes a connection from which it hears nothing, so silence ends
+                    # with a report.
                     with trio.move_on_at(link.last_write_s + interval_s):
                         await self._resting.wait()
                     self._resting = None

@@ -22,7 +22,7 @@ HANDSHAKE_TIMEOUT_S: Final = 5.0
 
 
 class TlsError(Exception):
-    """The TLS handshake failed; the text is the reason."""
+    """The TLS handshake failed; the message is the reason."""
 
 
 class HaTls:

@@ -113,6 +113,7 @@ class FrameDecoder:
         """
         frames: list[Frame] = []
         view = memoryview(data)
+        # The last read ended within a header.
         if self._header:
             begun = len(self._header)
             self._header += view[: FRAME_HEADER.size - begun]

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from ...common.java_hash import hash_continue, index_key_hash_after
-from ...common.message_properties import KEYS_HEAD, TAGS_HEAD, UNIQUE_KEY_HEAD, find_property
+from ...common.message_properties import (
+    KEYS_HEAD,
+    KEYS_NAME,
+    TAGS_HEAD,
+    TAGS_NAME,
+    UNIQUE_KEY_HEAD,
+    UNIQUE_KEY_NAME,
+    find_property,
+)
 from .index_backlog import IndexItem
 
 IndexEntry: TypeAlias = tuple[int, int, int]
@@ -55,7 +63,7 @@ def entries_of_items(items: list[IndexItem]) -> list[IndexEntry]:
             tags: bytes | None = properties[at + 5 : end if end > 0 else None]
             # An empty property does not replace an earlier one of its name.
             if not tags or (at and properties[at - 1] != 2):
-                tags = find_property(properties, b"TAGS")
+                tags = find_property(properties, TAGS_NAME)
             if tags:
                 if tags != last_tags or topic_hash != last_tags_topic_hash:
                     last_tags, last_tags_topic_hash = tags, topic_hash
@@ -79,17 +87,18 @@ def entries_of(
 ) -> list[IndexEntry]:
     """The entries of one message: of its unique key, of each of its keys, and of its tags."""
     entries = []
-    unique_key = find_property(properties, b"UNIQ_KEY")
+    unique_key = find_property(properties, UNIQUE_KEY_NAME)
     if unique_key is not None:
+        # `topic#key` is hashed as Java hashes the string, from where `topic#` ends.
         code = index_key_hash_after(topic_hash, str(unique_key, "utf-8", "replace"))
         entries.append((code, physical_offset, timestamp_ms))
-    keys = find_property(properties, b"KEYS")
+    keys = find_property(properties, KEYS_NAME)
     if keys is not None:
         for key in str(keys, "utf-8", "replace").split(" "):
             if key:
                 code = index_key_hash_after(topic_hash, key)
                 entries.append((code, physical_offset, timestamp_ms))
-    tags = find_property(properties, b"TAGS")
+    tags = find_property(properties, TAGS_NAME)
     if tags:
         entries.append((tags_hash_after(topic_hash, tags), physical_offset, timestamp_ms))
     return entries

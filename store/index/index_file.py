@@ -75,7 +75,6 @@ class IndexFile:
     """One file, being filled or full.
 
     Args:
-      disk: holds the file.
       path: its path; the name is the local time of its creation.
       slot_count: slots of the table (maxHashSlotNum), > 0.
       index_count_max: largest entry number + 1 (maxIndexNum); number 0 is never used.
@@ -214,6 +213,7 @@ class IndexFile:
         self.end_physical_offset = progress.end_physical_offset
         self.hash_slot_count = progress.hash_slot_count
         self.index_count = self._pending_index = progress.index_count
+        # The header may be older than the checkpoint, but the entries must be those that it counts.
         if self.index_count > 1 and (
             self._entry(1)[1] != self.begin_physical_offset
             or self._entry(self.index_count - 1)[1] != self.end_physical_offset
@@ -265,6 +265,7 @@ class IndexFile:
         slots = self._anonymous_slots()
         position, size = INDEX_HEADER_SIZE, self.slot_count * SLOT_SIZE
         while position < INDEX_HEADER_SIZE + size:
+            # The slot table is mostly holes where few keys were put.
             position = min(self._file.next_data(Position(position)), INDEX_HEADER_SIZE + size)
             position -= (position - INDEX_HEADER_SIZE) % SLOT_SIZE
             raw = self._file.pread(
@@ -273,6 +274,7 @@ class IndexFile:
             if not raw:
                 break
             values = array("i", raw[: len(raw) // SLOT_SIZE * SLOT_SIZE])
+            # The file is big-endian, the table in memory has the machine's order.
             if sys.byteorder == "little":
                 values.byteswap()
             first = (position - INDEX_HEADER_SIZE) // SLOT_SIZE
@@ -345,7 +347,6 @@ class IndexFile:
         """As `put_many`, for entries that the C extension packed.
 
         Args:
-          native: the extension.
           entries: PACKED_ENTRY_SIZE bytes each.
           first: the number of the first one to append.
         """
@@ -400,6 +401,7 @@ class IndexFile:
         for first in range(0, self.slot_count, SLOTS_CHUNK // SLOT_SIZE):
             chunk = self._slots[first : first + SLOTS_CHUNK // SLOT_SIZE]
             raw = bytes(chunk.cast("B"))
+            # Left as a hole: a table of 20 MB would be written for a few keys.
             if raw.count(0) == len(raw):
                 continue
             values = array("i", raw)
@@ -407,6 +409,7 @@ class IndexFile:
                 values.byteswap()
             self._file.pwrite(values.tobytes(), Position(INDEX_HEADER_SIZE + first * SLOT_SIZE))
         self._sync(self._file)
+        # The header last and after a sync: it vouches for entries and slots.
         header = INDEX_HEAD.pack(
             self.begin_timestamp_ms,
             self.end_timestamp_ms,
@@ -500,6 +503,7 @@ class IndexFile:
             time_ms = self.begin_timestamp_ms + seconds * SECOND_MS
             if entry_hash == key_hash and begin_ms < time_ms + SECOND_MS and time_ms <= end_ms:
                 found[physical_offset] = None
+            # A chain only leads to earlier entries; a damaged one must not lead round in a circle.
             if not 0 < previous < index or time_ms + SECOND_MS <= begin_ms:
                 return
             index = previous

@@ -60,7 +60,6 @@ class IndexLoader:
     """Loads the index files of one start.
 
     Args:
-      disk, folder: of the files.
       make_file: from a path to an `IndexFile` that is not loaded yet.
       checkpoint: the store's, as it was read.
       clean: there was no abort file.
@@ -164,6 +163,7 @@ class IndexLoader:
         """Why a file is invalid; "" when it is valid, and then it is loaded."""
         problem = file.load()
         name = file.name
+        # Files must have no gap, or the entries of the gap would be missing for good.
         if missing is not None and name > missing:
             return f"the earlier file {missing} is missing"
         if progress is not None and name == progress.file_name:
@@ -178,6 +178,7 @@ class IndexLoader:
         vouched = progress is not None and (
             name == progress.file_name or (name, file.header_crc) in (progress.files or ())
         )
+        # Of a log that was cut or replaced: its offsets may belong to other messages now.
         if not vouched and file.end_timestamp_ms > log.latest_ms:
             return (
                 f"it names a message stored at {file.end_timestamp_ms} ms, which is later than log "
@@ -207,7 +208,7 @@ class IndexLoader:
             end = files[-1].end_physical_offset
             if end < log.start or log.is_record(end):
                 return end
-            self._discard(files.pop(), f"it ends with a message at {end}, where there is none")
+            self._discard(files.pop(), f"its last message is at {end}, where the log has none")
         return log.start
 
     def _discard(self, file: IndexFile, problem: str) -> None:
@@ -249,16 +250,14 @@ def _contradiction(file: IndexFile, progress: IndexProgress) -> str:
 
 
 def _first_missing(progress: IndexProgress | None, present: set[int], log_start: int) -> int | None:
-    """The name of the first file of the checkpoint that is missing.
-
-    Retention may have deleted the oldest index files together with the log's beginning.
-    """
+    """The name of the first file of the checkpoint that is missing."""
     if progress is None or progress.files is None:
         return None
     expected = [name for name, _ in progress.files]
     if progress.file_name:
         expected.append(progress.file_name)
     first = 0
+    # Retention may have deleted the oldest index files together with the log's beginning.
     if log_start > 0 and present:
         while first < len(progress.files) and expected[first] not in present:
             first += 1

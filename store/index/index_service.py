@@ -114,13 +114,11 @@ class IndexService:
 
     Args:
       disk, clock: replaced in tests.
-      folder: of the files.
       slot_count, index_count_max: of each file (maxHashSlotNum, maxIndexNum).
       read_log: reads records again.
       native: the C extension, which packs the usual entries; None: pure Python.
 
     Attributes:
-      folder: of the files.
       files: oldest first; the last one is being filled, or will be.
       is_broken: a file could not be read or synced; the index is off until the next start.
     """
@@ -352,11 +350,13 @@ class IndexService:
                 else:
                     begin = self._backlog.first_offset
                     self._work_from_backlog(SLICE_COUNT)
+                # A whole slice worked, so the next failure is logged again.
                 self._is_failing = False
                 if self._clock.monotonic_s() >= until:
                     return
         except StoreIOError as error:
             self._pause(error)
+            # What was taken from the backlog is gone; the log has it.
             if begin >= 0:
                 self.catch_up_from(begin)
         except StoreError:
@@ -366,10 +366,12 @@ class IndexService:
 
     def _pause(self, error: StoreIOError) -> None:
         if any(file.has_failed_sync for file in self.files):
+            # After a failed fsync the kernel may drop the pages and report success next time: no
+            # retry.
             self.is_broken = True
             self._backlog.clear()
             logger.error(
-                "the index is not extended until restart, an fsync failed: %(error)s",
+                "the index is not extended until restart, as an fsync failed: %(error)s",
                 {"error": error},
             )
             return

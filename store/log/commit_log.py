@@ -51,7 +51,6 @@ class CommitLog:
     """The files of the log. Owned by the store's task except where a method says otherwise.
 
     Args:
-      disk: holds the files.
       folder: their folder.
       file_size: bytes of each.
       preallocates: reserve all blocks of a file when it is made.
@@ -98,6 +97,7 @@ class CommitLog:
             file = self.disk.open(path)
             size = file.size()
             if size != self.file_size:
+                # Made but never used. One with bytes in it is damage, whatever its place.
                 if base == newest and size < self.file_size and is_zero(file, START, size):
                     file.close()
                     self.unfinished_path = path
@@ -142,12 +142,12 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Physical offset of the oldest file; 0 when there is none."""
+        """Physical offset of the oldest file; 0 if there is none."""
         return next(iter(self.files), 0)
 
     @property
     def end_of_files(self) -> int:
-        """Physical offset at which the newest file ends; 0 when there is none."""
+        """Physical offset at which the newest file ends; 0 if there is none."""
         return next(reversed(self.files)) + self.file_size if self.files else 0
 
     def create(self, base: int) -> None:
@@ -174,17 +174,15 @@ class CommitLog:
             raise
 
     def _made_aside(self, path: str) -> bool:
-        """Create a file under another name, and rename it when it has its size.
-
-        A kill in between would otherwise leave a file that is too short, with which Apache's 4.x
-        does not start. False: not possible here.
-        """
+        """Create a file under another name, and rename it when it has its size."""
         name = f"{self.folder}.new"
         try:
             self.disk.unlink(name)
             file = self.disk.open(name, create=True)
         except StoreIOError:  # the parent folder is not writable
             return False
+        # A kill before the rename must not leave a file that is too short under the log's name:
+        # Apache's 4.x does not start with one.
         self._make(file)
         try:
             self.disk.rename(name, path)
@@ -329,7 +327,7 @@ class CommitLog:
             self._pool.drop_pages()
 
     def store_timestamp_ms(self, physical_offset: int) -> int:
-        """Store timestamp of the record at an offset; -1 when there is none.
+        """Store timestamp of the record at an offset; -1 if there is none.
 
         The caller guarantees that a record starts there.
         """
@@ -433,5 +431,5 @@ def is_zero(file: DiskFile, start: Position, end: int) -> bool:
 
 
 def blank(remaining: int) -> bytes:
-    """The 8 bytes that end a file with `remaining` bytes left."""
+    """The filler record for the last `remaining` bytes of a file."""
     return RECORD_PREFIX.pack(remaining, MAGIC_BLANK)

@@ -121,7 +121,6 @@ def last_nonzero(log: ReadableLog, start: int) -> int:
 
 
 def all_zero(chunk: bytes) -> bool:
-    """Whether a chunk consists of zeros."""
     return chunk == (_ZEROS if len(chunk) == CHUNK else bytes(len(chunk)))
 
 
@@ -148,6 +147,7 @@ def has_unwritten_sector(log: ReadableLog, start: int, end: int) -> bool:
             continue
         for sector_end in range(SECTOR - first % SECTOR, len(chunk) + 1, SECTOR):
             zeros = chunk[max(sector_end - TORN_ZEROS, 0) : sector_end]
+            # A few zeros at a sector's end may be a message's own bytes.
             if len(zeros) >= 4 and not any(zeros):
                 return position + sector_end - len(zeros) < end
         position += len(chunk)

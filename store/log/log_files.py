@@ -38,7 +38,6 @@ class LogFilePool:
     """The files that are open. Owned by the store's task.
 
     Args:
-      disk: holds the files.
       count_max: open at a time, if `must_stay` allows it; >= 4.
       must_stay: whether the file of a base must not be closed now.
 
@@ -89,8 +88,10 @@ class LogFilePool:
         except StoreIOError as error:
             if errno_of(error) not in _SHORTAGES:
                 raise
+            # Out of descriptors or address space: others are closed, and it is tried once more.
             self._make_room()
             view = file.map()
+        # Reads of mapped files do not pass here, so their order of use is set from time to time.
         if len(self.views) >= self.count_max // 2:
             for used in self.views:
                 self.open.move_to_end(used)
@@ -122,7 +123,6 @@ class LogFilePool:
         self._closing = [file for file in self._closing if not file.close()]
 
     def _make_room(self) -> None:
-        """Close all files that may be closed."""
         self._shrink_to(1)
         self._finish_closing()
 
@@ -140,7 +140,6 @@ class LogFile:
     """One file of the log, open or not; see `disk.DiskFile` for the contract.
 
     Args:
-      path: of the file.
       base: physical offset of its first byte.
       pool: opens it.
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
+from ...common.message_properties import CRC32_NAME
 from ...disk.position import Position
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
@@ -64,9 +65,8 @@ its CRC property is correct (None: it has none)."""
 
 _PREFIX_SIZE = RECORD_PREFIX.size
 _HEAD_SIZE = RECORD_HEAD.size
-_CRC_NAME = b"__CRC32#"
 _CRC_AT = -PROPERTY_CRC_SIZE
-_CRC_NAME_END = _CRC_AT + len(_CRC_NAME)
+_CRC_NAME_END = _CRC_AT + len(CRC32_NAME)
 _V6 = BORNHOST_V6 | STOREHOSTADDRESS_V6
 
 
@@ -303,7 +303,7 @@ class LogReader:
                 return self._damage(position, end)
             properties = chunk[topic_end + 2 : end]
             if physical_offset >= asked_from and (
-                b"\0" in properties or properties[_CRC_AT:_CRC_NAME_END] == _CRC_NAME
+                b"\0" in properties or properties[_CRC_AT:_CRC_NAME_END] == CRC32_NAME
             ):
                 right = check_record_crc(chunk, position, size)
                 reason = self._crc_problem(physical_offset, properties, right)

@@ -25,7 +25,6 @@ class BatchQueueOnDisk:
     """One batch consume queue.
 
     Attributes:
-      folder: its folder.
       bases: byte offsets at which its files begin, ascending.
       number: of the unit that the next record is compared with.
       max_offset: queue offset after the last correct unit.

@@ -61,6 +61,7 @@ def copy_file(
         try:
             size = reader.size()
             writer.resize(size)
+            # Holes stay holes: log files are preallocated, so a copy could be many times as large.
             position = reader.next_data(START)
             while position < size:
                 chunk = reader.pread(CHUNK, position)

@@ -87,6 +87,7 @@ def _queue_row(log: CommitLog, selection: Selection, offset: int, unit: Unit) ->
     elif record is None or record.size != size:
         row["record"] = "missing"
     if record is None:
+        # Without its record a unit cannot match a key or a time.
         asks = selection.key or selection.since_ms is not None or selection.until_ms is not None
         return None if asks else row
     row["storeTimestamp"] = record.store_timestamp_ms

@@ -92,7 +92,7 @@ def examine_start(
 
 
 class StartWarnings(logging.Handler):
-    """Turns the warnings of a start into findings, each text once.
+    """Turns the warnings of a start into findings, each string once.
 
     Args:
       root: the data folder, for warnings that name no file.

@@ -34,8 +34,7 @@ class ExportError(StoreError):
 class Writer(Protocol):
     """A writer of exported messages."""
 
-    def write(self, record: MessageExt) -> None:
-        """Append one message."""
+    def write(self, record: MessageExt) -> None: ...
 
     def finish(self) -> None:
         """Write the end of the file."""
@@ -77,7 +76,6 @@ class JsonWriter:
         self._count = 0
 
     def write(self, record: MessageExt) -> None:
-        """Append one message."""
         text = self._encode(as_json(record, self._bodies, inflate=self._inflate))
         if not self._as_array:
             self._write(text + b"\n")

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ...remoting.errors import LocalProtocolError
 from ...remoting.message_codec import (
     PROPERTIES_SIZE_MAX,
@@ -27,7 +28,6 @@ from ...remoting.message_codec import (
 from ...remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
 from ..log.commit_log import blank
 from ..log.log_reader import Hole
-from ..queues.projection import SCHEDULE_TOPIC
 from .losses import Lost
 
 FILLER_TOPIC = "TROCKET_REPAIRED"
@@ -75,7 +75,6 @@ class Placeholder:
     more: tuple[tuple[str, int], ...] = ()
 
     def to_bytes(self, stamp: Stamp) -> bytes:
-        """The record."""
         properties = _properties(self.topic, self.queue_id, self.more, self.marked)
         bare = _size(self.topic, properties)
         return encode_record(
@@ -104,6 +103,7 @@ class Filler:
         at, rest = self.at, self.size
         while rest:
             size = rest if rest <= FILLER_SIZE_MAX else FILLER_SIZE_MAX
+            # What is left must be large enough for a record.
             if 0 < rest - size < _FILLER_SIZE:
                 size -= _FILLER_SIZE
             topic = FILLER_TOPIC if size >= _FILLER_SIZE else FILLER_TOPIC[:1]
@@ -112,6 +112,7 @@ class Filler:
                 topic, 0, 0, at, body, b"",
                 born_timestamp_ms=stamp.timestamp_ms, born_host=stamp.host,
                 store_timestamp_ms=stamp.timestamp_ms, store_host=stamp.host,
+                # Records of rolled back transactions are in no queue and no index.
                 sys_flag=TRANSACTION_ROLLBACK_TYPE,
             )  # fmt: skip
             at += size
@@ -173,10 +174,7 @@ def fixed_bytes(pieces: list[Piece], stamp: Stamp) -> Iterator[tuple[int, bytes]
 
 
 def _messages(hole: Hole, lost: list[Lost], file_size: int) -> list[Placeholder]:
-    """The messages in the order of their places, unknown ones as -1.
-
-    Units of several queues at one place are one record, of light queues too.
-    """
+    """The messages in the order of their places, unknown ones as -1."""
     by_place: dict[tuple[int, int], list[Lost]] = {}
     alone: list[Lost] = []
     for entry in lost:
@@ -189,6 +187,7 @@ def _messages(hole: Hole, lost: list[Lost], file_size: int) -> list[Placeholder]
     found: list[tuple[tuple[int, int, int], Placeholder]] = []
     end = hole.start
     for (at, size), entries in sorted(by_place.items()):
+        # Units of several queues at one place are one record, of light queues too.
         main = _main_of(entries)
         if at < end or main is None or _smallest(main) > size:
             alone += entries  # they contradict each other
@@ -285,7 +284,7 @@ class _Filling:
         self._next = 0
 
     def pieces(self) -> list[Piece] | None:
-        """The pieces; None: there is no room with these options."""
+        """The pieces; None if there is no room with these options."""
         at, hole = self._hole.start, self._hole
         while at < hole.end:
             file_end = at - at % self._file_size + self._file_size
@@ -326,7 +325,6 @@ class _Filling:
         return self._close_gap(at, end, start)
 
     def _next_known(self, end: int, usable: int) -> int:
-        """The limit of the next message's end."""
         if self._keep:
             for message in self._messages[self._next :]:
                 if message.at >= 0:

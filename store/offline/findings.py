@@ -30,7 +30,6 @@ class Finding:
     Attributes:
       severity: see `Severity`.
       kind: a short name for scripts, such as `log.hole`.
-      path: the file or folder.
       offset: physical offset for the log, queue offset for queues, entry number for the index,
         else the position in the file; -1: none.
       what: in words.
@@ -81,7 +80,6 @@ class Findings:
         self.add_one(Finding(severity, kind, path, offset, what, advice))
 
     def add_one(self, finding: Finding) -> None:
-        """Add a finding."""
         self.counts[finding.severity] += 1
         if len(self.items) < FINDINGS_MAX:
             self.items.append(finding)

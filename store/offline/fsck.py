@@ -178,6 +178,7 @@ class _Check:
         """Walk the log, and compare all other files with it."""
         report, walk = self._report, self._walk()
         following = report.following
+        # One pass for all files, as reading the log takes most of the time.
         for record in walk.records():
             if walk.hole_count:
                 following[record.topic, record.queue_id] += 1
@@ -283,16 +284,14 @@ class _Check:
         )
 
     def _is_leftover(self, start: int, record: LogRecord, newest_ms: int) -> bool:
-        """Whether a record after bad bytes was cut off before, in memory only, by Apache's broker.
-
-        Such a record is older than later ones; or the last exit was clean and does not cover any
-        byte after the bad ones. A record with a unit in its queue is not a leftover.
-        """
+        """Whether Apache's broker had cut off a record after bad bytes, in memory only."""
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is not None:
             unit = self._queues.unit(queue, record.queue_offset)
             if unit[:2] == (record.physical_offset, record.size):
                 return False
+        # A leftover is older than later records; or the last exit was clean and does not cover any
+        # byte after the bad ones.
         if record.store_timestamp_ms < newest_ms:
             return True
         vouched = max(self._vouched, self._report.checkpoint.dispatched_offset)

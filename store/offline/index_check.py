@@ -51,8 +51,8 @@ class Problems:
 
 
 WORDS = {
-    "chain": "entries have another predecessor than their slot's last entry before them",
-    "slot": "slots name another entry than the newest of their hashes",
+    "chain": "entries do not name the entry before them in their slot",
+    "slot": "slots do not name the newest entry of their hashes",
     "nowhere": "entries point at no record of the log",
     "key": "entries point at a record that has no key of this hash",
     "time": "first messages are newer than the last: the clock went back",
@@ -64,7 +64,6 @@ class IndexCheck:
     """The index of one store, compared while the log is walked.
 
     Args:
-      disk: holds the files.
       paths: the files, oldest first.
       counts: of each.
       log: to look up records out of order.
@@ -127,9 +126,11 @@ class IndexCheck:
             else:
                 if also < 0:
                     also = tag_hash(record) or 0
+                # Apache's 5.x also indexes a message's tags, which is not wrong.
                 if key_hash != also:
                     self.problems[entry.path].note("key", entry.number, f"hash {key_hash}")
             entry = self._entry = next(self._entries, None)
+        # Records before the index begins lost their entries with its deleted files.
         if wanted and (self._begin < 0 or offset >= self._begin):
             for key_hash in wanted:
                 if (offset, key_hash) in self._done:
@@ -202,7 +203,6 @@ class IndexCheck:
             )  # fmt: skip
 
     def _look_up(self, entry: Entry) -> None:
-        """Check an entry without a record."""
         if entry.physical_offset < self._log.min_offset:
             return  # removed by retention
         record = record_at(self._log, entry.physical_offset)
@@ -228,6 +228,8 @@ class IndexCheck:
                         self.problems[path].note("nowhere", entry.number, example)
                         continue
                     if before is not None:
+                        # `feed` walks the log beside the entries, so only ascending ones can wait
+                        # for their record.
                         if before.physical_offset <= entry.physical_offset:
                             yield before
                         else:
@@ -300,6 +302,7 @@ class IndexCheck:
             if sys.byteorder == "little":
                 found.byteswap()
             used += len(expected) - expected.count(0)
+            # Nearly always equal; slot by slot is much slower.
             if found == expected:
                 continue
             for slot, (is_, should) in enumerate(zip(found, expected, strict=True), first):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...common.java_hash import hash_prefix, index_key_hash_after
-from ...common.message_properties import find_property
+from ...common.message_properties import KEYS_NAME, TAGS_NAME, UNIQUE_KEY_NAME, find_property
 from ...disk.os_disk import Disk, DiskFile
 from ...disk.position import START, Position
 from ...remoting.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK_TYPE
@@ -42,7 +42,6 @@ class IndexCounts(NamedTuple):
 
     @property
     def file_size(self) -> int:
-        """Bytes of a file with these counts."""
         entries = self.index_count_max * ENTRY_SIZE
         return INDEX_HEADER_SIZE + self.slot_count * SLOT_SIZE + entries
 
@@ -76,7 +75,7 @@ def key_hashes(record: LogRecord) -> list[int]:
     if record.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK_TYPE:
         return []
     properties = record.properties
-    unique, keys = find_property(properties, b"UNIQ_KEY"), find_property(properties, b"KEYS")
+    unique, keys = find_property(properties, UNIQUE_KEY_NAME), find_property(properties, KEYS_NAME)
     if unique is None and keys is None:
         return []
     prefix = _topic_hash(f"{record.topic}#")
@@ -94,7 +93,7 @@ def tag_hash(record: LogRecord) -> int | None:
 
     Source: the class file of RocketMQ 5.5.0 store/index/IndexService buildIndex.
     """
-    tags = find_property(record.properties, b"TAGS")
+    tags = find_property(record.properties, TAGS_NAME)
     if tags is None:
         return None
     return index_key_hash_after(_topic_hash(f"{record.topic}#T#"), str(tags, "utf-8", "replace"))
@@ -111,7 +110,6 @@ def find_counts(
     Args:
       paths: the files, oldest first.
       given: the configured counts; None: not configured.
-      log: the log's files.
 
     Returns: None when there is no file, or no counts explain one.
 
@@ -126,6 +124,7 @@ def find_counts(
         file = disk.open(path)
         try:
             header, size = read_header(file), file.size()
+            # No file says how many slots it has, so its size and its entries must show it.
             if size == usual.file_size:
                 return usual
             if header.index_count <= 1:
@@ -190,7 +189,6 @@ def _at(position: int, number: int, size: int) -> Iterator[IndexCounts]:
 
 
 def _find(file: DiskFile, wanted: bytes) -> Iterator[int]:
-    """The position of some bytes in a file."""
     position = 0
     while True:
         position = max(file.next_data(Position(position)) - len(wanted), position)

@@ -27,8 +27,8 @@ class JsonFile(NamedTuple):
 
     Attributes:
       text: its content, without the checksum.
-      tree: the object; None: there is none.
-      problem: why there is none, or that the checksum is wrong; "": no problem.
+      tree: the object; None if there is none.
+      problem: why there is no object, or that the checksum is wrong; "" if all is well.
     """
 
     text: bytes
@@ -101,7 +101,7 @@ def topic_names(tree: Mapping[str, Any]) -> frozenset[str]:
     """
     table = tree.get("topicConfigTable") or {}
     if not isinstance(table, dict):
-        raise ValueError("topicConfigTable is no object")
+        raise ValueError("topicConfigTable is not an object")
     return frozenset(str(name) for name in table)
 
 
@@ -110,7 +110,8 @@ def clamp_consumers(tree: dict[str, Any], end_of: Callable[[str, int], int | Non
 
     Args:
       tree: of consumerOffset.json; changed.
-      end_of: (topic, queue id) to the offset behind its last message; None: there is no such queue.
+      end_of: (topic, queue id) to the offset behind its last message; None if there is no such
+          queue.
 
     Returns: how many were set back.
 

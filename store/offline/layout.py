@@ -94,7 +94,7 @@ def read_conf(text: bytes, *, path: str) -> dict[str, str]:
       NoStoreError: it is no such file, or a size is no number.
     """
     if len(text) > _CONF_SIZE_MAX:
-        raise NoStoreError(f"{path}: {len(text)} bytes are no broker.conf")
+        raise NoStoreError(f"{path}: {len(text)} bytes are too many for a broker.conf")
     try:
         entries = parse_properties(decode(text), path=path)
     except ConfigError as error:
@@ -136,7 +136,7 @@ def read_layout(disk: Disk, root: str, conf: Mapping[str, str] | None = None) ->
     # A store may have lost its log: any other part of it is enough to check the rest.
     if not disk.is_folder(log_folder) and not any(disk.exists(f"{root}/{part}") for part in parts):
         raise NoStoreError(
-            f"{root}: this is no store: it has no commitlog folder; give the folder that "
+            f"{root}: not a store, as it has no commitlog folder; give the folder that "
             "storePathRootDir names (and -c broker.conf, if storePathCommitLog names another one)"
         )
     log_sizes = {base: size_of(disk, path) for base, path in numbered(disk, log_folder).items()}
@@ -196,7 +196,7 @@ def log_file_size(sizes: Mapping[int, int]) -> int:
 
 
 def usual_size(disk: Disk, folder: str, unit: int) -> int:
-    """The size that most files of all queues have; 0 when there is none.
+    """The size that most files of all queues have; 0 if there is none.
 
     Args:
       folder: holds TOPIC/QUEUEID/FILE.

@@ -33,10 +33,10 @@ class LogWalk:
     Attributes, valid while and after `records` runs:
       reason: why the log ended at `end`; "" for zeros or the end of the files.
       nonzero_end: end of the last byte after `end` that is not zero; `end` when there is none.
-      leftover_at: physical offset of a leftover record after the end; -1: there is none.
+      leftover_at: physical offset of a leftover record after the end; -1 if there is none.
       holes: in order, at most `HOLES_MAX`; hole_count counts all.
       newest_ms: the newest store timestamp, without a single record far ahead of all others.
-      last_offset: physical offset of the last record; -1: there is none.
+      last_offset: physical offset of the last record; -1 if there is none.
       record_count, back_count: records, and records older than the one before.
       first_back: physical offset of the first of those; -1: none.
       bad_crc_count, first_bad_crc: records whose `__CRC32#` alone is wrong, and the first of them.
@@ -71,6 +71,7 @@ class LogWalk:
         self._is_leftover = is_leftover
         total = max(self._stop - start, 1)
 
+        # The reader may pass the end by a record.
         def on_read(offset: int) -> None:
             if progress is not None:
                 progress(min(offset - start, total), total)
@@ -109,6 +110,7 @@ class LogWalk:
                 yield record
             if reader.end >= stop:
                 break
+            # Before the skip, which reads on and gives another reason.
             self.reason = reader.reason or self._missing_file()
             hole = reader.skip_damage(stop, counts=self._counts)
             if hole is None:

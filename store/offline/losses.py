@@ -51,7 +51,6 @@ class Losses:
         self._seen: set[int] = set()
 
     def begin_queue(self) -> None:
-        """Begin with the losses of another queue."""
         self._seen.clear()
 
     def hole_at(self, physical_offset: int) -> int | None:

@@ -86,6 +86,7 @@ def carry_out(
         sizes.pop("store_path_commit_log", None)
         root = into
     layout = read_layout(read_disk, root, sizes)
+    # A broker may have run between the check and the repair.
     _check_unchanged(read_disk, layout, report)
     backup = f"{root}{BACKUP_SUFFIX}" if keep_backup and not into else ""
     Repair(

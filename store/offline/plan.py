@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ..config import MessageStoreConfig
 from ..format import Key
-from ..queues.projection import SCHEDULE_TOPIC
 from .examined_start import STRAY, WARNED
 from .json_files import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from .log_walk import HOLES_MAX
@@ -85,7 +85,6 @@ class Plan:
         return max([report.log_end, *(hole.end for hole in report.holes if self.fill)])
 
     def add(self, kind: str, path: str, what: str) -> None:
-        """Add a step."""
         self.steps.append(Step(kind, path, what))
 
     def as_dict(self) -> dict[str, object]:
@@ -244,7 +243,7 @@ def _plan_config(plan: Plan, report: Report) -> None:
     folder = report.config.folder
     for path in report.config.restorable:
         plan.restore.append(path)
-        plan.add("config.restore", path, "restore the text of its .bak")
+        plan.add("config.restore", path, "restore the content of its .bak")
     plan.topics = dict(report.unknown_topics)
     for topic, count in plan.topics.items():
         plan.add(

@@ -53,7 +53,7 @@ class Gap(NamedTuple):
 
     start: int
     stop: int
-    after: int  # physical offset behind the record before the gap; -1: there is none
+    after: int  # physical offset behind the record before the gap; -1 if there is none
     before: int  # physical offset of the record behind the gap
 
 
@@ -210,10 +210,7 @@ class QueueCheck:
             self._note_fault(fault, state, unit, record, found)
 
     def _goes_on(self, state: CheckedQueue, unit: Place, record: LogRecord, found: Unit) -> bool:
-        """Whether to accept a record that does not follow the previous one of its queue.
-
-        Only `__CRC32#` protects a record's queue offset, so the queue's units decide.
-        """
+        """Whether to accept a record that does not follow the previous one of its queue."""
         offset, physical_offset, on_disk = unit.queue_offset, record.physical_offset, state.on_disk
         place = (physical_offset, record.size)
         if state.next < 0:
@@ -221,6 +218,7 @@ class QueueCheck:
             if offset > 0:
                 state.gaps.append(Gap(0, offset, -1, physical_offset))
             return True
+        # Only `__CRC32#` protects a record's queue offset, so the queue's units decide.
         if offset == 0 and found[:2] != place and not 0 < found[0] + found[1] <= physical_offset:
             state.begin_again(offset)
             return True
@@ -375,6 +373,7 @@ class QueueCheck:
 
     def _report_older(self, findings: Findings) -> None:
         """Report queues that began again, unless the deletion of their topic is recorded."""
+        # Deleting a topic leaves its records in the log, which is no fault.
         recorded = DeletedTopics(self._disk, self._root)
         recorded.load()
         older = {
@@ -412,7 +411,7 @@ class QueueCheck:
             elif kind == "wrong":
                 words = "units point at something else than their message"
             elif kind == "tags":
-                words = "units have another tags code than their message"
+                words = "units do not have the tags code of their message"
             elif kind == "delay":
                 severity, advice = Severity.INFO, "give -c broker.conf to have them compared"
                 words = "delays are not those of RocketMQ's default messageDelayLevel"
@@ -459,6 +458,8 @@ class QueueCheck:
             end, following = gap.after, gap.start
             for offset, unit in self._queues.written(on_disk, gap.start, gap.stop):
                 physical_offset, size, _ = unit
+                # Units are evidence of lost messages only where they agree with the records around
+                # them.
                 in_order = end <= physical_offset and physical_offset + size <= gap.before
                 if gap.before == NOWHERE and state.next >= 0:
                     in_order = in_order and offset == following

@@ -29,7 +29,6 @@ class QueueOnDisk:
     """One queue's files.
 
     Attributes:
-      folder: its folder.
       bases: byte offsets at which its files begin, ascending.
       is_damaged: files are missing, or their sizes differ.
     """
@@ -48,8 +47,6 @@ class QueuesOnDisk:
     """All consume queues of a store.
 
     Args:
-      disk: holds the files.
-      root: the data folder.
       file_size: bytes that each file should have.
       findings: gets what is wrong with the files themselves.
     """
@@ -72,6 +69,7 @@ class QueuesOnDisk:
         newest = max(files, default=0)
         for base, path in files.items():
             size = size_of(disk, path)
+            # Brokers make the newest file before its first unit.
             if size == 0 and base == newest:
                 findings.add(
                     Severity.INFO, "queue.empty_file", path, base // UNIT_SIZE,
@@ -169,7 +167,7 @@ class QueuesOnDisk:
         return 0 if size == PRE_BLANK_SIZE else physical_offset + size
 
     def max_offset(self, queue: QueueOnDisk) -> int:
-        """Queue offset behind the last unit that was written; 0 when there is none.
+        """Queue offset behind the last unit that was written; 0 if there is none.
 
         Raises:
           StoreIOError: a file cannot be read.
@@ -189,7 +187,6 @@ class QueuesOnDisk:
         return 0
 
     def end_offset(self, queue: QueueOnDisk) -> int:
-        """Queue offset at which the files end."""
         return (queue.bases[-1] + self.file_size) // UNIT_SIZE if queue.bases else 0
 
     def _unit_at(self, queue: QueueOnDisk, queue_offset: int) -> Unit:
@@ -197,5 +194,4 @@ class QueuesOnDisk:
         return UNIT.unpack(data) if data else (0, 0, 0)
 
     def close(self) -> None:
-        """Close all files."""
         self._files.close()

@@ -19,7 +19,7 @@ class ReadOnlyDisk(OsDisk):
         self._shared: dict[str, FolderLock] = {}
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
-        """Open for reading."""
+        """Open for reading. Raises: StoreIOError: `create` is set."""
         if create:
             raise _refused(path)
         return OsFile(path, create=False, read_only=True)

@@ -176,6 +176,7 @@ def cut_units(disk: Disk, folder: str, file_size: int, physical_end: int) -> Non
     """
     is_cut = False
     for base, path in numbered(disk, folder).items():
+        # Later files can only have units that are cut, too.
         if is_cut or base % file_size:
             disk.unlink(path)
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ...disk.errors import StoreError, StoreIOError
 from ...disk.json_config import save_json
 from ...disk.numbered import numbered
@@ -22,7 +23,7 @@ from ...remoting.message_codec import encode_message
 from ..config import MessageStoreConfig
 from ..format import Key
 from ..log.log_reader import message_at, record_at
-from ..queues.projection import SCHEDULE_TOPIC, Places
+from ..queues.projection import Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, write_queue_ends
 from ..recovery.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -90,6 +91,7 @@ def copy_store(
     copy_folder(read_disk, root, disk, target, leave_out=frozenset({"lock"}), copied=copied)
     if log_folder != f"{root}/commitlog":
         if is_inside:
+            # It came with the folder, and goes where a start without -c finds it.
             disk.remove_folder(f"{target}/{log_folder[len(root) + 1 :]}")
         copy_folder(read_disk, log_folder, disk, f"{target}/commitlog", copied=copied)
     disk.sync_folder(target.rpartition("/")[0] or "/")
@@ -407,6 +409,8 @@ class Repair:
                 key = (topic, queue_id)
                 if wanted is not None and key not in wanted:
                     continue
+                # The log has no message of an idle queue, so it cannot be built; its units keep its
+                # offsets.
                 if folder == "consumequeue" and self._is_idle(key):
                     self._keep_copies(path)
                     end = plan.cut_at if plan.cut_at >= 0 else report.log_end
@@ -462,7 +466,7 @@ class Repair:
             name = path.rpartition("/")[2]
             spare = read_json(self._disk, f"{folder}/{name}.bak")
             self._keep(f"{folder}/{name}")
-            self._say(f"{folder}/{name}: taking the text of its .bak")
+            self._say(f"{folder}/{name}: taking the content of its .bak")
             save_json(self._disk, f"{folder}/{name}", spare.text)
         if self._plan.topics:
             self._keep(f"{folder}/{TOPICS}")
@@ -536,7 +540,6 @@ class Repair:
         )
 
     def _last_file_start(self) -> int:
-        """The start of the newest file with a record."""
         for base in sorted(self._log.files, reverse=True):
             if record_at(self._log, base) is not None:
                 return base
@@ -554,7 +557,7 @@ class Repair:
         store = self._open_store(config, disk)
         try:
             if store.read_only:
-                raise RepairError(f"{self._root}: it does not open well: {store.trouble}")
+                raise RepairError(f"{self._root}: it opens with a problem: {store.trouble}")
             if plan.index:
                 store.index.catch_up_from(store.min_physical_offset)
             while store.index.is_behind:
@@ -579,7 +582,7 @@ class Repair:
 
 
 def _stamp(newest_ms: int, beside: MessageExt | None) -> Stamp:
-    """Time and host of records in a hole: of the records before and beside it."""
+    """Time and host for filler records, taken from the record before the hole."""
     host = host_bytes("127.0.0.1", 0)
     if beside is None:
         return Stamp(newest_ms, host)

@@ -30,7 +30,7 @@ class Report:
       log_start, log_end: physical offsets of the log's first byte and after its last record.
       nonzero_end: physical offset after the last byte of the log that is not zero.
       newest_ms: the newest store timestamp.
-      last_offset: physical offset of the last record; -1: there is none.
+      last_offset: physical offset of the last record; -1 if there is none.
       holes, losses: missing parts of the log, and with `remember` each lost message. The first hole
         may be before the oldest file, the last one after the last record.
       following: number of good messages of each queue after the first hole.

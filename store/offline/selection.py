@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ...common.message_properties import KEY_SEPARATOR, find_property
+from ...common.message_properties import KEY_SEPARATOR, KEYS_NAME, UNIQUE_KEY_NAME, find_property
 from ...remoting.compression import decompress
 from ...remoting.errors import RemoteProtocolError
 from ...remoting.message import MessageExt
@@ -32,7 +32,6 @@ class Selection:
     """Conditions for messages; None or "": all.
 
     Attributes:
-      topic, queue_id: of the record.
       key: one of its KEYS, or its unique key.
       start, stop: [start, stop) of queue offsets when a queue id is given, else of physical ones.
       since_ms, until_ms: store time, both included.
@@ -70,12 +69,12 @@ class Selection:
 
 def keys_of(properties: bytes) -> str:
     """A record's keys, blank-separated."""
-    return str(find_property(properties, b"KEYS") or b"", "utf-8", "replace")
+    return str(find_property(properties, KEYS_NAME) or b"", "utf-8", "replace")
 
 
 def has_key(properties: bytes, key: str) -> bool:
     """Whether a record has a key, or is the one with that unique key."""
-    unique = find_property(properties, b"UNIQ_KEY")
+    unique = find_property(properties, UNIQUE_KEY_NAME)
     if unique is not None and str(unique, "utf-8", "replace") == key:
         return True
     return key in keys_of(properties).split(KEY_SEPARATOR)
@@ -163,6 +162,7 @@ def as_json(record: MessageExt, bodies: Bodies, *, inflate: bool = True) -> dict
         found["bodyBase64"] = base64.b64encode(body).decode()
     else:
         try:
+            # Text if it can be, so that a person or `jq` can read it; base64 loses nothing.
             found["body"] = str(body, "utf-8")
         except UnicodeDecodeError:
             found["bodyBase64"] = base64.b64encode(body).decode()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ...disk.numbered import size_of
 from ...disk.os_disk import Disk
 from ..format import CHECKPOINT_FILE_SIZE
-from ..queues.projection import SCHEDULE_TOPIC
 from ..recovery.checkpoint import Checkpoint
 from .findings import Findings, Severity
 from .json_files import (
@@ -24,7 +24,7 @@ from .json_files import (
 )
 
 MaxOffset = Callable[[str, int], int | None]
-"""(topic, queue id) to the offset after its last message; None: there is no such queue."""
+"""(topic, queue id) to the offset after its last message; None if there is no such queue."""
 
 
 class ConfigState:

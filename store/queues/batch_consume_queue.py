@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...common.message_properties import find_property
+from ...common.message_properties import INNER_BASE_NAME, INNER_NUM_NAME, find_property
 from ...disk.errors import CorruptRecordError
 from ...disk.position import Position
 from ...remoting.sys_flag import INNER_BATCH
@@ -42,8 +42,6 @@ class BatchUnit(NamedTuple):
 
     Attributes:
       physical_offset, size: of the record, bytes.
-      tags_code: the record's.
-      store_timestamp_ms: the record's.
       base_offset: queue offset of its first message.
       batch_size: messages in it, >= 1 in a valid unit.
     """
@@ -61,7 +59,6 @@ class BatchUnit(NamedTuple):
         return self.base_offset + self.batch_size
 
     def to_bytes(self) -> bytes:
-        """The unit's bytes in a file."""
         return BATCH_UNIT.pack(*self, NOT_COMPACTED, 0)
 
     @classmethod
@@ -75,8 +72,8 @@ def inner_batch(properties: bytes) -> tuple[int, int] | None:
 
     Source: RocketMQ 5.3.3 store/CommitLog.java setBatchSizeIfNeeded.
     """
-    base = find_property(properties, b"INNER_BASE")
-    count = find_property(properties, b"INNER_NUM")
+    base = find_property(properties, INNER_BASE_NAME)
+    count = find_property(properties, INNER_NUM_NAME)
     if base is None or count is None or not (base.isdigit() and count.isdigit()):
         return None
     if len(base) > 18 or len(count) > 5 or not 0 < int(count) <= BATCH_SIZE_MAX:
@@ -100,12 +97,12 @@ def batch_refusal(queue: ConsumeQueue, properties: bytes, sys_flag: int) -> str:
     Source: RocketMQ 5.3.3 store/DefaultMessageStore.java asyncPutMessage.
     """
     if sys_flag & INNER_BATCH and not queue.is_batch:
-        return f"an inner batch, and {queue.key[0]} is no topic of batches (queue.type=BatchCQ)"
-    count = find_property(properties, b"INNER_NUM")
+        return f"an inner batch, and {queue.key[0]} is not a topic of batches (queue.type=BatchCQ)"
+    count = find_property(properties, INNER_NUM_NAME)
     if count is None:
         return ""
     if not sys_flag & INNER_BATCH:
-        return "INNER_NUM on a message that is no inner batch"
+        return "INNER_NUM on a message that is not an inner batch"
     if not count.isdigit() or len(count) > 5 or not 0 < int(count) <= BATCH_SIZE_MAX:
         return f"a batch of {count[:20]!r} messages"
     return ""
@@ -451,7 +448,6 @@ class BatchConsumeQueue(ConsumeQueue):
         return where and unit.base_offset >= 0 and unit.batch_size > 0
 
     def _visible_size(self) -> int:
-        """Bytes of the tail that are visible."""
         size = len(self.tail)
         while size and BatchUnit.from_bytes(self.tail, size - BATCH_UNIT_SIZE).end_offset > (
             self.max_offset

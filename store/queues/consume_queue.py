@@ -78,7 +78,6 @@ class QueueFiles:
     """An LRU pool of the open files of all queues.
 
     Args:
-      disk: holds the files.
       file_size: bytes of each, a multiple of 20.
 
     Attributes:
@@ -113,7 +112,6 @@ class QueueFiles:
         self._pages.pop(key, None)
 
     def drop_pages(self) -> None:
-        """Drop the pages of all queues."""
         self._pages.clear()
 
     def get(self, path: str, *, create: bool = False) -> DiskFile:
@@ -162,7 +160,6 @@ class QueueFiles:
         self.unsynced = {path for path in self.unsynced if not path.startswith(folder + "/")}
 
     def remove(self, path: str) -> None:
-        """Close one file and remove it."""
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
@@ -170,7 +167,6 @@ class QueueFiles:
         self.disk.unlink(path)
 
     def close(self) -> None:
-        """Close all."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -182,7 +178,6 @@ class ConsumeQueue(QueueState):
     Args:
       topic: a name that `topic_path` accepted.
       queue_id: >= 0.
-      folder: the folder of its files.
       files: the pool of open files.
       topic_field: the record's length-prefixed topic bytes.
       magic: MAGIC_V1 or MAGIC_V2, depending on the topic's length; 0 in a queue whose `append_put`
@@ -315,6 +310,7 @@ class ConsumeQueue(QueueState):
             base = (file_end - units_per_file) * UNIT_SIZE
             if base not in self.file_offsets:
                 return b""
+            # Consumers read on: the page serves the next reads without a system call.
             page_end = min(queue_offset + max(count, PAGE_COUNT), file_end, tail_offset)
             page = files.get(self.path_of(base)).pread(
                 (page_end - queue_offset) * UNIT_SIZE, Position(queue_offset * UNIT_SIZE - base)
@@ -342,10 +338,13 @@ class ConsumeQueue(QueueState):
             if new:
                 if not self.file_offsets and position > base:
                     blanks = (position - base) // UNIT_SIZE
+                    # A queue that begins within a file: such units stand before it in Apache's
+                    # files, too.
                     file.pwrite(PRE_BLANK * blanks, START)
                 self.file_offsets.append(base)
             file.pwrite(bytes(self.tail[:take]), Position(position - base))
             self.files.unsynced.add(path)
+            # After the write, so that a failed one loses nothing.
             del self.tail[:take]
             self.tail_offset += take // UNIT_SIZE
 
@@ -357,7 +356,6 @@ class ConsumeQueue(QueueState):
         Args:
           physical_offset, size, tags_code: the unit's fields.
           now_ms: the record's store timestamp.
-          properties: the record's.
         """
         self.append_units(UNIT.pack(physical_offset, size, tags_code), 1)
 

@@ -56,8 +56,6 @@ class ExtUnit(NamedTuple):
     """One extension unit.
 
     Attributes:
-      tags_code: the message's.
-      store_timestamp_ms: the message's.
       bit_map: the subscriptions that it matches; None when it was not computed.
     """
 
@@ -87,7 +85,6 @@ class ConsumeQueueExt:
     """The extension units of one queue, addressed by their positions.
 
     Args:
-      folder: the folder of its files.
       files: the pool of open files.
 
     Attributes:
@@ -129,7 +126,7 @@ class ConsumeQueueExt:
             self._file_offsets.append(int(name))
 
     def unit_at(self, address: int) -> ExtUnit | None:
-        """The unit at an address; None when there is none.
+        """The unit at an address; None if there is none.
 
         Raises:
           StoreIOError: the file could not be read.
@@ -442,6 +439,7 @@ class ExtendedConsumeQueue(ConsumeQueue):
         lowest = min(self.file_offsets, default=self.tail_offset * UNIT_SIZE) // UNIT_SIZE
         end = self.max_offset
         while end > lowest:
+            # Backwards: the newest address is the largest, and most units have none.
             start = max(end - SCAN_COUNT, lowest)
             units = b""
             while start + len(units) // UNIT_SIZE < end:

@@ -43,7 +43,6 @@ class _TopicFacts(NamedTuple):
     Attributes:
       folder: the name of its folder.
       magic, topic_field: of its records.
-      topic_hash: the hash of "topic#".
     """
 
     folder: str
@@ -54,11 +53,7 @@ class _TopicFacts(NamedTuple):
 
 @lru_cache(maxsize=TOPIC_FACTS_COUNT_MAX)
 def _topic_facts(topic: str) -> _TopicFacts | None:
-    """The facts of a topic.
-
-    Cached so that all queues of a topic share the same objects: a put to one of thousands of queues
-    finds them in the processor's cache. None for a topic that cannot be a folder's name.
-    """
+    """The facts of a topic."""
     name = topic_path(topic)
     if name is None:
         return None
@@ -66,6 +61,8 @@ def _topic_facts(topic: str) -> _TopicFacts | None:
         magic, topic_field = record_topic(topic)
     except LocalProtocolError:
         return None
+    # All queues of a topic share these objects through the cache: a put to one of thousands of
+    # queues finds them in the processor's cache.
     return _TopicFacts(name, magic, topic_field, hash_prefix(f"{topic}#"))
 
 
@@ -73,8 +70,6 @@ class ConsumeQueueStore:
     """The queues of a store. Owned by the store's task.
 
     Args:
-      disk: holds the files.
-      root: the data folder.
       file_size, batch_file_size, ext_file_size: bytes of one file of a queue, of a batch queue, of
         an extension.
       writes_ext: whether new messages get an extension unit.
@@ -161,7 +156,6 @@ class ConsumeQueueStore:
             pool.disk = disk
 
     def _found(self, folder: str) -> Iterator[tuple[str, int]]:
-        """(topic, queue id) of the queues in a folder."""
         disk = self._disk
         for topic in disk.list(folder):
             if topic_path(topic) is None:
@@ -353,7 +347,6 @@ class ConsumeQueueStore:
         self.batch_topics |= batch_topics
 
     def close(self) -> None:
-        """Close the files."""
         for pool in (self.files, self.batch_files, self.ext_files):
             pool.close()
 

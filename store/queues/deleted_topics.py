@@ -42,8 +42,8 @@ class DeletedTopics:
 
     Attributes:
       names: the deleted topics, in the order of their deletions.
-      known_from: physical offset from which on every deletion is recorded; None: there is no file,
-        and deletions are unknown.
+      known_from: physical offset from which on every deletion is recorded; None if there is no
+        file, and deletions are unknown.
     """
 
     def __init__(self, disk: Disk, root: str) -> None:
@@ -71,12 +71,12 @@ class DeletedTopics:
         except (ValueError, KeyError, TypeError) as error:
             logger.warning(
                 "%(path)s cannot be used: %(error)s; topics that were deleted before now may "
-                "come back",
+                "reappear",
                 {"path": self._path, "error": error},
             )
 
     def begin(self, log_end: int) -> None:
-        """Create the file, if there is none.
+        """Create the file if it is missing.
 
         Args:
           log_end: the end of the log; 0: no topic can have been deleted before.

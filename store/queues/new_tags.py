@@ -44,6 +44,7 @@ def tags_codes_since(
         if not units:
             return None, end
         for physical_offset, size, tags_code in UNIT.iter_unpack(units):
+            # Zeros: the file was cut, or never written here.
             if not physical_offset and not size:
                 return None, end
             codes.add(tags_code)

@@ -10,14 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...common.delay_levels import delay_levels_ms
 from ...common.java_hash import tags_code
-from ...common.message_properties import PROPERTY_REAL_DUE_MS, find_property
+from ...common.message_properties import (
+    DELAY_NAME,
+    INNER_MULTI_DISPATCH_NAME,
+    PROPERTY_REAL_DUE_MS,
+    TAGS_NAME,
+    find_property,
+)
+from ...common.topic_names import SCHEDULE_TOPIC
 from ...remoting.sys_flag import TRANSACTION_PREPARED_TYPE
 from ..format import Key
 from ..log.log_reader import ScannedRecord
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-"""Units of its queues hold the time of delivery, ms, instead of a tags code."""
 
 TAGS_MAX = 65_536
 """Tags whose code is cached."""
@@ -27,8 +32,6 @@ LIGHT_PREFIX = "%LMQ%"
 
 _REAL_DUE_MS = PROPERTY_REAL_DUE_MS.encode()
 _DUE_DIGITS_MAX = 15  # beyond the end of `LATEST_MS`
-_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Place(NamedTuple):
@@ -55,12 +58,13 @@ class Places:
 
         Source: RocketMQ 5.3.3 store/CommitLog.java checkMessageAndReturnSize.
         """
+        # Units of delayed messages hold the time of delivery, ms, instead of a tags code.
         if topic == SCHEDULE_TOPIC:
-            level = find_property(properties, b"DELAY")
+            level = find_property(properties, DELAY_NAME)
             if level is not None and level.isdigit() and len(level) < 10 and int(level) > 0:
                 delay_ms = self._delays_ms[min(int(level), len(self._delays_ms)) - 1]
                 return _kept_due_ms(properties, timestamp_ms + delay_ms)
-        tags = find_property(properties, b"TAGS")
+        tags = find_property(properties, TAGS_NAME)
         if tags is None:
             return 0
         code = self._codes.get(tags)
@@ -81,7 +85,7 @@ class Places:
         if not sys_flag & TRANSACTION_PREPARED_TYPE:
             code = self.tags_code(topic, timestamp_ms, properties)
             yield Place((topic, queue_id), queue_offset, code)
-            if _MULTI_DISPATCH in properties:
+            if INNER_MULTI_DISPATCH_NAME in properties:
                 yield from light_places(properties, code)
 
     def place_in(self, record: ScannedRecord, key: Key, queue_offset: int) -> Place | None:
@@ -116,27 +120,9 @@ def light_places(properties: bytes, code: int) -> Iterator[Place]:
 
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """
-    more = find_property(properties, _MULTI_DISPATCH)
+    more = find_property(properties, INNER_MULTI_DISPATCH_NAME)
     offsets = find_property(properties, b"INNER_MULTI_QUEUE_OFFSET")
     if more is not None and offsets is not None:
         for topic, offset in zip(more.split(b","), offsets.split(b","), strict=False):
             if topic.startswith(b"%LMQ%") and offset.isdigit() and len(offset) < 19:
                 yield Place((str(topic, "utf-8", "replace"), 0), int(offset), code)
-
-
-def delay_levels_ms(text: str) -> list[int]:
-    """The delays of messageDelayLevel, level 1 first.
-
-    Args:
-      text: such as "1s 5s 2h"; units s, m, h, d.
-
-    Raises:
-      ValueError: a duration is not a number and a unit.
-    """
-    delays_ms = []
-    for word in text.split():
-        number, unit = word[:-1], word[-1]
-        if not (number.isascii() and number.isdecimal() and unit in _SECONDS):
-            raise ValueError(f"{word!r} is not a number and s, m, h or d")
-        delays_ms.append(int(number) * _SECONDS[unit] * 1000)
-    return delays_ms or [1000]

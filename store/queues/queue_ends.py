@@ -81,6 +81,7 @@ class QueueEnds:
         if self.begun_midway:
             content["begunMidway"] = True
         text = json.dumps(content, separators=(",", ":")).encode()
+        # The checksum first: a file cut by a crash does not pass for a shorter one.
         return b"%08x\n%s" % (zlib.crc32(text), text)
 
     @classmethod
@@ -125,7 +126,7 @@ def _offset(what: str, value: object) -> int:
 
 
 def read_queue_ends(disk: Disk, root: str) -> QueueEnds | None:
-    """Read the file; None when there is none, or it is damaged.
+    """Read the file; None if there is none, or it is damaged.
 
     Raises:
       StoreIOError: it could not be read.

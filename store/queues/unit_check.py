@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from ...common.topic_names import SCHEDULE_TOPIC
 from ..format import PRE_BLANK_SIZE, Unit
 from ..log.log_reader import LogRecord
 from .consume_queue_ext import EXT_ADDRESS_MAX
-from .projection import SCHEDULE_TOPIC, Place
+from .projection import Place
 
 
 class UnitFault(Enum):

@@ -21,7 +21,6 @@ class UnknownTopic:
     """A topic that is missing from the topic table.
 
     Attributes:
-      topic: its name.
       queues: (oldest offset, next offset) by queue id.
       is_batch: its queues are batch consume queues.
       physical_end: physical offset after its newest record.
@@ -39,7 +38,6 @@ class UnknownTopic:
 
     @property
     def message_count(self) -> int:
-        """Messages in the queues."""
         return sum(end - begin for begin, end in self.queues.values())
 
     def __str__(self) -> str:

@@ -55,7 +55,6 @@ class GetMessageResult(msgspec.Struct, gc=False):
     Attributes:
       status: see `GetMessageStatus`.
       next_begin_offset: queue offset of the consumer's next get.
-      min_offset, max_offset: of the queue.
       buffers: whole records, in the queue's order, neighbours in the log as one buffer.
       size: bytes in buffers.
       count: messages in buffers.
@@ -102,8 +101,6 @@ class MessageReader:
     """Reads messages of a store.
 
     Args:
-      log, queues, index: the store's.
-      config: limits.
       memory_bytes: the machine's memory.
       end: the end of the log.
       native: the C extension; None: pure Python.
@@ -311,6 +308,8 @@ class MessageReader:
         count = len(raw) // UNIT_SIZE
         if count > config.max_transfer_count_on_message_in_memory:
             count = max(config.max_transfer_count_on_message_in_memory, 1)
+        # The C extension copies small records that lie apart into one body; a view of each would
+        # cost more.
         if self.recent is not None and count > 1:
             units = raw[: count * UNIT_SIZE]
             joined = self.recent.join(units, log_end, size_max)
@@ -323,6 +322,8 @@ class MessageReader:
         base = first - first % log.file_size
         end, total = last + sizes[-1], sum(sizes)
         if (
+            # Units are not trusted: each of these may be wrong after a crash. `_collect` finds out
+            # which.
             not log_end - self._near <= first <= last < base + log.file_size
             or total > size_max
             or total > config.max_transfer_bytes_on_message_in_memory
@@ -333,8 +334,10 @@ class MessageReader:
         view = log.view(base)
         if view is None:
             return None
+        # No other queue's message lies between them.
         if end - first == total:
             buffers = [view[first - base : end - base]]
+        # In the log's first file, positions are offsets: no subtraction for each message.
         elif base:
             buffers = [
                 view[at - base : at - base + size] for at, size in zip(offsets, sizes, strict=True)
@@ -351,6 +354,7 @@ class MessageReader:
         It takes half of the time, and returns None in all other cases.
         """
         config, log = self._config, self._log
+        # Units from before the start are verified by `_collect`, and older ones are not in memory.
         if queue_offset < queue.cold_end or queue_offset < queue.tail_offset:
             return None
         at = (queue_offset - queue.tail_offset) * UNIT_SIZE
@@ -481,6 +485,7 @@ class MessageReader:
           CorruptRecordError: one starts there, but its checksums are wrong.
           StoreIOError: it could not be read.
         """
+        # From before the start: its checksums are checked, because a crash may have torn it.
         if physical_offset < self._verified_from:
             checked = self._check.record_at(physical_offset, log_end)
             return None if checked is None else memoryview(checked)
@@ -498,6 +503,7 @@ class MessageReader:
         except RemoteProtocolError:
             return None
         self._log.served(size)
+        # A body can hold bytes that look like a record, but not at its own offset.
         return data if record.physical_offset == physical_offset else None
 
     def query_by_key(
@@ -541,7 +547,7 @@ class MessageReader:
                     self._index.folder,
                     physical_offset,
                     f"the index names a message of topic {topic} with the key {key[:80]!r} at this "
-                    "offset of the log, where none is; remove this folder while the broker is down "
+                    "offset, where the log has none; remove this folder while the broker is down "
                     "to have the index built again, and check the log with `trocket store fsck`",
                 )
             if holds(record, topic, key) and stored_since(record, begin_ms):

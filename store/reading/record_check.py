@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterator
 from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
-from ...common.message_properties import KEY_SEPARATOR, TAGS_HEAD, find_property
+from ...common.message_properties import (
+    INNER_MULTI_DISPATCH_NAME,
+    KEY_SEPARATOR,
+    KEYS_NAME,
+    TAGS_HEAD,
+    TAGS_NAME,
+    UNIQUE_KEY_NAME,
+    find_property,
+)
 from ...disk.errors import CorruptRecordError, StoreIOError
 from ...disk.position import Position
 from ...remoting.message_codec import (
@@ -163,6 +171,7 @@ class RecordCheck:
     def _check_batch(self, queue: BatchConsumeQueue, unit: BatchUnit, log_end: int) -> None:
         plain = (unit.physical_offset, unit.size, unit.tags_code)
         if unit.physical_offset < self._log.min_offset:
+            # Expired with its file, unless a message before it is still there.
             oldest = queue.unit_at(queue.min_offset)[0]
             if unit.base_offset > queue.min_offset and oldest >= self._log.min_offset:
                 reason = "the message before it has a higher offset in the log"
@@ -344,22 +353,21 @@ def _tags_problem(unit: Unit, record: LogRecord, place: Place) -> str:
     """What is wrong with a unit's tags code; "" if nothing. Extensions are not checked."""
     if unit_fault(unit, record, place) is not UnitFault.TAGS:
         return ""
-    tags = find_property(record.properties, b"TAGS")
+    tags = find_property(record.properties, TAGS_NAME)
     return f"the record's tags are {tags!r}, for which its unit's tags code {unit[2]} is wrong"
 
 
 def _not_dispatched(queue: ConsumeQueue, queue_offset: int, record: LogRecord) -> str:
     """Why a record of another topic does not belong into this queue; "" if it does.
 
-    Apache's broker fills queues of any name in the properties, trocket's only light queues.
-
     Source: RocketMQ 5.3.3 store/ConsumeQueue.java multiDispatchLmqQueue.
     """
     topic, queue_id = queue.key
-    names = find_property(record.properties, b"INNER_MULTI_DISPATCH") or b""
+    names = find_property(record.properties, INNER_MULTI_DISPATCH_NAME) or b""
     offsets = find_property(record.properties, b"INNER_MULTI_QUEUE_OFFSET") or b""
     wanted = (topic.encode("utf-8", "replace"), b"%d" % queue_offset)
     if wanted in zip(names.split(b","), offsets.split(b","), strict=False) and queue_id == (
+        # Apache's broker fills queues of any name in the properties, trocket's only light queues.
         0 if topic.startswith(LIGHT_PREFIX) else record.queue_id
     ):
         return ""
@@ -374,7 +382,7 @@ def holds_tags(record: bytes | memoryview, topic: str, tags: str) -> bool:
       tags: the whole value of TAGS.
     """
     message = decode_record(record, 0, check_crc=False, read_body=False)
-    found = find_property(message.properties_bytes, b"TAGS") or b""
+    found = find_property(message.properties_bytes, TAGS_NAME) or b""
     return message.topic == topic and str(found, "utf-8", "replace") == tags
 
 
@@ -387,8 +395,8 @@ def holds_key(record: bytes | memoryview, topic: str, key: str) -> bool:
     """
     message = decode_record(record, 0, check_crc=False, read_body=False)
     properties = message.properties_bytes
-    unique_key = find_property(properties, b"UNIQ_KEY") or b""
-    keys = find_property(properties, b"KEYS") or b""
+    unique_key = find_property(properties, UNIQUE_KEY_NAME) or b""
+    keys = find_property(properties, KEYS_NAME) or b""
     return message.topic == topic and (
         str(unique_key, "utf-8", "replace") == key
         or key in str(keys, "utf-8", "replace").split(KEY_SEPARATOR)

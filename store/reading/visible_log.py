@@ -16,7 +16,6 @@ class VisibleLog:
     """Reads the log up to the end of its visible part.
 
     Args:
-      log: the store's.
       end: returns the physical offset up to which the log is visible.
     """
 

@@ -88,6 +88,7 @@ class Checkpoint:
         if (
             magic == EXTENSION_MAGIC
             and is_right
+            # Apache's broker has written the page since: its queues may be further.
             and physic == found.physic_msg_timestamp_ms
             and logics == found.logics_msg_timestamp_ms
         ):
@@ -127,6 +128,7 @@ def _read_progress(page: bytes, physic: int, logics: int) -> IndexProgress | Non
     if (
         magic != INDEX_PROGRESS_MAGIC
         or crc != zlib.crc32(page[INDEX_PROGRESS_POSITION : end - 4])
+        # Apache's broker rewrites the times and keeps the rest: then this part is out of date.
         or (its_physic, its_logics) != (physic, logics)
     ):
         return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 
+from ...common.message_properties import INNER_MULTI_DISPATCH_NAME
 from ...remoting.sys_flag import INNER_BATCH, TRANSACTION_PREPARED_TYPE
 from ..format import UNIT, UNIT_SIZE, Key
 from ..log.log_reader import ScannedRecord
@@ -147,7 +148,7 @@ class RecoveredQueues:
             return
         code = self._places.tags_code(topic, timestamp_ms, properties)
         self._place(key, queue_offset, code, record)
-        if b"INNER_MULTI_DISPATCH" in properties:
+        if INNER_MULTI_DISPATCH_NAME in properties:
             for place in light_places(properties, code):
                 self._place(place.key, place.queue_offset, code, record)
 
@@ -181,6 +182,7 @@ class RecoveredQueues:
             self._impossible.add(key)
             return None
         rebuild = key in self._rebuilding
+        # -1: the first record says where it begins.
         state = self.by_key[key] = RecoveredQueue(-1 if rebuild else self._kept.get(key, 0))
         if queue is not None:
             state.is_batch = queue.is_batch

@@ -26,7 +26,7 @@ def refuse_rocksdb(disk: Disk, root: str) -> None:
     """Refuse a data folder with a RocksDB database in the place of queues or tables.
 
     Raises:
-      ForeignStateError: it has one; the text says what to do.
+      ForeignStateError: it has one; the message says what to do.
       StoreIOError: the folder cannot be read.
     """
     config, queues = f"{root}/config", f"{root}/consumequeue"

@@ -53,7 +53,7 @@ from ..log.log_reader import (
 from ..queues.batch_consume_queue import BatchUnit, blanks_between, inner_batch
 from ..queues.consume_queue import PRE_BLANK, ConsumeQueue
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import LIGHT_PREFIX, SCHEDULE_TOPIC, Places, delay_levels_ms
+from ..queues.projection import LIGHT_PREFIX, Places
 from ..queues.queue_ends import FILE_NAME as QUEUE_ENDS
 from ..queues.queue_ends import REBUILD, QueueEnds, read_queue_ends, write_queue_ends
 from ..queues.unit_check import UnitFault, unit_fault
@@ -63,8 +63,6 @@ from .coverage import queues_without_units
 from .log_scan import LogScan, ScanResult, describe
 from .recovered_queues import BLANKS_MAX, LIGHT_BLANKS_MAX, RecoveredQueue, RecoveredQueues
 from .recovery_table import Action, scan_start
-
-__all__ = ["SCHEDULE_TOPIC", "StoreRecovery", "delay_levels_ms"]
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +86,7 @@ class RecoveryResult:
     Attributes:
       end: physical offset of the next append.
       start: physical offset from which the log was read.
-      newest_ms: the newest store timestamp of the log's records; 0: there is none.
+      newest_ms: the newest store timestamp of the log's records; 0 if there is none.
       refusal: why the store must be read-only; "": it need not.
       as_closed: nothing has to be done: log and queues are as a clean exit of this program left
         them.
@@ -476,6 +474,7 @@ class StoreRecovery:
         """
         queue_store, log = self._queue_store, self._log
         if not self._frozen:
+            # What was tried on the overlay is dropped: from here on the files themselves change.
             queue_store.use_disk(self._disk)
             if self._overlay.changed:
                 queue_store.load()

@@ -30,7 +30,6 @@ class Partition:
     """The partition of a folder of the store.
 
     Attributes:
-      folder: the folder.
       used, free: bytes; see `disk.Space`.
     """
 

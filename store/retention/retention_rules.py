@@ -120,7 +120,7 @@ def _hour(text: str) -> int:
     except ValueError:
         hour = -1
     if not 0 <= hour < 24:
-        raise ValueError(f"{text!r} is no hour from 0 to 23")
+        raise ValueError(f"{text!r} is not an hour from 0 to 23")
     return hour
 
 

@@ -20,7 +20,6 @@ class CopyAppender:
     """Adds bytes that a slave's copier has checked to the next `LogWriter.commit`.
 
     Args:
-      log: the store's.
       writer, dispatcher, checkpoints: the store's parts.
     """
 
@@ -113,10 +112,8 @@ class CopyAppender:
 
         Args:
           queue_offset: the queue's next one; a queue of batches may skip some.
-          physical_offset: of the record.
           size: of the record, bytes.
           tags_code: of its tags; in a delay queue the delivery time, ms.
-          store_timestamp_ms: of the record.
           properties: of the record, encoded.
         """
         if queue.next_offset == queue.committed_offset:

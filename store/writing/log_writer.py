@@ -12,18 +12,92 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from typing import Final
 
-from ...common.clock import Clock, StoreTimeMs
+from ...common.clock import Clock, StoreTimeMs, WallTimeMs
 from ...disk.errors import StoreIOError
 from ..config import FlushDiskType, MessageStoreConfig
 from ..format import Key
+from ..index.index_backlog import Indexed
 from ..log.commit_log import CommitLog, blank, zeros_left
+from ..queues.consume_queue import ConsumeQueue
 from ..status import PutMessageStatus, PutRefusal
 from ..store_state import StoreEvent, StoreMode
 from .activity import Activity
-from .burst import NO_PUTS, Burst
 from .dispatcher import Dispatcher
 from .flush import FlushService
+
+# The buffer of one burst: messages that were put and not yet committed.
+
+NO_PUTS: Final = -1
+"""A `file_end` that no record fits before: every put asks `LogWriter.roll`, which refuses it."""
+
+
+class Burst:
+    """Bytes for the log, units for queues and items for the index, since the last commit.
+
+    A put is cheap because it only appends to these lists. The appenders fill them; `LogWriter`
+    writes them and makes them visible, or rolls them back.
+
+    Args:
+      body_size_max: see below.
+
+    Attributes:
+      body_size_max: bytes of a message's body, at most: the largest maxMessageSize since the start.
+        Here, because each put reads it.
+      wall_time_ms: the time of day when the burst began, or when the clock was read since.
+      store_time_ms: store timestamp of the next puts.
+      append_offset: physical offset of the next record.
+      file_end: physical offset at which the current file ends, or `NO_PUTS`.
+      pending: pieces of the current file's bytes, in order; they begin at `pending_start`.
+      segments: (physical offset, pieces) of the files before it.
+      touched: queues whose newest units are not committed, each once.
+      index_items: the records that the index takes.
+    """
+
+    __slots__ = (
+        "append_offset",
+        "body_size_max",
+        "file_end",
+        "index_items",
+        "pending",
+        "pending_start",
+        "segments",
+        "store_time_ms",
+        "touched",
+        "wall_time_ms",
+    )
+
+    def __init__(self, body_size_max: int) -> None:
+        self.body_size_max = body_size_max
+        self.wall_time_ms = WallTimeMs(0)
+        self.store_time_ms = StoreTimeMs(0)
+        self.append_offset = 0
+        self.file_end = NO_PUTS
+        self.pending: list[bytes | memoryview] = []
+        self.pending_start = 0
+        self.segments: list[tuple[int, list[bytes | memoryview]]] = []
+        self.touched: list[ConsumeQueue] = []
+        self.index_items: list[Indexed] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write or to roll back."""
+        return not (self.pending or self.segments or self.touched or self.index_items)
+
+    def end_file(self) -> None:
+        """Set the pending pieces aside: the next ones belong to the next file."""
+        self.segments.append((self.pending_start, self.pending))
+        self.pending = []
+
+    def clear_from(self, physical_offset: int) -> None:
+        """Drop everything; the next record will lie at this offset."""
+        self.pending = []
+        self.segments = []
+        self.touched = []
+        self.index_items = []
+        self.append_offset = self.pending_start = physical_offset
+
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +111,7 @@ class LogWriter:
     """Writes bursts to a loaded log. Owned by the store's task.
 
     Args:
-      config, clock, log: the store's.
       dispatcher: makes commits visible.
-      flusher: syncs them.
       activity: signalled by each commit.
       on_failed: called when the files may differ from what was written; it makes the store
         read-only.
@@ -99,7 +171,7 @@ class LogWriter:
             elif mode.trouble:
                 logger.error("sends are refused: %(reason)s", {"reason": mode.remark})
             elif event is StoreEvent.DISK_HAS_ROOM:
-                logger.warning("sends are taken again")
+                logger.warning("sends are accepted again")
         self._set_file_end()
 
     def begin_burst(self) -> None:
@@ -191,7 +263,7 @@ class LogWriter:
         except StoreIOError as error:
             self._zero_ahead_size = 0
             logger.warning(
-                "no zeros can be written ahead, fsyncs will take longer: %(error)s",
+                "no zeros can be written ahead; fsyncs will take longer: %(error)s",
                 {"error": error},
             )
 
@@ -208,6 +280,7 @@ class LogWriter:
             return PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark)
         base = -(-burst.append_offset // self._file_size) * self._file_size
         if base not in self._log.files:
+            # A full disk is not asked again for every send.
             if self._clock.monotonic_s() < self._create_again_s:
                 return self._no_file
             try:
@@ -216,7 +289,7 @@ class LogWriter:
                 self._create_again_s = self._clock.monotonic_s() + CREATE_RETRY_S
                 self._no_file = self._no_file._replace(remark=str(error))
                 logger.error(
-                    "sends are refused, no commit log file can be created: %(error)s",
+                    "sends are refused, as no commit log file can be created: %(error)s",
                     {"error": error},
                 )
                 return self._no_file

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from ...common.java_hash import tags_code as code_of_tags
-from ...common.message_properties import TAGS_HEAD, find_property
+from ...common.message_properties import TAGS_HEAD, TAGS_NAME, UNIQUE_KEY_NAME, find_property
 from ...native import Extension, extension
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
 from ...remoting.message_codec import (
@@ -72,8 +72,6 @@ class MessageAppender:
     """Adds messages to the next `LogWriter.commit`.
 
     Args:
-      config: limits.
-      queue_store: the store's.
       writer: commits what is put.
       native: the C extension, which packs the usual batches; None: pure Python.
     """
@@ -191,7 +189,6 @@ class MessageAppender:
         its sizes are checked before the first is stored.
 
         Args:
-          topic: of the record.
           body_size: as stored.
           properties_size: encoded, with the separator at their end, without a checksum.
           hosts_size: of both hosts, 16 to 40.
@@ -250,6 +247,7 @@ class MessageAppender:
         ):  # fmt: skip
             first = QueueOffset(queue.next_offset)
             offsets = self._put_fast(queue, batch)
+            # Empty for a batch that the fast way does not know; nothing was changed then.
             if offsets:
                 return (None, offsets, first)
         return self._put_unusual_batch(queue, batch)
@@ -262,7 +260,7 @@ class MessageAppender:
         except RemoteProtocolError as error:
             remark = f"the batch cannot be read: {error}"
             return (PutRefusal(PutMessageStatus.MESSAGE_ILLEGAL, remark), [], _NO_PLACE)
-        if queue.is_batch and find_property(properties, b"UNIQ_KEY") is not None:
+        if queue.is_batch and find_property(properties, UNIQUE_KEY_NAME) is not None:
             return self._put_inner_batch(queue, batch, len(entries))
         messages, total = [], 0
         hosts_size = len(batch.born_host) + len(batch.store_host) - 16
@@ -274,8 +272,10 @@ class MessageAppender:
                 return (_too_many_properties(len(own) + crc_size), [], _NO_PLACE)
             messages.append(replace(batch, body=message_body, properties=own, flag=message_flag))
             total += queue.record_overhead + hosts_size + len(message_body) + len(own) + crc_size
+        # Checked for all before the first is put, because a put cannot be taken back alone.
         if not entries or total > self._record_size_max:
             return (_illegal(queue.key[0], total), [], _NO_PLACE)
+        # All or none: a batch must not be divided by a file's end, where rolling may be refused.
         if self._burst.append_offset + total + 8 > self._burst.file_end:
             refusal = self._writer.roll(total)
             if refusal is not None:
@@ -283,7 +283,7 @@ class MessageAppender:
         first = QueueOffset(queue.next_offset)
         offsets = []
         for message in messages:
-            tags = find_property(message.properties, b"TAGS")
+            tags = find_property(message.properties, TAGS_NAME)
             code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
             offsets.append(self._put_record(queue, message, code))
         return (None, offsets, first)
@@ -349,6 +349,7 @@ class MessageAppender:
         burst.pending.append(records)
         burst.index_items.append(IndexRun(len(offsets), entries, burst.append_offset))
         burst.append_offset += len(records)
+        # The queue's first put of this commit.
         if queue.append_units(units, len(offsets)):
             burst.touched.append(queue)
         return offsets
@@ -359,7 +360,7 @@ class MessageAppender:
             return (_illegal(queue.key[0], len(batch.body)), [], _NO_PLACE)
         properties = batch.properties
         separator = b"" if properties.endswith(b"\x02") else b"\x02"
-        tags = find_property(properties, b"TAGS")
+        tags = find_property(properties, TAGS_NAME)
         code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
         message = replace(
             batch,
@@ -445,14 +446,12 @@ class MessageAppender:
         return PhysicalOffset(physical_offset)
 
     def _with_room_for_crc(self, properties: bytes) -> tuple[bytes, int]:
-        """Properties without a checksum of the sender, and the size of the new checksum.
-
-        Every record whose properties hold a NUL byte gets a checksum: without it recovery could not
-        distinguish such a record from one of which only the beginning reached the disk.
-        """
+        """Properties without a checksum of the sender, and the size of the new checksum."""
         if _CRC_NAME in properties:
             pieces = properties.split(b"\x02")
             properties = b"\x02".join(piece for piece in pieces if not piece.startswith(_CRC_NAME))
+        # With a NUL byte always: without a checksum recovery could not distinguish such a record
+        # from one of which only the beginning reached the disk.
         if not self._append_crc and b"\0" not in properties:
             return properties, 0
         if properties and not properties.endswith(b"\x02"):
@@ -493,6 +492,7 @@ def even_entries(body: bytes, added: bytes) -> list[BatchEntry]:
         return []
     owns = b"".join([row[4] for row in rows])
     if (
+        # NUL needs a checksum, and `#` may be that of the sender: the slow path knows both.
         {(row[1], row[3]) for row in rows} != {(size, own_size)}
         or TAGS_HEAD in owns or b"\0" in owns or b"#" in owns
         or own_size + len(added) >= PROPERTIES_SIZE_MAX
@@ -528,7 +528,7 @@ def usual_entries(body: bytes, added: bytes) -> list[BatchEntry]:
                 return []
             code = 0
             if TAGS_HEAD in own:
-                tags = find_property(own, b"TAGS")
+                tags = find_property(own, TAGS_NAME)
                 code = code_of_tags(str(tags, "utf-8", "replace")) if tags is not None else 0
             own += b"\2" + added if own and added and own[-1] != 2 else added
             if len(own) > PROPERTIES_SIZE_MAX:

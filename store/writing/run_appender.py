@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...common.delay_levels import delay_levels_ms
 from ...native import Extension
 from ...native.objects import TopicLike
 from ...native.path_counts import PathCounts
@@ -19,7 +20,6 @@ from ..config import MessageStoreConfig
 from ..format import Key
 from ..index.index_backlog import IndexRun
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.projection import delay_levels_ms
 from .log_writer import LogWriter
 
 
@@ -34,7 +34,6 @@ class SendRules(NamedTuple):
       store_host: of the records, 8 bytes.
       id_prefix: the store host in hexadecimal digits, with which each message id begins.
       answer_parts, json_answer_parts: see `AnswerTemplate.binary_parts` and `json_parts`.
-      body_size_max: bytes.
       delays_ms: of each delay level, from the first on.
     """
 
@@ -81,8 +80,6 @@ class RunAppender:
 
     Args:
       native: the C extension.
-      config: limits.
-      queue_store: the store's.
       writer: commits what is appended.
 
     Attributes:
@@ -135,7 +132,8 @@ class RunAppender:
           frame_size_max: bytes of the largest accepted frame, without its length word.
           born_host: of the records.
 
-        Returns: None: the first frame is not of a plain send, or has no room; nothing was changed.
+        Returns: None if the first frame is not of a plain send, or has no room; nothing was
+          changed.
         """
         # A delayed message may be newer than the turn's time, by which it would be delivered early.
         self._read_clock()
@@ -164,8 +162,8 @@ class RunAppender:
           position: of a record.
           topics: that messages may be delivered to.
 
-        Returns: None: the first record is not plain, its topic is none of these, its queue does not
-          exist yet, or it has no room; nothing was changed.
+        Returns: None if the first record is not plain, its topic is none of these, its queue does
+          not exist yet, or it has no room; nothing was changed.
         """
         burst = self._burst
         try:

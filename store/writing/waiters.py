@@ -34,7 +34,6 @@ class OffsetWaiters(Generic[Outcome]):
         self._failures = FailureLog(logger)
 
     def __bool__(self) -> bool:
-        """Whether a callback waits."""
         return bool(self._waiters)
 
     @property

@@ -11,9 +11,9 @@ import pytest
 
 from trocket.broker.filters.consumer_filter_manager import compile_filter
 from trocket.common.sql92 import java_values, parser
-from trocket.common.sql92.comments import TOKENS_MAX, without_comments
 from trocket.common.sql92.errors import FilterSyntaxError
 from trocket.common.sql92.expression import EXPRESSION_LENGTH_MAX, compile_expression
+from trocket.common.sql92.parser import TOKENS_MAX, without_comments
 
 ROOM = EXPRESSION_LENGTH_MAX - 10
 

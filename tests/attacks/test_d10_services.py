@@ -229,7 +229,7 @@ async def test_an_fsync_that_could_not_begin_is_done_later(
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trocket.store.writing.sync_thread.SyncThread.start", no_thread)
+        patch.setattr("trocket.store.writing.flush.SyncThread.start", no_thread)
         with pytest.raises(RuntimeError):
             await store.flusher.flush_in_thread(threaded=True)
     assert store.flusher.flushed_offset == 0

@@ -207,7 +207,7 @@ def entry_info(**changed):
         (entry_info(source_ips=["10.0.0.0/255.0.0.0"]), "The source ip is invalid."),
         (
             entry_info(source_ips=["10.0.0.1"] * (SOURCE_IPS_MAX + 1)),
-            f"The source ips are {SOURCE_IPS_MAX + 1}, the limit is {SOURCE_IPS_MAX}.",
+            f"{SOURCE_IPS_MAX + 1} source ips; the limit is {SOURCE_IPS_MAX}.",
         ),
         (entry_info(decision="Maybe"), "The decision is null or illegal."),
         (entry_info(decision=None), "The decision is null or illegal."),
@@ -250,7 +250,7 @@ def test_the_table_is_bounded() -> None:
     many = [rule(f"Topic:{number}") for number in range(ENTRIES_MAX)]
     table.put_acl(acl("User:u0", *many))
     assert refusal(table.put_acl, acl("User:u0", rule("Topic:one-more"))) == (
-        f"The entries are {ENTRIES_MAX + 1}, the limit is {ENTRIES_MAX}."
+        f"{ENTRIES_MAX + 1} entries; the limit is {ENTRIES_MAX}."
     )
     assert "the limit is 255" in refusal(table.create_user, User("u" * 256, "secret"))
     assert "the limit is 1024" in refusal(table.update_user, "u0", password="s" * 1025)

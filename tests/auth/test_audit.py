@@ -8,7 +8,7 @@ import pytest
 
 from trocket.auth.audit import ROUTINE, audited, note_refused
 from trocket.auth.gate import guarded
-from trocket.common.json_log import JsonFormatter
+from trocket.common.log_lines import JsonFormatter
 from trocket.remoting.channel import Answer, Channel, Deferred
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused

@@ -259,7 +259,7 @@ def test_the_line_at_the_start_says_what_is_open_and_which_keys_close_it() -> No
     opened = open_warning(BROKER, "0.0.0.0", allows_remote=True)
     assert closed is not None
     assert opened is not None
-    assert "everyone who reaches it may read and send messages" in closed
+    assert "anyone who reaches it may read and send messages" in closed
     assert "served to this machine only (allowRemoteAdministration=false)" in closed
     assert "and everything else too (allowRemoteAdministration=true)" in opened
     for key in ("bindAddress=127.0.0.1", "authenticationEnabled=true"):

@@ -108,7 +108,7 @@ def test_numbers_are_read_as_they_are_written(spelling: str, secret: str) -> Non
         (b"\xff\xfe\x00", "it is not YAML"),
         (b"[" * 5_000, "it is not YAML"),
         (b"a: &x [*x]\nb: *y", "it is not YAML"),
-        (b"accounts:\naccounts:\n", "line 2: it is not YAML: a member is twice"),
+        (b"accounts:\naccounts:\n", "line 2: it is not YAML: a key occurs twice"),
         (b"- a", "it is a list and should have the members"),
         (b"text", "it is a text and should have the members"),
         (b"accounts: {a: b}", "accounts is a mapping, and should be a list"),

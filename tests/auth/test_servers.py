@@ -452,7 +452,7 @@ async def test_the_log_says_where_a_user_is_not_as_the_configuration_has_it(capl
     async with embedded_broker(disk, **ACCESS):
         assert "the user root of initAuthenticationUser is disabled, and" in caplog.text
         assert (
-            "the user inner of innerClientAuthenticationCredentials is no super user and has "
+            "the user inner of innerClientAuthenticationCredentials is not a super user and has "
             "another password, and this server's own requests may be refused" in caplog.text
         )
     assert "changed-" not in caplog.text

@@ -140,7 +140,7 @@ def test_a_slave_sends_its_consumers_back_before_the_master_sends_them(
     ("lines", "words"),
     [
         ("haMasterAddress=192.0.2.1", "not host:port of the master's haListenPort"),
-        ("listenPort=65535", "haListenPort is listenPort \\+ 1, which is no port"),
+        ("listenPort=65535", "haListenPort is listenPort \\+ 1, which is not a port"),
         ("brokerRole=SLAVE\nbrokerId=-1", "brokerId"),
         ("slaveSyncInterval=0", "slaveSyncInterval"),
         ("haTlsEnable=true\nhaTlsKeyPath=k", "needs haTlsCertPath, haTlsTrustCertPath, too"),
@@ -280,7 +280,7 @@ DIFFERENT_DEFAULTS = {
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("deleteWhen=25", "no hour from 0 to 23"),
+        ("deleteWhen=25", "not an hour from 0 to 23"),
         ("deleteWhen=04,16", "several look like 04;16"),
         ("fileReservedTime=-1", "fileReservedTime"),
         ("storeBytesMax=1000", "three commit log files"),

@@ -30,7 +30,7 @@ def offsets_of(text):
 def test_one_bad_number_costs_only_its_queue(word, caplog):
     text = b'{"offsetTable":{"T@g":{0:5,1:%b},"U@h":{1:24}}}' % word.encode()
     assert offsets_of(text) == {"T@g": {0: 5}, "U@h": {1: 24}}
-    assert "consumerOffset.json: T@g: 1 is no whole number; it is left out" in caplog.text
+    assert "consumerOffset.json: T@g: 1 is not a whole number; it is left out" in caplog.text
 
 
 def test_a_group_without_a_number_that_can_be_read_costs_only_itself(caplog):

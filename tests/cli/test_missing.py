@@ -106,7 +106,7 @@ def test_a_name_that_is_not_there_is_said_in_plain_words(run: Run, words: str, t
 @pytest.mark.parametrize("words", ["topic show Zebra", "group show Zebra"])
 def test_without_a_near_name_the_way_to_all_names_is_said(run: Run, words: str) -> None:
     kind = words.split()[0]
-    way = f"`trocket {kind} list` shows those that there are"
+    way = f"`trocket {kind} list` lists them"
     assert run(*words.split()).err == f"trocket: there is no {kind} 'Zebra'; {way}\n"
 
 

@@ -76,7 +76,7 @@ def test_init_overwrites_nothing_without_force(run: Run, folder: Path) -> None:
     before = (folder / "ca.crt").read_bytes()
     ended = run("tls", "init", str(folder))
     assert ended.status == 2
-    assert "ca.crt is there: give another folder, or --force" in ended.err
+    assert "ca.crt exists: give another folder, or --force" in ended.err
     assert (folder / "ca.crt").read_bytes() == before
     assert run("tls", "init", str(folder), "--force").status == 0
     assert (folder / "ca.crt").read_bytes() != before
@@ -117,7 +117,7 @@ def test_wrong_use_is_one_line(run: Run, tmp_path: Path) -> None:
     assert "make one by `trocket tls init" in ended.err
     assert "neither a host's name" in run("tls", "init", str(tmp_path), "--host", "a b").err
     assert "is not one of none" in run("tls", "init", str(tmp_path), "--client-auth", "yes").err
-    assert "no HOST:PORT" in run("tls", "show", "nowhere").err
+    assert "neither a file nor HOST:PORT" in run("tls", "show", "nowhere").err
     (tmp_path / "x").write_text("no certificate")
     assert "has no certificate in PEM" in run("tls", "show", str(tmp_path / "x")).err
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trocket.cli.up.home import default_home, refuse_source_folder
+from trocket.cli.up.config import default_home, refuse_source_folder
 from trocket.common.config import ConfigError
 from trocket.disk.errors import StoreIOError
 from trocket.disk.memory_disk import MemoryDisk

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import trio
 
-from trocket.filtersrv.pull_answer import read_messages, write_messages
+from trocket.filtersrv.processors import read_messages, write_messages
 from trocket.remoting.channel import Answer, Channel, Deferred
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand

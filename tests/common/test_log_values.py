@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import trocket
-from trocket.common.json_log import MEMBERS
+from trocket.common.log_lines import MEMBERS
 
 ROOT = Path(trocket.__file__).parent
 SERVERS = ("broker", "common", "filtersrv", "namesrv", "remoting", "store")

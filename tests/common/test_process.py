@@ -16,7 +16,7 @@ import trio
 
 from trocket.common import process
 from trocket.common.config import ConfigError
-from trocket.common.json_log import JsonFormatter
+from trocket.common.log_lines import JsonFormatter
 
 
 class ExpectedError(Exception):

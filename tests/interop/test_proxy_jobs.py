@@ -11,8 +11,7 @@ from trocket.interop.apache_proxy import ApacheProxy
 from trocket.interop.peer import Cluster
 from trocket.interop.peers import open_cluster
 from trocket.interop.process import PeerError
-from trocket.interop.proxy_jobs import jobs, reason_not_to_run
-from trocket.interop.proxy_table import (
+from trocket.interop.proxy_jobs import (
     GROUPS,
     GRPC_SCENARIOS,
     MESSAGE_TYPES,
@@ -20,6 +19,8 @@ from trocket.interop.proxy_table import (
     PROXY_CLIENTS,
     PROXY_SCENARIOS,
     WITH_ACCOUNTS,
+    jobs,
+    reason_not_to_run,
 )
 from trocket.interop.report.cells import Cell, Kind, Verdict
 from trocket.interop.scenarios.table import GRPC_JAVA, JAVA_5, PYTHON, SCENARIOS

@@ -165,7 +165,7 @@ def test_a_renamed_file_never_replaces_a_pipe(tmp_path):
     pipe, new = tmp_path / "pipe", tmp_path / "new"
     os.mkfifo(pipe)
     new.write_bytes(b"text")
-    with pytest.raises(StoreIOError, match="no regular file"):
+    with pytest.raises(StoreIOError, match="not a regular file"):
         OsDisk().rename(str(new), str(pipe))
     assert pipe.is_fifo()
 

@@ -55,7 +55,7 @@ def test_an_older_text_is_never_used_without_a_word(caplog):
     assert "topics.json is missing" in caplog.messages.pop()
     disk.contents[PATH], disk.contents[PATH + ".bak"] = disk.contents[PATH + ".bak"], newest
     assert load(disk, PATH, json.loads) == {"n": 1}
-    assert "topics.json holds an older text" in caplog.messages.pop()
+    assert "topics.json has older content" in caplog.messages.pop()
 
 
 def test_two_bad_files_are_refused_and_not_taken_for_none():

@@ -7,12 +7,12 @@ import errno
 
 import pytest
 
+from trocket.common.delay_levels import delay_levels_ms
 from trocket.disk.errors import CorruptRecordError, StoreIOError
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.format import UNIT, UNIT_SIZE
 from trocket.store.queues.queue_ends import FILE_NAME, QueueEnds, write_queue_ends
 from trocket.store.recovery.checkpoint import Checkpoint, write_checkpoint
-from trocket.store.recovery.store_recovery import delay_levels_ms
 
 from .damaged import LOG, QUEUE, assert_whole, closed, crashed, snapshot
 from .support import ROOT, bodies, open_store, put, send

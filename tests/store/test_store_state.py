@@ -108,7 +108,7 @@ def test_a_store_takes_puts_again_when_the_disk_has_room_and_it_is_no_slave(role
     assert store.trouble == refusal.remark
     with caplog.at_level(logging.WARNING):
         store.writer.enter(E.DISK_HAS_ROOM)
-    assert caplog.messages[-1:] == ["sends are taken again"]
+    assert caplog.messages[-1:] == ["sends are accepted again"]
     assert store.trouble == ""
     if role is BrokerRole.SLAVE:
         assert "slave" in put(store)[0].remark

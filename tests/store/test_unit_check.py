@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trocket.common.java_hash import tags_code
+from trocket.common.topic_names import SCHEDULE_TOPIC
 from trocket.store.format import PRE_BLANK_SIZE
 from trocket.store.log.log_reader import LogRecord
 from trocket.store.queues.consume_queue_ext import EXT_ADDRESS_MAX
-from trocket.store.queues.projection import SCHEDULE_TOPIC, Places
+from trocket.store.queues.projection import Places
 from trocket.store.queues.unit_check import UnitFault, unit_fault
 
 TAGGED = LogRecord(1000, 200, "T", 3, 7, 0, 1_700_000_000_000, b"TAGS\x01a\x02")

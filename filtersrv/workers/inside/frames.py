@@ -11,8 +11,8 @@ READY, has 0. The worker answers each request with one frame, and sends nothing 
 | BATCH | COUNT, group; then COUNT MESSAGE frames | BITS; FAILED |
 
 Compiled classes are NAME, size (uint32), name, bytes for each class; only Java reads and writes
-them. REFUSED, FAILED and EXPLAINED have a text. BITS has one bit for each message, the first in the
-lowest bit of the first byte. Numbers are big-endian, texts UTF-8.
+them. REFUSED, FAILED and EXPLAINED have a message. BITS has one bit for each message, the first in
+the lowest bit of the first byte. Numbers are big-endian, strings UTF-8.
 
 The other side is `java/trocket/filtersrv/Frames.java`. Standard library only: workers import this.
 """
@@ -46,7 +46,7 @@ SETTINGS_BYTES_MAX = 65_536
 """Largest size of START, which has about thirty short lines; JVM options are the longest."""
 
 TEXT_BYTES_MAX = 4_096
-"""Largest size of a text in an answer: enough for the first errors of a compiler."""
+"""Largest size of a string in an answer: enough for the first errors of a compiler."""
 
 CLASSES_BYTES_MAX = 1_048_576
 """Largest size of compiled classes; they are usually smaller than the source (64 KiB)."""
@@ -58,7 +58,7 @@ def frame(kind: int, number: int, content: bytes = b"") -> bytes:
 
 
 def text_frame(kind: int, number: int, text: str) -> bytes:
-    """A frame with a text, cut where it is too long."""
+    """A frame with a message, cut where it is too long."""
     return frame(kind, number, text.encode("utf-8", "replace")[:TEXT_BYTES_MAX])
 
 
@@ -95,7 +95,6 @@ def unpack_settings(content: bytes) -> dict[str, list[str]]:
 
 
 def pack_bits(decisions: Iterable[bool]) -> bytes:
-    """The content of BITS."""
     bits = 0
     count = 0
     for decision in decisions:

@@ -24,9 +24,7 @@ class FilterMessage:
     """The message that is passed to a filter.
 
     Attributes:
-      topic: name of the topic.
       queue_id: number of the queue.
-      queue_offset: offset in the queue.
       tags: the tag; None: no tag.
       keys: the keys, separated by spaces; None: no keys.
       properties: all properties, by name.
@@ -206,5 +204,5 @@ def describe(error: BaseException) -> str:
     try:
         text = f"{type(error).__name__}: {error}"
     except BaseException as another:  # noqa: BLE001 - its __str__ was uploaded too
-        text = f"{type(error).__name__}, whose text raises {type(another).__name__}"
+        text = f"{type(error).__name__}, whose str() raises {type(another).__name__}"
     return f"{text} (line {line})" if line else text

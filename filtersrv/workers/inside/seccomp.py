@@ -185,7 +185,6 @@ def assemble(machine: str, pid: int, program: tuple[int, int] | None = None) -> 
     """Build the BPF program for `install`.
 
     Args:
-      machine: one of MACHINES.
       pid: id of this process.
       program: the program that may be executed: its descriptor, which execution closes, and the
         address of its arguments; None: no program.

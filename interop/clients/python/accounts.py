@@ -13,7 +13,7 @@ from .door import OWN_ACCOUNT, account_of
 from .stage import Play, Stage
 
 JAVA_PLACE = re.compile(r", [\w.$]+\([\w.]+:\d+\)$")
-"""The line of Java that 4.x adds to a text."""
+"""The line of Java that 4.x adds to a string."""
 NO_ACCOUNT: dict[str, Any] = {"credentials": None}
 
 

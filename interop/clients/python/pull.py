@@ -76,7 +76,7 @@ async def queue(stage: Stage) -> None:
 
 
 async def subscribed(stage: Stage) -> None:
-    """A consumer that commits, and one of its group that goes on."""
+    """A consumer that commits, and one of its group that continues there."""
     first, queue = await with_numbers(stage)
     await settled(first.assign([queue]))
     stage.facts["first"] = [m.text for m in await poll(first, COUNT)]

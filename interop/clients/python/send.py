@@ -113,7 +113,7 @@ async def too_large(stage: Stage) -> None:
     try:
         await producer.send(message)
     except MessageRefusedError:
-        # Java's client says it with the broker's number.
+        # Java's client reports it by the broker's id.
         stage.facts["refused_by_client"] = 13
     patient = await stage.enter(
         stage.door.producer(

@@ -72,12 +72,11 @@ class Stage:
         return Message(self.topic, body, tags=tags, keys=keys, **more)
 
     async def send(self, *bodies: str) -> None:
-        """Send texts without tags, by turns to all queues."""
+        """Send strings without tags, by turns to all queues."""
         for body in bodies:
             await self.producer.send(self.message(body))
 
     async def send_to(self, queue_id: int, message: Message) -> Any:
-        """Send to the queue of this number."""
         queues = await self.producer.queues(message.topic)
         queue = next(queue for queue in queues if queue.queue_id == queue_id)
         return await self.producer.send(message, queue=queue)

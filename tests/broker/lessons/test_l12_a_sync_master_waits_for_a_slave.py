@@ -9,7 +9,7 @@ from trocket.broker.settings.config_checks import read_broker_config
 from trocket.common.clock import SystemClock
 from trocket.common.config import parse_properties
 from trocket.store.config import BrokerRole, MessageStoreConfig
-from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.durability import SlaveAcks
 
 
 def read(text: str) -> MessageStoreConfig:

@@ -1,4 +1,4 @@
-"""broker/pop/assignment.py: who gets which queues, in every mode."""
+"""broker/pop/query_assignment.py: who gets which queues, in every mode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.broker.pop.assignment import ANY_QUEUE, STRATEGIES, assigned_queues
+from trocket.broker.pop.query_assignment import ANY_QUEUE, STRATEGIES, assigned_queues
 from trocket.remoting.bodies import (
     MessageQueue,
     MessageRequestMode,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trocket.broker.pop.buffer import OrderKey
-from trocket.broker.pop.renewals import KEPT_MS, RENEWALS_MAX, Renewals
+from trocket.broker.pop.change_invisible_time import KEPT_MS, RENEWALS_MAX, Renewals
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.receipt import Receipt, TopicForm
 from trocket.remoting.request_codes import RequestCode

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.filtersrv.messages import message
 from trocket.common.message_properties import properties_from_bytes
-from trocket.filtersrv.workers.codec import message_frames, message_size
 from trocket.filtersrv.workers.inside import frames
 from trocket.filtersrv.workers.inside.python_filter import FilterMessage, parse_properties
+from trocket.filtersrv.workers.worker_filter import message_frames, message_size
 
 
 def test_a_filter_in_python_sees_what_the_message_holds() -> None:

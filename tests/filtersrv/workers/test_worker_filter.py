@@ -24,7 +24,7 @@ from tests.filtersrv.workers.uploads import (
     wait_state,
 )
 from trocket.filtersrv.filters import FilterCompileError, FilterError
-from trocket.filtersrv.workers import WorkerFilter, WorkerLimits, loading
+from trocket.filtersrv.workers import WorkerFilter, WorkerLimits, worker_filter
 from trocket.filtersrv.workers.programs import WorkerProgram
 from trocket.filtersrv.workers.worker_process import WorkerProcess
 
@@ -48,7 +48,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             super().__init__(program)
             pids.append(self.pid)
 
-    monkeypatch.setattr(loading, "WorkerProcess", Noted)
+    monkeypatch.setattr(worker_filter, "WorkerProcess", Noted)
     return pids
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.filtersrv.workers.uploads import needs_linux, processes_of
 from trocket.filtersrv.filters import FilterError
 from trocket.filtersrv.workers.inside import frames
-from trocket.filtersrv.workers.loading import NoWorkerError, open_worker
 from trocket.filtersrv.workers.programs import LAUNCHER, python_program
+from trocket.filtersrv.workers.worker_filter import NoWorkerError, open_worker
 from trocket.filtersrv.workers.worker_process import WorkerEnded, WorkerProcess
 
 pytestmark = [needs_linux, pytest.mark.slow]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trocket.interop.report.cells import Cell, Kind, Verdict
-from trocket.interop.report.kinds import by_reason
+from trocket.interop.report.markdown import by_reason
 from trocket.interop.report.text import duration, printable
 
 

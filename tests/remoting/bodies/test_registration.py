@@ -100,7 +100,7 @@ def test_any_deflated_bytes_give_a_registration_or_the_documented_error(body: by
         (deflated(b"", 0, b"[]"), "a value is expected"),
         (deflated(b"{}", 1, b"t 1", b"[]"), "not a topic's settings"),
         (deflated(b"{}", 1, b"\xff 1 1 6 SINGLE_TAG", b"[]"), "is not UTF-8"),
-        (deflated(b"{}", 0, b"{}"), "are no list"),
+        (deflated(b"{}", 0, b"{}"), "are not a list"),
         (deflated(b"{}", 0, b"[]", 1, b"{}"), "names no topic"),
         (deflated(b"{}", 0, b"[]", 1, b"[]"), "names no topic"),
         (deflated(b"{}", 0, b"[]", 1), "is cut off"),

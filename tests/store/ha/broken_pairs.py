@@ -10,8 +10,7 @@ from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
 from trocket.store.offsets import PhysicalOffset
 from trocket.store.status import PutMessageStatus
-from trocket.store.writing.acks import SlaveAcks
-from trocket.store.writing.durability import Durability
+from trocket.store.writing.durability import Durability, SlaveAcks
 
 Patch = pytest.MonkeyPatch
 OK = PutMessageStatus.PUT_OK

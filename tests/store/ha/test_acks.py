@@ -9,7 +9,7 @@ from trocket.common.clock import ManualClock
 from trocket.store.config import BrokerRole, MessageStoreConfig
 from trocket.store.ha.slave import HaSlave
 from trocket.store.status import PutMessageStatus
-from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.durability import SlaveAcks
 from trocket.store.writing.waiters import OffsetWaiters
 
 from ..support import bodies, open_store, put, send

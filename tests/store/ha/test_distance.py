@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trocket.store.ha.distance import Distance
+from trocket.store.ha.sender import Distance
 
 
 def test_a_slave_that_has_the_whole_log_is_not_behind() -> None:

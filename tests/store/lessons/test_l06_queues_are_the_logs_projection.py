@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from trocket.common.java_hash import tags_code
+from trocket.common.topic_names import SCHEDULE_TOPIC
 from trocket.disk.memory_disk import MemoryDisk
-from trocket.store.queues.projection import SCHEDULE_TOPIC
 from trocket.store.services import checkpoint_now
 
 from ..damaged import assert_whole

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trocket.common.topic_names import SCHEDULE_TOPIC
 from trocket.remoting.hosts import host_bytes
 from trocket.remoting.message_codec import MAGIC_BLANK, RECORD_PREFIX, decode_record
 from trocket.remoting.sys_flag import TRANSACTION_ROLLBACK_TYPE
@@ -20,7 +21,6 @@ from trocket.store.offline.fill import (
     fixed_bytes,
 )
 from trocket.store.offline.losses import Lost
-from trocket.store.queues.projection import SCHEDULE_TOPIC
 
 FILE_SIZE = 16_384
 STAMP = Stamp(1_700_000_000_000, host_bytes("127.0.0.1", 10911))

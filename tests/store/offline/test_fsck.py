@@ -397,7 +397,7 @@ def test_findings_are_bounded_and_all_are_counted():
 def test_a_folder_that_is_no_store_is_refused():
     disk = MemoryDisk()
     disk.make_folder("/empty")
-    with pytest.raises(NoStoreError, match="no store"):
+    with pytest.raises(NoStoreError, match="not a store"):
         check_store(disk, "/empty")
     with pytest.raises(NoStoreError, match="no such folder"):
         check_store(disk, "/none")

@@ -17,9 +17,9 @@ from trocket.broker.pop.order import OrderedPops
 from trocket.broker.pop.order_info import OrderInfo
 from trocket.broker.pop.order_info_manager import ConsumerOrderInfoManager
 from trocket.broker.pop.pop_message import PopMessageProcessor
-from trocket.broker.pop.revive import ReviveQueue, WaitingPoint
+from trocket.broker.pop.redelivery import Redelivery
+from trocket.broker.pop.revive_queue import ReviveQueue, WaitingPoint
 from trocket.broker.pop.revive_service import ReviveService
-from trocket.broker.pop.reviver import Reviver
 from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
 from trocket.common.steps import Steps
 from trocket.store.writing.flush import FlushService
@@ -190,20 +190,24 @@ def acks_not_read(patch: Patch) -> None:
 
 def revived_a_neighbour(patch: Patch) -> None:
     """The message after the one that was not acknowledged comes again."""
-    read = Reviver._messages
+    read = Redelivery._messages
     patch.setattr(
-        Reviver, "_messages", lambda self, check_point, offset: read(self, check_point, offset + 1)
+        Redelivery,
+        "_messages",
+        lambda self, check_point, offset: read(self, check_point, offset + 1),
     )
 
 
 def tries_not_counted(patch: Patch) -> None:
     """A message that comes again looks as if it came for the first time."""
-    put_copy = Reviver._put_copy
+    put_copy = Redelivery._put_copy
 
-    def broken(self: Reviver, part: Any, check_point: CheckPoint, message: Any, retry: Any) -> None:
+    def broken(
+        self: Redelivery, part: Any, check_point: CheckPoint, message: Any, retry: Any
+    ) -> None:
         put_copy(self, part, replace(check_point, suspend=True), message, retry)
 
-    patch.setattr(Reviver, "_put_copy", broken)
+    patch.setattr(Redelivery, "_put_copy", broken)
 
 
 def revival_noted_too_far(patch: Patch) -> None:

@@ -16,9 +16,8 @@ from trocket.store.ha.copier import LogCopier
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
 from trocket.store.status import PutMessageStatus
-from trocket.store.writing.acks import SlaveAcks
 from trocket.store.writing.copy_appender import CopyAppender
-from trocket.store.writing.durability import Durability
+from trocket.store.writing.durability import Durability, SlaveAcks
 from trocket.store.writing.flush import FlushService
 
 from ..mutant import Mutant, Patch

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trocket.store.status import PutMessageStatus
-from trocket.store.writing.acks import SlaveAcks
+from trocket.store.writing.durability import SlaveAcks
 
 from ..__main__ import main
 from .cluster import MODES, TOPOLOGIES, play

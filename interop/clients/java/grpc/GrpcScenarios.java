@@ -35,7 +35,7 @@ import org.apache.rocketmq.client.apis.producer.TransactionResolution;
  * Plays scenarios as users of the official gRPC client, all at the same time.
  *
  * Arguments: the proxy's HOST:PORT, the prefix of topics and groups, and the scenarios' names.
- * Prints as Scenarios does. interop/proxy_table.py has the expected facts, and the settings of
+ * Prints as Scenarios does. interop/proxy_jobs.py has the expected facts, and the settings of
  * topics. No group exists before unless that table says so.
  */
 public final class GrpcScenarios {

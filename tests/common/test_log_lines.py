@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from trocket.common.json_log import JsonFormatter
-from trocket.common.log_limit import (
+from trocket.common.log_lines import (
     EVENTS_MAX,
     INTERVAL_S,
     LINES_MAX,
+    JsonFormatter,
     LimitedHandler,
     TextFormatter,
 )

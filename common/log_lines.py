@@ -1,4 +1,4 @@
-"""A limit of repeated log lines: an event that occurs thousands of times a second is counted.
+"""Log lines: JSON objects for collectors, and a limit of repeated ones, which are counted.
 
 A burst of lines fills the disk that the store needs, and hides every other line. So each event,
 which is the template of a line in its logger, has a number of lines per interval. Lines beyond it
@@ -11,10 +11,66 @@ An event with several lines at a time, such as those that another process wrote,
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import IO, Any, Final
+
+# Log lines as JSON objects, for collectors such as Loki, Elasticsearch or Vector.
+
+MEMBERS: Final = ("time", "level", "logger", "message", "event", "left_out", "traceback", "stack")
+"""The members that lines of all events have; no value of an event has such a name."""
+
+_PLACEHOLDER: Final = re.compile(r"%\(([^)]*)\)[-#0 +]*[0-9]*(?:\.[0-9]+)?[a-zA-Z]")
+
+
+class JsonFormatter(logging.Formatter):
+    """One line for each record, with its traceback.
+
+    Members: time (UTC), level, logger, message, the values of the event by their names, and event:
+    the message with the names in place of the values, the same for all lines of one event.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line; `traceback`, `stack` and `left_out` are there only if it has them."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        members: dict[str, Any] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if isinstance(record.args, Mapping):
+            members["event"] = event_of(record)
+            for name, value in record.args.items():
+                members.setdefault(name, _plain(value))
+        left_out = getattr(record, "left_out", 0)
+        if left_out:
+            members["left_out"] = left_out
+        if record.exc_info and record.exc_info[0] is not None:
+            members["traceback"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            members["stack"] = self.formatStack(record.stack_info)
+        # ASCII: no text of a peer can end the line or a terminal's state.
+        return json.dumps(members)
+
+
+def event_of(record: logging.LogRecord) -> str:
+    """The text that all lines of one event share: `topic {topic} is deleted`."""
+    return _PLACEHOLDER.sub(r"{\1}", str(record.msg)).replace("%%", "%")
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON: numbers and lists of strings as they are, anything else by `str`."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [str(each) for each in value]
+    return str(value)
+
 
 LINES_MAX: Final = 20
 """Lines of one event in an interval: enough to see which clients or topics it is about."""
@@ -23,7 +79,7 @@ INTERVAL_S: Final = 10.0
 """Seconds that are counted together: 20 lines in 10 s are some 20 MB a day."""
 
 EVENTS_MAX: Final = 512
-"""Events that are counted at a time; there are about 250, and texts of other packages."""
+"""Events that are counted at a time; there are about 250, and those of other packages."""
 
 
 class _Count:

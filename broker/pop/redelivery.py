@@ -1,6 +1,6 @@
-"""Reviver: stores what the due check points of a revive queue need, in one burst of the store.
+"""Redelivery: stores what the due check points of a revive queue need, in one burst of the store.
 
-That are copies of the messages in the group's retry topic, or new check points for messages that
+These are copies of the messages in the group's retry topic, or new check points for messages that
 cannot be read now.
 
 Java counterpart: reviveMsgFromCk and reviveRetry of broker/processor/PopReviveService.java of
@@ -29,9 +29,10 @@ from ..stats.pop_counts import PopCounts
 from ..tables.subscription_group_manager import SubscriptionGroupManager
 from ..tables.topic_config_manager import TopicConfigManager
 from .check_point import CheckPoint
+from .record_puts import RecordPuts
 from .records import Ack
 from .retry_topics import PopRetryTopics
-from .revive import (
+from .revive_queue import (
     RE_PUT_DELAYS_S,
     ReviveQueue,
     WaitingPoint,
@@ -39,7 +40,6 @@ from .revive import (
     retry_message,
     single_messages,
 )
-from .revive_puts import RevivePuts
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class ReviveSlice:
         return self.size >= SLICE_BYTES or self.used >= SLICE_COUNT
 
     def settle(self) -> None:
-        """Note that the burst is committed."""
+        """Record that the burst is committed."""
         for point, closed in self.taken:
             for offset in closed:
                 point.check_point.ack(offset)
@@ -90,16 +90,15 @@ class ReviveSlice:
                 self.queue.put_back(point)
 
     def undo(self) -> None:
-        """Note that nothing was stored."""
+        """Record that nothing was stored."""
         for point, _ in self.taken:
             self.queue.put_back(point)
 
 
-class Reviver:
+class Redelivery:
     """Appends what check points need to a burst of the store.
 
     Args:
-      config: the broker's.
       store: has the original messages.
       clock: its wall time.
       topics, groups: the broker's tables.
@@ -119,7 +118,7 @@ class Reviver:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         puts: InnerPuts,
-        records: RevivePuts,
+        records: RecordPuts,
         retry_topics: PopRetryTopics,
         host: Callable[[], bytes],
         counts: PopCounts | None = None,
@@ -162,6 +161,8 @@ class Reviver:
             if retry is None:
                 trouble = "the retry topic may not be created, see topicsMax"
         for offset in offsets:
+            # The rest of a large check point waits for the next slice; at least one message is
+            # done.
             if part.is_full and closed:
                 return
             if retry is not None:
@@ -174,6 +175,8 @@ class Reviver:
                     for message in messages:
                         trouble = self._put_copy(part, check_point, message, retry) or trouble
                     if not trouble:
+                        # Stored as a copy. Whatever fails is tried again by a check point of its
+                        # own below.
                         closed.append(offset)
                         continue
             self._put_again(part, check_point, offset, queue_id, trouble)
@@ -224,14 +227,14 @@ class Reviver:
     def _messages(self, check_point: CheckPoint, offset: int) -> list[MessageExt]:
         """The message at exactly this offset, or those of the batch there; empty: it is gone.
 
-        A topic that was deleted and created again has lower offsets: those are other messages.
-
         Raises: StoreError, RemoteProtocolError: it cannot be read.
         """
         topic, queue_id = check_point.topic, check_point.queue_id
         result = self._store.get_message(topic, queue_id, offset, 1)
         if result.buffers:
             message = decode_record(b"".join(result.buffers))
+            # A topic that was deleted and created again has lower offsets: those are other
+            # messages.
             if message.queue_offset == offset:
                 return single_messages(message)
         logger.warning(

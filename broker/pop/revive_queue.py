@@ -148,7 +148,7 @@ class ReviveQueue:
 
     @property
     def committed(self) -> int:
-        """The offset of the last record that is not needed any more; -1: there is none."""
+        """The offset of the last record that is not needed any more; -1 if there is none."""
         held = self._held
         while held and held[0].is_done:
             held.popleft()
@@ -216,7 +216,7 @@ class ReviveQueue:
         self._early_count += len(ack.offsets)
 
     def _known(self, key: CheckPointKey) -> CheckPointKey:
-        """A key with the broker's name, whose texts are shared with equal ones in memory."""
+        """A key with the broker's name, whose strings are shared with equal ones in memory."""
         names = self._names
         if len(names) > POINTS_MAX:
             names.clear()
@@ -235,7 +235,7 @@ class ReviveQueue:
     # ---- deciding ------------------------------------------------------------------------
 
     def note(self, *, timers_ms: float, now_ms: int, end: int) -> None:
-        """Note how far the timer service is; acks that were due earlier are before `end`.
+        """Record how far the timer service is; acks that were due earlier are before `end`.
 
         Args:
           timers_ms: all timer messages with a lower TIMER_OUT_MS are delivered; infinity: all.
@@ -261,7 +261,7 @@ class ReviveQueue:
         return self._reached.timers_ms >= moment_ms
 
     def take_due(self) -> WaitingPoint | None:
-        """Take a check point that can be decided, the earliest first; None: there is none.
+        """Take a check point that can be decided, the earliest first; None if there is none.
 
         `finish` or `put_back` must follow.
         """
@@ -293,7 +293,7 @@ class ReviveQueue:
         return heap[0][0] if heap else math.inf
 
     def finish(self, point: WaitingPoint) -> None:
-        """Note that a check point is decided: its messages are acknowledged, revived or gone."""
+        """Record that a check point is decided: its messages are acknowledged, revived or gone."""
         point.is_done = True
         del self._points[point.key]
 

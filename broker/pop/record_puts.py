@@ -1,4 +1,4 @@
-"""RevivePuts: appends the records of pop consumption within a turn or a burst of the store."""
+"""RecordPuts: appends the records of pop consumption within a turn or a burst of the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WrittenTurn(Protocol):
         """Call back when the turn is written (true), or could not be."""
 
 
-class RevivePuts:
+class RecordPuts:
     """Appends records to what the store's next commit writes.
 
     A turn (`SendTurn.begin`) or a burst (`MessageStore.begin_burst`) must have begun.

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from trocket.broker.pop.revive import (
+from trocket.broker.pop.revive_queue import (
     EARLY_ACKS_MAX,
     GRACE_MS,
     POINTS_MAX,
