@@ -1,4 +1,4 @@
-"""D14: a group's retryQueueNums was taken as it came, and a retry topic had 2**31 - 1 queues.
+"""A group's retryQueueNums was taken as it came, and a retry topic had 2**31 - 1 queues.
 
 All consumers of the group got that route, and a send to queue 2**31 - 2 was acknowledged.
 """

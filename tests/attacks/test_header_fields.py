@@ -1,4 +1,4 @@
-"""D16: a JSON header could have any number of fields; a binary one with more than 256 is refused.
+"""A JSON header could have any number of fields; a binary one with more than 256 is refused.
 
 19,002 were taken. One limit holds for both, with the header's size and the numbers of its frame.
 """

@@ -1,4 +1,4 @@
-"""Defect D2: a client wrote records that the broker keeps for itself, and the broker believed it.
+"""A client wrote records that the broker keeps for itself, and the broker believed it.
 
 A plain send to rmq_sys_wheel_timer with a REAL_TOPIC made the broker write an op
 message. After a restart another producer's open transaction had ended, and its message was lost.

@@ -24,7 +24,7 @@ from ..broker.embedded import (
     send_fields,
     topic_fields,
 )
-from .test_d01_unsaved_topics import TightDisk, bodies
+from .test_unsaved_topics import TightDisk, bodies
 
 SEND, PULL, SEND_BACK = 310, 11, 36
 CONFIG = "/store/config/"

@@ -1,4 +1,4 @@
-"""Defect D15: a send that failed after its message was appended left the turn without a commit.
+"""A send that failed after its message was appended left the turn without a commit.
 
 A send to rmq_sys_wheel_timer without TIMER_OUT_MS ended in a KeyError after its message was
 appended: it was answered with an error, and what the turn had appended waited for another turn.

@@ -1,4 +1,4 @@
-"""D12: a first send that asked for no queue was acknowledged, and no consumer could read it.
+"""A first send that asked for no queue was acknowledged, and no consumer could read it.
 
 The topic had 0 queues, so its name was spoilt for all producers, and a restart kept it.
 """

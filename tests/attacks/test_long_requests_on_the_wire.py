@@ -1,6 +1,6 @@
 """The defects: a heartbeat, an expression, and held pulls kept the event loop for long.
 
-The finer tests of D4, D7 and D11 count work by names that came with the repair. These know the wire
+The finer tests of the same count work by names that came with the repair. These know the wire
 and the embedded broker only, so they can be run on a version that has the defects: copy this file
 and `step_times.py` there. The longest steps were 10 s, 5 s and 0.14 s.
 """
