@@ -49,7 +49,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 # Folders whose tests run code that has a counterpart in C; those of commands, documents, packaging
 # and Spark, and the tests with Java, run it with the extension only.
-PURE := native common remoting store namesrv broker client filtersrv testing attacks world
+PURE := native common remoting disk store namesrv broker client filtersrv testing attacks world
 
 .PHONY: run check test test-pure interop lint types layers fuzz fuzz-native sim bench pipeline docs clean
 .PHONY: wheel wheel-native wheel-client lock audit sbom release

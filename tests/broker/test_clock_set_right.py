@@ -8,9 +8,9 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import extension
 
+from .delivering.test_schedule_message_service import SEND, delay, stored
 from .embedded import TrioClock, embedded_broker, send_fields
-from .processors.test_end_transaction import asked, prepare, producer
-from .test_schedule_message_service import SEND, delay, stored
+from .transactions.test_end_transaction import asked, prepare, producer
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS

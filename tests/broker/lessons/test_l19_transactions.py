@@ -19,7 +19,7 @@ from trocket.store.config import FlushDiskType
 from trocket.store.status import PutMessageStatus, PutRefusal
 
 from ..embedded import START_MS, TrioClock, embedded_broker
-from ..processors.test_end_transaction import (
+from ..transactions.test_end_transaction import (
     CHECK,
     COMMIT,
     END,

