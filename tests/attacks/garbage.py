@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
-import msgspec
 import trio
 
 from trocket.broker.controller import BrokerController
@@ -25,7 +24,15 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting import loop_monitor
 from trocket.remoting.message_codec import decode_messages
 
-from ..broker.embedded import Client, TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import (
+    Client,
+    TrioClock,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+    subscribed,
+)
 
 ROOT = "/store"
 SEND, PULL, UPDATE_OFFSET, HEART_BEAT, END_TRANSACTION = 310, 11, 15, 34, 37
@@ -48,21 +55,7 @@ NUMBERS = (
 )  # fmt: skip
 """What a number in JSON is replaced by."""
 
-HEARTBEAT = {
-    "clientID": "c",
-    "producerDataSet": [],
-    "consumerDataSet": [
-        {
-            "groupName": "CG",
-            "consumeType": "CONSUME_PASSIVELY",
-            "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-            "subscriptionDataSet": [
-                {"topic": "T", "subString": "a = 1", "expressionType": "SQL92", "subVersion": 1}
-            ],
-        }
-    ],
-}
+HEARTBEAT = heartbeat("CG", subscribed("T", "a = 1", expressionType="SQL92"))
 """A group that filters: the broker saves its expression."""
 
 KINDS = ("random", "page", "zeros", "ones", "truncated", "empty", "number")
@@ -95,7 +88,7 @@ async def left_behind(random: Random, *, clean: bool) -> Left:
     left = Left(MemoryDisk())
     async with embedded_broker(disk=left.disk, **OPTIONS) as broker:
         client = await broker.connect()
-        await client.ask(HEART_BEAT, {}, msgspec.json.encode(HEARTBEAT))
+        await client.ask(HEART_BEAT, {}, HEARTBEAT)
         first = await client.ask(SEND, send_fields(i=properties(DELAY=1)), b"delivered")
         assert first.code == 0, first.remark
         left.to_come.add(b"delivered")

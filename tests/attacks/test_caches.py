@@ -6,7 +6,6 @@ They were bounded by the number of entries, and one entry could be as large as a
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 
 import pytest
 import trio.testing
@@ -21,19 +20,12 @@ from trocket.common.sql92.expression import compile_expression
 from trocket.remoting.codec import RemotingCommand, decode_frame, encode
 from trocket.remoting.header_layouts import FIELDS_SIZE_MAX, LAYOUTS_SIZE_MAX, HeaderLayouts
 
-from ..broker.embedded import embedded_broker, pull_fields, send_fields
+from ..kit import embedded_broker, pull_fields, send_fields
 
 MIB = 1 << 20
 SEND_MESSAGE_V2, PULL_MESSAGE, HEART_BEAT, LOCK_BATCH_MQ = 310, 11, 34, 41
 SUBSCRIPTION_PARSE_FAILED = 23
 GROWTH_MAX = 16 * MIB
-
-
-@pytest.fixture
-def traced() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
 
 
 def frame(count: int, value_size: int, last_size: int) -> bytes:

@@ -19,7 +19,7 @@ from trocket.store.config import BrokerRole
 from trocket.store.ha.master import HaMaster
 from trocket.store.message_store import MessageStore
 
-from ..peers import Client
+from ..kit.client import Client
 from ..store.ha.support import fill
 from ..store.support import open_store
 

@@ -10,17 +10,16 @@ import pytest
 import trio
 
 from trocket.remoting.codec import RemotingCommand, encode
-from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 
-from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ..kit import Client, bodies, embedded_broker, send_fields
 
 SEND, PULL = 310, 11
 TIMED = "UNIQ_KEY\1A\2TIMER_DELAY_SEC\0011\2"
 HALF = "UNIQ_KEY\1A\2TRAN_MSG\1true\2PGROUP\1PG\2"
 UNUSUAL_HALF = HALF + "CHECK_IMMUNITY_TIME_IN_SECONDS\0016\2"
-ID = "broker.processors.send_message.encode_offset_id"
-FRAME = "broker.processors.send_turn.encode"
+ID = "broker.sending.send_message.encode_offset_id"
+FRAME = "broker.puts.send_turn.encode"
 STEPS = [
     pytest.param(ID, TIMED, id="timer"),
     pytest.param(ID, UNUSUAL_HALF, id="half"),
@@ -53,12 +52,6 @@ async def read(client: Client, opaques: set[int]) -> dict[int, RemotingCommand]:
         return {opaque: await client.answer(opaque) for opaque in sorted(opaques)}
 
 
-async def bodies(broker: Broker) -> list[bytes]:
-    client = await broker.connect()
-    answer = await client.ask(PULL, pull_fields(sysFlag=4))
-    return [m.body for m in decode_messages(answer.body)] if answer.code == 0 else []
-
-
 async def test_a_send_to_the_timer_topic_without_a_time_is_refused_and_not_stored(autojump_clock):
     async with embedded_broker() as broker:
         client = await broker.connect()
@@ -85,7 +78,7 @@ async def test_what_a_failing_send_appended_is_committed_at_the_end_of_its_turn(
         assert broker.controller.store.dispatched_offset > end
         if properties == TIMED:
             await trio.sleep(2)
-            assert await bodies(broker) == [b"first", b"alone"]
+            assert await bodies(await broker.connect()) == [b"first", b"alone"]
         else:
             assert len(broker.controller.transactions.open) == 1
 
@@ -106,7 +99,7 @@ async def test_a_failing_send_leaves_the_answers_of_its_turn_as_they_are(
         )
         await other.stream.send_all(request(5, b"five"))
         answers = await read(client, {1, 2, 3, 4}) | await read(other, {5})
-        assert sorted(await bodies(broker)) == [b"five", b"one", b"three"]
+        assert sorted(await bodies(await broker.connect())) == [b"five", b"one", b"three"]
     assert {opaque: answer.code for opaque, answer in answers.items()} == {
         1: 0, 2: 1, 3: 0, 4: 1, 5: 0,
     }  # fmt: skip

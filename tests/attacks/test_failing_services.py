@@ -26,7 +26,7 @@ from trocket.store.status import PutResult
 from trocket.store.writing.flush import FlushService
 from trocket.store.writing.inner_message import InnerMessage
 
-from ..broker.embedded import embedded_broker, send_fields
+from ..kit import embedded_broker, send_fields
 from ..store.support import open_store, put
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -14,8 +14,8 @@ from trocket.remoting.poller import SocketPoller
 from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
 
-from ..broker.embedded import embedded_broker, pull_fields, send_fields
 from ..broker.harness import held_pull
+from ..kit import embedded_broker, pull_fields, send_fields
 
 SEND, PULL = 310, 11
 SUCCESS, PULL_NOT_FOUND = 0, 19

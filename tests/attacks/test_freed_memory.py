@@ -9,9 +9,6 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-import threading
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,19 +19,13 @@ from trocket.interop.trocket_peer import TrocketBroker
 from trocket.interop.usage import anonymous_bytes
 from trocket.remoting.codec import RemotingCommand, encode
 
+from ..kit.waiting import wait_until
+
 MIB = 1 << 20
 LARGE, SMALL = 15 * MIB, 200_000
 STRANGERS, SLOW_PEERS = 8, 3
 GET_BROKER_RUNTIME_INFO = 28
 DEADLINE_S = 3 * TRIM_INTERVAL_S
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Look until something is so. Raises: AssertionError: it is not in time."""
-    until_s, never = time.monotonic() + DEADLINE_S, threading.Event()
-    while not is_so():
-        assert time.monotonic() < until_s
-        never.wait(0.1)
 
 
 def half_frame(address: str, size: int) -> socket.socket:
@@ -64,15 +55,17 @@ def test_the_memory_of_half_frames_goes_with_their_connections(tmp_path: Path) -
 
         with ExitStack() as slow:
             with half_frame(address, LARGE), half_frame(address, LARGE):
-                wait_until(lambda: grown() > 28 * MIB)
-            wait_until(lambda: grown() < LARGE)
+                wait_until(lambda: grown() > 28 * MIB, timeout_s=DEADLINE_S)
+            wait_until(lambda: grown() < LARGE, timeout_s=DEADLINE_S)
             with ExitStack() as strangers:
                 for number in range(1, STRANGERS + 1):
                     strangers.enter_context(half_frame(address, LARGE))
-                    wait_until(lambda least=number * 14 * MIB: grown() > least)
+                    wait_until(
+                        lambda least=number * 14 * MIB: grown() > least, timeout_s=DEADLINE_S
+                    )
                     for _ in range(SLOW_PEERS):  # what lives longer lies behind what is freed
                         slow.enter_context(half_frame(address, SMALL))
-            wait_until(lambda: grown() < 2 * LARGE)
+            wait_until(lambda: grown() < 2 * LARGE, timeout_s=DEADLINE_S)
     finally:
         broker.close()
 

@@ -16,7 +16,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.recovery.checkpoint import read_checkpoint
 
-from ..broker.embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
 from ..store.support import ROOT, bodies, open_store, send
 
 SEED = int(os.environ.get("TROCKET_SIM_SEED", "1"))

@@ -40,7 +40,7 @@ from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
 from trocket.store.config import MessageStoreConfig
 
-from ..broker.embedded import TrioClock, embedded_broker
+from ..kit import TrioClock, embedded_broker
 from .little_memory import ADDRESS_SPACE_BYTES, HALF_FRAME, LIMITED, MIB, PROCESS_STRANGERS
 
 ECHO, NEEDY = 900, 901

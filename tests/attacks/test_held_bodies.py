@@ -17,7 +17,7 @@ from trocket.broker.waiting.pull_request_hold import CHECK_INTERVAL_S
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.memory_budget import BUDGET_MIN
 
-from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ..kit import Broker, Client, embedded_broker, pull_fields, send_fields
 
 MIB = 1 << 20
 SEND_MESSAGE_V2, PULL_MESSAGE = 310, 11

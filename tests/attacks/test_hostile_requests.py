@@ -17,7 +17,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from tests.broker.embedded import TrioClock, embedded_broker
+from tests.kit import TrioClock, embedded_broker
 from trocket.common.clock import SystemClock
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.disk.os_disk import OsDisk

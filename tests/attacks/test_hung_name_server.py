@@ -9,7 +9,7 @@ import trio
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..broker.embedded import (
+from ..kit import (
     embedded_broker,
     heartbeat,
     pull_fields,

@@ -29,7 +29,7 @@ from trocket.remoting.codec import FRAME_SIZE_MAX, RemotingCommand
 from trocket.remoting.mq_version import V4_9_4
 from trocket.remoting.server import RemotingServer
 
-from ..broker.embedded import embedded_broker, send_fields
+from ..kit import embedded_broker, send_fields, topic_fields
 from .name_servers import NameServers
 
 CREATE_TOPIC, CREATE_TOPICS, DELETE_TOPIC = 17, 18, 215
@@ -46,13 +46,6 @@ FRAME_OF_ONE_TOPIC_MAX = 1024
 
 def topic_name(number: int) -> str:
     return f"orders-of-a-customer-{number:0>80}"
-
-
-def topic_fields(topic: str, queues: int = 3) -> dict[str, object]:
-    return {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues,
-        "writeQueueNums": queues, "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-    }  # fmt: skip
 
 
 async def create_topics(client, count: int, queues: int = 16) -> None:

@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.broker.embedded import Broker, Client, TrioClock, embedded_broker, send_fields
 from tests.broker.harness import Broker as Tables
 from tests.broker.harness import FakeChannel
+from tests.kit import Broker, Client, TrioClock, embedded_broker, send_fields
 from trocket.broker.clients.client_channel_info import GROUPS_PER_CHANNEL_MAX, LEAVING_LINES_MAX
 from trocket.broker.clients.client_manage import HEARTBEAT_STEP_GROUPS
 from trocket.broker.clients.consumer_group_info import SUBSCRIPTION_LINES_MAX

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from tests.kit import Broker, Client, embedded_broker, pull_fields, send_fields
 from trocket.remoting.codec import RemotingCommand
 
 from .step_times import longest_step_s

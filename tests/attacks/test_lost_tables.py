@@ -16,15 +16,8 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.mend import carry_out, plan_for
 
-from ..broker.embedded import (
-    Broker,
-    Client,
-    embedded_broker,
-    pull_fields,
-    send_fields,
-    topic_fields,
-)
-from .test_unsaved_topics import TightDisk, bodies
+from ..kit import Broker, Client, bodies, embedded_broker, pull_fields, send_fields, topic_fields
+from .test_unsaved_topics import TightDisk
 
 SEND, PULL, SEND_BACK = 310, 11, 36
 CONFIG = "/store/config/"

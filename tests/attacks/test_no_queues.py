@@ -14,7 +14,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
-from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import TrioClock, embedded_broker, pull_fields, send_fields, topic_fields
 
 SEND, SEND_BATCH, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, 11
 PREPARED, ROLLBACK = 4, 12
@@ -78,10 +78,7 @@ async def test_a_topic_whose_writing_queues_were_taken_away_refuses_a_send_to_an
 ):
     async with embedded_broker() as broker:
         client = await broker.connect()
-        fields = {
-            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 0,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-        }  # fmt: skip
+        fields = topic_fields("T", 2, writeQueueNums=0)
         assert (await client.ask(17, fields)).code == 0
         answer = await client.ask(SEND, send_fields(queue_id=-1), b"x")
         assert answer.code == ResponseCode.NO_PERMISSION

@@ -16,10 +16,9 @@ import trio
 from trocket.disk.errors import CorruptRecordError
 from trocket.disk.json_config import load_newest, unsealed
 from trocket.disk.memory_disk import MemoryDisk
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 
-from ..broker.embedded import START_MS, embedded_broker, pull_fields, send_fields
+from ..kit import START_MS, bodies, embedded_broker, send_fields
 
 pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
 
@@ -43,11 +42,6 @@ def edit(disk: MemoryDisk, name: str, pattern: str, replacement: str) -> None:
             disk.contents[path] = bytearray(changed.encode())
 
 
-async def pulled(client, topic: str = "T", queue_id: int = 0) -> list[bytes]:
-    answer = await client.ask(PULL, pull_fields(topic, queue_id, sysFlag=4))
-    return [message.body for message in decode_messages(answer.body, check_crc=True)]
-
-
 @asynccontextmanager
 async def broker_of(disk: MemoryDisk):
     disk.process_death()
@@ -62,7 +56,7 @@ async def left_behind(**more: object) -> MemoryDisk:
         await client.ask(SEND, send_fields(**more), b"body")
         queue_id = more.get("e", 0)
         offset = {"consumerGroup": "CG", "topic": "T", "queueId": queue_id, "commitOffset": 1}
-        await pulled(client)
+        await bodies(client)
         await client.ask(UPDATE_OFFSET, offset)
     return disk
 
@@ -75,12 +69,12 @@ async def test_topics_keep_their_messages_whatever_their_numbers(
     disk = await left_behind(e=3)
     edit(disk, "topics.json", rf'"{member}":-?\d+', f'"{member}":{value}')
     async with broker_of(disk) as client:
-        assert await pulled(client, "T", 3) == [b"body"]
+        assert await bodies(client, "T", 3) == [b"body"]
         assert (await client.ask(SEND, send_fields(e=3), b"more")).code == 0
     assert f"topics.json: the {member} of topic 'T' is {value}, which is not in" in caplog.text
     caplog.clear()
     async with broker_of(disk) as client:
-        assert await pulled(client, "T", 3) == [b"body", b"more"]
+        assert await bodies(client, "T", 3) == [b"body", b"more"]
     assert not [record for record in caplog.records if record.levelname != "INFO"]
 
 
@@ -139,7 +133,7 @@ async def test_a_bak_that_was_read_is_the_file_again(autojump_clock, caplog):
         caplog.clear()
         load_newest(disk, path, bytes)
         assert caplog.text == ""
-        assert await pulled(client) == [b"body"]
+        assert await bodies(client) == [b"body"]
 
 
 async def test_a_bak_that_was_read_for_want_of_entries_is_the_file_again(autojump_clock, caplog):
@@ -151,7 +145,7 @@ async def test_a_bak_that_was_read_for_want_of_entries_is_the_file_again(autojum
         assert "topics.json has no entry; its .bak" in caplog.text
         assert b'"T"' in disk.contents[path]
         assert f"{path}.bak.bak" not in disk.contents
-        assert await pulled(client) == [b"body"]
+        assert await bodies(client) == [b"body"]
 
 
 @pytest.mark.parametrize("value", [10**15, HUGE])
@@ -160,7 +154,7 @@ async def test_a_delay_offset_behind_its_queue_passes_over_nothing(autojump_cloc
     async with broker_of(disk) as client:
         await client.ask(SEND, send_fields(i=properties(DELAY=1)), b"first")
         await trio.sleep(100)
-        assert await pulled(client) == [b"first"]
+        assert await bodies(client) == [b"first"]
         await client.ask(SEND, send_fields(i=properties(DELAY=4)), b"later")
         await client.ask(SEND, send_fields(i=properties(DELAY=1)), b"second")
         await trio.sleep(2)
@@ -169,9 +163,9 @@ async def test_a_delay_offset_behind_its_queue_passes_over_nothing(autojump_cloc
     async with broker_of(disk) as client:
         await trio.sleep(100)
         # What was due long before the log's end is not delivered twice, what waits comes.
-        bodies = await pulled(client)
-        assert bodies.count(b"first") == 1
-        assert bodies.count(b"later") == 1
+        came = await bodies(client)
+        assert came.count(b"first") == 1
+        assert came.count(b"later") == 1
     assert f"delayOffset.json: the offset of level 4 is {value}" in caplog.text
 
 
@@ -189,12 +183,12 @@ async def test_a_wrong_progress_of_the_timers_passes_over_nothing(autojump_clock
     disk.contents[f"{CONFIG}/timercheck"] = page
     async with broker_of(disk) as client:
         await trio.sleep(100)
-        assert await pulled(client) == [b"timer"]
+        assert await bodies(client) == [b"timer"]
     assert f"{CONFIG}/timercheck says" in caplog.text
     caplog.clear()
     async with broker_of(disk) as client:
         await trio.sleep(100)
-        assert await pulled(client) == [b"timer"]
+        assert await bodies(client) == [b"timer"]
     assert f"{CONFIG}/timercheck says" not in caplog.text
 
 
@@ -221,5 +215,5 @@ async def test_a_wrong_progress_of_the_transactions_loses_none(autojump_clock, c
         }
         answer = await client.ask(END_TRANSACTION, fields)
         assert answer.code == 0, answer.remark
-        assert await pulled(client) == [b"half"]
+        assert await bodies(client) == [b"half"]
     assert f"the offset of {halves} queue 0 is {10**15}" in caplog.text

@@ -5,8 +5,6 @@ All consumers of the group got that route, and a send to queue 2**31 - 2 was ack
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import trio
 
@@ -26,17 +24,12 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.number_fields import QUEUE_COUNT_MAX
 from trocket.remoting.response_codes import ResponseCode
 
-from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import TrioClock, embedded_broker, heartbeat, pull_fields, send_fields
 from ..namesrv.harness import Harness
 
 INT32_MAX = 2**31 - 1
 UPDATE_GROUP, UPDATE_GROUPS, UPDATE_TOPICS = 200, 225, 18
 HEARTBEAT, LOCK, PULL, SEND, SEND_BACK = 34, 41, 11, 310, 36
-
-
-def heartbeat(group: str) -> bytes:
-    data = {"clientID": "c", "consumerDataSet": [{"groupName": group}]}
-    return json.dumps(data).encode()
 
 
 @pytest.mark.parametrize(

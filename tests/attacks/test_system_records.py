@@ -34,15 +34,18 @@ from trocket.remoting.message_id import encode_offset_id
 from trocket.remoting.recall_handle import RecallHandle
 from trocket.remoting.request_codes import RequestCode
 
-from ..broker.embedded import (
+from ..kit import (
     START_MS,
     Broker,
     Client,
     TrioClock,
+    bodies,
     embedded_broker,
+    long_names,
     pull_fields,
     put_record,
     send_fields,
+    topic_fields,
 )
 
 SEND, SEND_BATCH, PULL, SEND_BACK, END, RECALL = 310, 320, 11, 36, 37, 370
@@ -69,11 +72,6 @@ VALUES = {"REAL_TOPIC": OP, "TIMER_OUT_MS": str(START_MS)}
 """What a stranger would say; of other names 1."""
 ASKS = {"": "", "DELAY": "1", "TIMER_DELAY_SEC": "1", "TRAN_MSG": "true"}
 """Properties by which a client has the broker keep a record of the message."""
-V1_NAMES = {
-    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
-    "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
-    "j": "reconsumeTimes", "k": "unitMode", "m": "batch",
-}  # fmt: skip
 
 
 class Verdict(Enum):
@@ -100,12 +98,6 @@ SENDS = sorted(PROPERTY_RULES)
 
 def text(properties: dict[str, str]) -> str:
     return "".join(f"{name}\1{value}\2" for name, value in properties.items() if name)
-
-
-async def bodies(broker: Broker, topic: str) -> list[bytes]:
-    client = await broker.connect()  # an older connection may have been idle for too long
-    answer = await client.ask(PULL, pull_fields(topic, 0, sysFlag=4))
-    return [m.body for m in decode_messages(answer.body)] if answer.code == 0 else []
 
 
 async def prepare(client: Client, topic: str = "victim", **properties: str) -> dict[str, object]:
@@ -146,7 +138,8 @@ async def attacked(**options: object) -> AsyncIterator[tuple[Broker, Client]]:
         answer = await client.ask(END, end)
         assert (answer.code, answer.remark) == (0, None)
         await trio.sleep(70)
-        assert sorted(await bodies(broker, "victim")) == [b"committed", b"delayed", b"timed"]
+        client = await broker.connect()  # the older one has been idle for too long
+        assert sorted(await bodies(client, "victim")) == [b"committed", b"delayed", b"timed"]
 
 
 # ---- the walk --------------------------------------------------------------------------------
@@ -166,7 +159,7 @@ async def send_cell(client: Client, code: int, topic: str, own: dict[str, str]):
         return await client.ask(code, send_fields(topic, i="", m="true"), body)
     fields = send_fields(topic, i=properties)
     if code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
-        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+        fields = long_names(fields)
     return await client.ask(code, fields, b"x")
 
 
@@ -242,10 +235,7 @@ def test_a_trace_topic_that_the_configuration_names_is_for_clients_whatever_its_
     TopicKind.USER, TopicKind.RETRY, TopicKind.DEAD_LETTER,
 )])  # fmt: skip
 async def test_no_administrator_changes_a_system_topic(topic):
-    fields = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "0", "writeQueueNums": "0",
-        "perm": "0", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
+    fields = topic_fields(topic, 0, perm=0)
     async with embedded_broker(trace_topic_enable=True) as broker:
         client = await broker.connect()
         for code in (RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.DELETE_TOPIC_IN_BROKER):
@@ -336,7 +326,7 @@ async def test_bytes_in_a_body_that_look_like_a_half_message_end_no_transaction(
         }  # fmt: skip
         answer = await client.ask(END, end)
         assert (answer.code, answer.remark) == (1, "Find prepared transaction message failed")
-        assert await bodies(broker, "T") == [forged]
+        assert await bodies(await broker.connect(), "T") == [forged]
 
 
 @pytest.mark.parametrize("topic", [TIMER, SCHEDULE, HALF, OP])

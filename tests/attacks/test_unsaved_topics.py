@@ -24,11 +24,11 @@ from trocket.remoting.bodies import (
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message import Message
-from trocket.remoting.message_codec import decode_messages, encode_batch
+from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
 
-from ..broker.embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ..kit import Broker, bodies, embedded_broker, send_fields, topic_fields
 
 SEND, PULL, SEND_BACK, HEARTBEAT = 310, 11, 36, 34
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
@@ -53,11 +53,6 @@ class TightDisk(MemoryDisk):
         if any(name in path for name in self.without_room):
             return OSError(errno.ENOSPC, "no space left on device")
         return None
-
-
-async def bodies(client: Client, topic: str, queue_id: int = 0) -> list[bytes]:
-    answer = await client.ask(PULL, pull_fields(topic, queue_id, sysFlag=4))
-    return [message.body for message in decode_messages(answer.body)] if answer.code == 0 else []
 
 
 async def after_kill(disk: TightDisk, topic: str) -> list[bytes]:
@@ -191,11 +186,7 @@ async def test_queues_that_an_administrator_adds_take_messages_once_they_are_sav
         client = await broker.connect()
         assert (await client.ask(SEND, send_fields("T"), b"x")).code == 0
         disk.without_room = frozenset({TOPICS})
-        wider = {
-            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 16, "writeQueueNums": 16,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-        }  # fmt: skip
-        assert (await client.ask(17, wider)).code == ResponseCode.SYSTEM_ERROR
+        assert (await client.ask(17, topic_fields("T", 16))).code == ResponseCode.SYSTEM_ERROR
         answer = await client.ask(SEND, send_fields("T", 12), b"y")
         assert answer.code == ResponseCode.INVALID_PARAMETER
         disk.without_room = frozenset()
@@ -211,10 +202,7 @@ async def test_an_administrator_is_refused_what_cannot_be_saved(
     async with embedded_broker(disk) as broker:
         client = await broker.connect()
         group = SubscriptionGroupConfig(group_name="G").to_body()
-        topic = {
-            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-        }  # fmt: skip
+        topic = topic_fields()
         if code in (215, 207):
             assert (await client.ask(17, topic)).code == 0
             assert (await client.ask(200, {}, group)).code == 0

@@ -17,23 +17,8 @@ from trocket.store.services import (
     run_services,
 )
 
+from ..kit import TrioClock
 from .support import ROOT, bodies, open_store, put, send
-
-
-class TrioClock:
-    """The store's clock on trio's virtual time."""
-
-    def wall_ms(self):
-        return 1_700_000_000_000 + int(trio.current_time() * 1000)
-
-    def monotonic_s(self):
-        return trio.current_time()
-
-    def elapsed_s(self):
-        return trio.current_time()
-
-    def local_time_name(self, wall_ms):
-        return f"{wall_ms:017d}"
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import Broker, Client, send_fields
+from ...kit import Broker, Client, send_fields
 
 QUERY, SEND = 12, 310
 LONG_MAX = 2**63 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trocket.common.config import parse_properties
 from trocket.remoting import fastjson
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 
 GET_CONFIG = 26
 

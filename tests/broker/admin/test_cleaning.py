@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from ..embedded import embedded_broker, send_fields
+from ...kit import embedded_broker, send_fields
 
 SEND, CLEAN_QUEUES, CLEAN_TOPICS, DELETE_LOG = 310, 306, 316, 329
 

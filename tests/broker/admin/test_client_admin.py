@@ -24,7 +24,7 @@ from trocket.remoting.mq_version import V3_0_7_SNAPSHOT
 from trocket.remoting.response_codes import NOT_SET
 from trocket.remoting.signature import sign
 
-from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, embedded_broker, pull_fields, send_fields
 
 HEARTBEAT, SEND, RESET_CLIENT = 34, 310, 220
 CONSUMERS, PRODUCERS, RESET, CONSUMED_BY, RUNNING_INFO, DIRECTLY = 203, 204, 222, 300, 307, 309

@@ -21,8 +21,8 @@ from trocket.remoting import fastjson
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.signature import sign
 
-from ...peers import Client
-from ..embedded import Broker, embedded_broker, send_fields
+from ...kit import Broker, embedded_broker, send_fields
+from ...kit.client import Client
 from ..group import group
 
 SEND, CONFIG = 310, 26

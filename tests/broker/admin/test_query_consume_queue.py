@@ -10,8 +10,8 @@ import trio
 from trocket.broker.filters.filter_bit_maps import BORN_MARGIN_MS
 from trocket.common.java_hash import java_hash_code
 
-from ..embedded import START_MS, embedded_broker, send_fields
-from ..pulling.test_pull_by_sql import heartbeat
+from ...kit import START_MS, embedded_broker, heartbeat, send_fields, subscribed
+from ..pulling.test_pull_by_sql import filtered
 
 SEND, QUERY, HEART_BEAT = 310, 321, 34
 MARGIN_S = BORN_MARGIN_MS / 1000 + 0.001
@@ -67,7 +67,7 @@ async def units_of(client, **fields):
 async def test_the_extensions_of_units_and_what_a_filter_by_tags_lets_through(autojump_clock):
     async with embedded_broker(**EXT) as broker:
         client = await broker.connect()
-        beat = heartbeat(("T", "a", 1), kind="TAG", codes=[java_hash_code("a")])
+        beat = heartbeat("CG", subscribed("T", "a", codeSet=[java_hash_code("a")]))
         assert (await client.ask(HEART_BEAT, {}, beat)).code == 0
         for tag in "ab":
             answer = await client.ask(SEND, send_fields(i=f"TAGS\1{tag}\2"), b"x")
@@ -88,7 +88,7 @@ async def test_the_extensions_of_units_and_what_a_filter_by_tags_lets_through(au
 async def test_bit_maps_and_what_an_expression_lets_through(autojump_clock):
     async with embedded_broker(**FILTERS) as broker:
         client = await broker.connect()
-        beat = heartbeat(("T", "price > 10", 1))
+        beat = filtered(("T", "price > 10", 1))
         assert (await client.ask(HEART_BEAT, {}, beat)).code == 0
         await trio.sleep(MARGIN_S)
         for price in (5, 11):

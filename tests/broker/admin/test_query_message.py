@@ -28,8 +28,8 @@ from trocket.store.reading.message_reader import QueryResult
 from trocket.store.retention_service import Retention
 from trocket.store.services import checkpoint_now
 
+from ...kit import START_MS, embedded_broker
 from ...store.support import HOST_V6, open_store, put, send
-from ..embedded import START_MS, embedded_broker
 from .queries import bodies_of, properties, query, query_fields, store_message
 
 QUERY, VIEW, SEND, DELETE_TOPIC = 12, 33, 310, 215

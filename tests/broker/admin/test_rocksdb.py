@@ -6,7 +6,7 @@ import pytest
 
 from trocket.remoting.response_codes import NOT_SET
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 
 CHECK, EXPORT, ROLL_BACK = 354, 355, 200056
 

@@ -17,7 +17,7 @@ import trio
 
 from trocket.remoting.bodies import KVTable
 
-from ..embedded import embedded_broker, pull_fields, send_fields
+from ...kit import embedded_broker, pull_fields, send_fields
 
 SEND, PULL, RUNTIME = 310, 11, 28
 

@@ -10,7 +10,7 @@ import trio
 from trocket.remoting import fastjson
 from trocket.remoting.bodies import HeartbeatData, KVTable, ProducerData, TopicList
 
-from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, embedded_broker, pull_fields, send_fields
 
 SEND, PULL, HEARTBEAT, COMMIT, OFFSET = 310, 11, 34, 15, 14
 TOPIC_STATS, CONSUME_STATS, TIME_SPAN, VIEW, ALL_CONSUME_STATS = 202, 208, 303, 315, 317

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 
 
 async def test_a_goodbye_that_fails_keeps_nothing_running(autojump_clock, monkeypatch):

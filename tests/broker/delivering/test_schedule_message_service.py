@@ -16,7 +16,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ..embedded import START_MS, TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, TrioClock, embedded_broker, pull_fields, send_fields, stored
 
 SEND, PULL, DELETE_LOG = 310, 11, 329
 LEVELS_S = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
@@ -25,12 +25,6 @@ OFFSETS = "/store/config/delayOffset.json"
 
 def delay(level: object, key: str = "A") -> str:
     return f"UNIQ_KEY\1{key}\2TAGS\1a\2DELAY\1{level}\2"
-
-
-async def stored(client, topic="T", queue_id=0, offset=0):
-    fields = pull_fields(topic, queue_id, sysFlag=4, queueOffset=offset)
-    answer = await client.ask(PULL, fields)
-    return decode_messages(answer.body) if answer.code == 0 else []
 
 
 @pytest.mark.parametrize("level", [*range(1, 19), 25])

@@ -17,7 +17,7 @@ from trocket.store.config import FlushDiskType
 from trocket.store.format import TIMER_FILE_SIZE
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ..embedded import START_MS, TrioClock, embedded_broker, pull_fields, put_record, send_fields
+from ...kit import START_MS, TrioClock, embedded_broker, pull_fields, put_record, send_fields
 
 SEND, PULL, RECALL = 310, 11, 370
 HOUR_S = 3600

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
-
-import pytest
 
 from trocket.broker.delivering.timer_wheel import TimerWheel
 
 SECOND_MS = 1000
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def traced() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
 
 
 def used() -> int:

@@ -14,7 +14,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
 
-from ..embedded import Broker, Client, embedded_broker
+from ...kit import Broker, Client, embedded_broker
 
 REGISTER_FILTER_SERVER, REGISTER_BROKER = 301, 103
 ADDRESS = "127.0.0.1:40747"

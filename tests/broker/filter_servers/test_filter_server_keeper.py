@@ -36,7 +36,7 @@ from trocket.broker.settings.config import BrokerConfig
 from trocket.common.config import parse_properties
 from trocket.remoting.tls_config import TlsConfig, TlsMode, merge_tls, split_tls, with_changes
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 from ..harness import FakeChannel
 
 DEADLINE_S = 20.0

@@ -11,7 +11,7 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import TrioClock, embedded_broker, pull_fields, send_fields
 from ..group import group
 from ..replication.test_promotion import promote
 

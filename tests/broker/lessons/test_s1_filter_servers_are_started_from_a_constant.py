@@ -25,7 +25,7 @@ from trocket.filtersrv.config import read_filtersrv_config
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import MessageStoreConfig
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 from ..filter_servers.test_filter_server_keeper import FakeChild
 
 HOSTILE = [

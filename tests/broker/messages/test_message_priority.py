@@ -15,8 +15,7 @@ from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import embedded_broker, pull_fields, send_fields
-from ..sending.test_send_message import V1_NAMES
+from ...kit import embedded_broker, long_names, pull_fields, send_fields
 
 PRIORITY = "_SYS_MSG_PRIORITY_"
 
@@ -103,7 +102,7 @@ def test_the_queue_of_the_highest_priority_is_read_first(first, is_ascending, qu
 async def test_a_send_with_a_priority_is_stored_in_its_queue_and_says_so(native, code):
     fields = send_fields(i=properties(**{PRIORITY: 3, "TAGS": "A"}))
     if code == 10:
-        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+        fields = long_names(fields)
     async with embedded_broker(native=native) as broker:
         client = await broker.connect()
         for _ in range(3):

@@ -8,11 +8,19 @@ import trio.testing
 
 from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import START_MS, Broker, Client, embedded_broker, put_record, send_fields
+from ...kit import (
+    START_MS,
+    Broker,
+    Client,
+    bodies_of,
+    embedded_broker,
+    put_record,
+    send,
+    topic_fields,
+)
 
 HAS_MESSAGE = {"hasMsg": "true", "pollingFull": "false"}
 HAS_NONE = {"hasMsg": "false", "pollingFull": "false"}
@@ -39,22 +47,10 @@ def pop_fields(queue_id: int = -1, poll_ms: int = 15_000, **more: object) -> dic
 async def connect(broker: Broker) -> Client:
     """A client; there is a topic T of four queues."""
     client = await broker.connect()
-    answer = await client.ask(
-        Code.UPDATE_AND_CREATE_TOPIC,
-        {
-            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-        },
-    )  # fmt: skip
+    answer = await client.ask(Code.UPDATE_AND_CREATE_TOPIC, topic_fields("T", 4))
     assert answer.code == 0, answer.remark
     broker.controller.groups.update([SubscriptionGroupConfig(group_name="G")])
     return client
-
-
-async def send(client: Client, body: bytes, *, tag: str = "", queue_id: int = 0) -> None:
-    properties = "UNIQ_KEY\1AB\2" + (f"TAGS\1{tag}\2" if tag else "")
-    answer = await client.ask(Code.SEND_MESSAGE_V2, send_fields(i=properties, e=queue_id), body)
-    assert answer.code == 0
 
 
 async def waits(client: Client, code: int, fields: dict[str, str]) -> int:
@@ -77,10 +73,6 @@ async def settled(client: Client) -> None:
     with trio.move_on_after(0):
         while True:
             client.receive_data(await client.read())
-
-
-def bodies_of(answer: RemotingCommand) -> list[bytes]:
-    return [message.body for message in decode_messages(answer.body)]
 
 
 async def polling_num(client: Client, queue_id: int = -1) -> int:

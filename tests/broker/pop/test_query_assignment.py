@@ -15,8 +15,8 @@ from trocket.remoting.bodies import MessageRequestMode
 from trocket.remoting.codec import RemotingCommand
 
 from ...attacks.name_servers import NameServers
-from ...peers import Client
-from ..embedded import Broker, embedded_broker
+from ...kit import Broker, embedded_broker, topic_fields
+from ...kit.client import Client
 from ..harness import consumer, heartbeat, subscription
 
 QUERY, SET_MODE, ALL_MODES, HEARTBEAT = 400, 401, 402, 34
@@ -43,11 +43,7 @@ async def running(**options: Any) -> AsyncIterator[tuple[NameServers, Broker, Cl
 
 
 async def create(client: Client, topic: str) -> None:
-    fields = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4,
-        "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-    }  # fmt: skip
-    assert (await client.ask(CREATE_TOPIC, fields)).code == 0
+    assert (await client.ask(CREATE_TOPIC, topic_fields(topic, 4))).code == 0
 
 
 async def beat(client: Client, client_id: str) -> None:

@@ -9,7 +9,7 @@ import trio.testing
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import Client, embedded_broker, pull_fields, send_fields
+from ...kit import Client, embedded_broker, pull_fields, send_fields
 from ..group import Group, Node, group
 from ..harness import consumer, heartbeat, subscription
 

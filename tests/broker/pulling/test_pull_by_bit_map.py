@@ -15,11 +15,10 @@ from trocket.common.sql92.expression import Expression
 from trocket.disk.json_config import sealed, unsealed
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.message_codec import decode_messages
 from trocket.store.queues.consume_queue_ext import ExtendedConsumeQueue
 
-from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
-from .test_pull_by_sql import heartbeat
+from ...kit import Broker, Client, bodies_of, embedded_broker, pull_fields, send_fields
+from .test_pull_by_sql import filtered
 
 SEND, PULL, HEART_BEAT, UNREGISTER = 310, 11, 34, 35
 ON: dict[str, Any] = {
@@ -54,15 +53,11 @@ async def send(client: Client, *prices: object, topic: str = "T", more: str = ""
 
 
 async def subscribe(client: Client, *subscriptions: tuple[str, str, int]) -> None:
-    assert (await client.ask(HEART_BEAT, {}, heartbeat(*subscriptions))).code == 0
+    assert (await client.ask(HEART_BEAT, {}, filtered(*subscriptions))).code == 0
 
 
 async def pull(client: Client, **more: object) -> RemotingCommand:
     return await client.ask(PULL, pull_fields(sysFlag=0, subVersion=0, **more))
-
-
-def bodies_of(answer: RemotingCommand) -> list[bytes]:
-    return [message.body for message in decode_messages(answer.body)]
 
 
 def bit_maps(broker: Broker) -> list[bytes | None]:

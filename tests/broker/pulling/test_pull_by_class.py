@@ -7,10 +7,17 @@ import json
 import pytest
 
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import Client, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    Client,
+    bodies_of,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+    subscribed,
+)
 
 SEND, PULL, HEART_BEAT, CHECK, CONNECTIONS = 310, 11, 34, 46, 203
 CLASS_FILTER = 2 | 8
@@ -19,20 +26,11 @@ CLASS = "trocket.check.KeepFifth"
 
 
 def subscription(text: str = CLASS, kind: str = "TAG", *, by_class: bool = True) -> dict:
-    return {
-        "topic": "T", "subString": text, "subVersion": 1, "expressionType": kind,
-        "classFilterMode": by_class, "tagsSet": [], "codeSet": [],
-    }  # fmt: skip
+    return subscribed("T", text, expressionType=kind, classFilterMode=by_class)
 
 
 async def consumer(client: Client, *subscriptions: dict) -> None:
-    group = {
-        "groupName": "CG", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-        "subscriptionDataSet": list(subscriptions),
-    }  # fmt: skip
-    body = {"clientID": "c1", "producerDataSet": [], "consumerDataSet": [group]}
-    answer = await client.ask(HEART_BEAT, {}, json.dumps(body).encode())
+    answer = await client.ask(HEART_BEAT, {}, heartbeat("CG", *subscriptions, client_id="c1"))
     assert answer.code == ResponseCode.SUCCESS
 
 
@@ -41,10 +39,6 @@ async def pull(client: Client, **more: object) -> RemotingCommand:
     fields = pull_fields(sysFlag=CLASS_FILTER, subVersion=1, **more)
     del fields["subscription"]
     return await client.ask(PULL, fields)
-
-
-def bodies_of(answer: RemotingCommand) -> list[bytes]:
-    return [message.body for message in decode_messages(answer.body)]
 
 
 async def send(client: Client) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +10,18 @@ import trio.testing
 
 from trocket.broker.pulling import pull_message
 from trocket.remoting.codec import RemotingCommand, encode
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    Broker,
+    Client,
+    bodies_of,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+    subscribed,
+)
 
 SEND, PULL, HEART_BEAT, UNREGISTER = 310, 11, 34, 35
 ON: dict[str, Any] = {"enable_property_filter": True}
@@ -43,10 +49,6 @@ def sql(expression: str, **more: object) -> dict[str, object]:
     return pull_fields(expressionType="SQL92", subscription=expression, **more)
 
 
-def bodies_of(answer: RemotingCommand) -> list[bytes]:
-    return [message.body for message in decode_messages(answer.body)]
-
-
 def next_of(answer: RemotingCommand) -> int:
     return int(answer.ext_fields["nextBeginOffset"])
 
@@ -62,23 +64,16 @@ def held(broker: Broker) -> int:
     return broker.controller.pulls.hold_service.count
 
 
-def heartbeat(
-    *subscriptions: tuple[str, str, int], kind: str = "SQL92", codes: Sequence[int] = ()
-) -> bytes:
-    """Of a consumer of group CG: (topic, expression, version) of each subscription."""
-    data = [
-        {
-            "topic": topic, "subString": text, "subVersion": version, "expressionType": kind,
-            "classFilterMode": False, "tagsSet": [], "codeSet": list(codes),
-        }
-        for topic, text, version in subscriptions
-    ]  # fmt: skip
-    consumer = {
-        "groupName": "CG", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": data,
-    }  # fmt: skip
-    body = {"clientID": "c1", "producerDataSet": [], "consumerDataSet": [consumer]}
-    return json.dumps(body).encode()
+def filtered(*subscriptions: tuple[str, str, int]) -> bytes:
+    """A heartbeat of group CG: (topic, expression, version) of each subscription by SQL92."""
+    return heartbeat(
+        "CG",
+        *(
+            subscribed(topic, text, subVersion=version, expressionType="SQL92")
+            for topic, text, version in subscriptions
+        ),
+        client_id="c1",
+    )
 
 
 async def test_a_pull_that_brings_an_expression_gets_what_matches_and_moves_past_the_rest() -> None:
@@ -173,7 +168,7 @@ async def test_a_hostile_expression_over_hostile_properties_ends_too() -> None:
         client = await broker.connect()
         await send(client, *["x" * 30_000] * 3)
         offset = 0
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", chain, 1)))
+        await client.ask(HEART_BEAT, {}, filtered(("T", chain, 1)))
         while offset < 3:
             answer = await client.ask(PULL, pull_fields(sysFlag=2, queueOffset=offset))
             assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -191,9 +186,9 @@ async def test_what_heartbeats_registered_counts_without_the_subscription_bit() 
     async with embedded_broker(**ON) as broker:
         client = await broker.connect()
         await send(client, 5, 11)
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", "price > 10", 7)))
+        await client.ask(HEART_BEAT, {}, filtered(("T", "price > 10", 7)))
         answer = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=7))
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", "price < 10", 8)))
+        await client.ask(HEART_BEAT, {}, filtered(("T", "price < 10", 8)))
         changed = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=8))
     assert bodies_of(answer) == [b"11"]
     assert bodies_of(changed) == [b"5"]
@@ -205,9 +200,9 @@ async def test_a_wrong_registered_expression_is_logged_and_refused(
     async with embedded_broker(**ON) as broker:
         client = await broker.connect()
         await send(client, 5)
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", "price > > 10", 7)))
+        await client.ask(HEART_BEAT, {}, filtered(("T", "price > > 10", 7)))
         answer = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=7))
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", "price > 1", 8)))
+        await client.ask(HEART_BEAT, {}, filtered(("T", "price > 1", 8)))
         mended = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=8))
     assert (answer.code, answer.remark) == (ResponseCode.FILTER_DATA_NOT_EXIST, NOT_EXIST)
     assert (
@@ -224,8 +219,8 @@ async def test_a_filter_older_than_the_consumers_subscription_is_refused(
     async with embedded_broker(**ON) as broker:
         client = await broker.connect()
         await send(client, 5)
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", "price > 10", 7)))
-        new = heartbeat(("T", "price > 4", 8))
+        await client.ask(HEART_BEAT, {}, filtered(("T", "price > 10", 7)))
+        new = filtered(("T", "price > 4", 8))
         with monkeypatch.context() as busy:
             busy.setattr(limit, 0)
             await client.ask(HEART_BEAT, {}, new)
@@ -248,7 +243,7 @@ async def test_a_groups_filters_die_with_its_last_client() -> None:
     async with embedded_broker(**ON) as broker:
         client, other = await broker.connect(), await broker.connect()
         await send(client, 5, 11)
-        body = heartbeat(("T", "price > 10", 7))
+        body = filtered(("T", "price > 10", 7))
         await client.ask(HEART_BEAT, {}, body)
         await other.ask(HEART_BEAT, {}, body.replace(b"c1", b"c2"))
         filters = broker.controller.filters
@@ -288,7 +283,7 @@ async def test_without_the_key_every_expression_is_refused_and_none_is_compiled(
     async with embedded_broker() as broker:
         client = await broker.connect()
         await send(client, 5)
-        await client.ask(HEART_BEAT, {}, heartbeat(("T", "price > 1", 7)))
+        await client.ask(HEART_BEAT, {}, filtered(("T", "price > 1", 7)))
         given = await client.ask(PULL, sql("price > 1"))
         registered = await client.ask(PULL, pull_fields(sysFlag=2, subVersion=7))
         wrong = await client.ask(PULL, sql("price > > 1"))

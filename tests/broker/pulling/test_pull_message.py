@@ -13,23 +13,20 @@ from trocket.disk.errors import StoreIOError
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionGroupConfig
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import Broker, Client, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    Broker,
+    Client,
+    bodies_of,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send,
+    subscribed,
+)
 
 SEND, PULL, SEARCH_OFFSET = 310, 11, 29
-
-
-async def send(client: Client, *bodies: bytes, tag: str = "", queue_id: int = 0) -> None:
-    for body in bodies:
-        properties = "UNIQ_KEY\1AB\2" + (f"TAGS\1{tag}\2" if tag else "")
-        answer = await client.ask(SEND, send_fields(i=properties, e=queue_id), body)
-        assert answer.code == 0
-
-
-def bodies_of(answer: RemotingCommand) -> list[bytes]:
-    return [message.body for message in decode_messages(answer.body)]
 
 
 async def hold(client: Client, **fields: object) -> int:
@@ -351,7 +348,7 @@ async def test_a_group_that_is_forbidden_a_topic_is_refused_until_it_is_allowed(
     async with embedded_broker() as broker:
         client = await broker.connect()
         await send(client, b"zero")
-        assert (await client.ask(34, {}, heartbeat("*", 0))).code == 0
+        assert (await client.ask(34, {}, tagged("*", 0))).code == 0
         assert (await client.ask(353, fields | {"readable": "false"})).code == 0
         answer = await client.ask(PULL, pull_fields(sysFlag=sys_flag))
         other = await client.ask(PULL, pull_fields(consumerGroup="Other"))
@@ -371,16 +368,11 @@ async def test_without_read_permission_nothing_is_pulled() -> None:
     assert answer.code == ResponseCode.NO_PERMISSION
 
 
-def heartbeat(tags: str, version: int) -> bytes:
-    codes = [java_hash_code(tag) for tag in tags.split("||")]
-    names = ",".join(f'"{tag}"' for tag in tags.split("||"))
-    return (
-        '{"clientID":"c1","producerDataSet":[],"consumerDataSet":[{"groupName":"CG",'
-        '"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING",'
-        '"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","unitMode":false,"subscriptionDataSet":'
-        f'[{{"topic":"T","subString":"{tags}","subVersion":{version},"expressionType":"TAG",'
-        f'"classFilterMode":false,"tagsSet":[{names}],"codeSet":{codes}}}]}}]}}'
-    ).encode()
+def tagged(expression: str, version: int) -> bytes:
+    """A heartbeat of group CG, subscribed to the tags of an expression."""
+    tags = expression.split("||")
+    subscription = subscribed("T", expression, subVersion=version, tagsSet=tags)
+    return heartbeat("CG", subscription | {"codeSet": [java_hash_code(tag) for tag in tags]})
 
 
 async def test_a_heartbeats_subscription_filters_and_must_be_the_latest() -> None:
@@ -388,7 +380,7 @@ async def test_a_heartbeats_subscription_filters_and_must_be_the_latest() -> Non
         client = await broker.connect()
         await send(client, b"a", tag="A")
         await send(client, b"b", tag="B")
-        await client.ask(34, {}, heartbeat("B", 5))
+        await client.ask(34, {}, tagged("B", 5))
         answer = await client.ask(PULL, pull_fields(sysFlag=0, subVersion=5))
         stale = await client.ask(PULL, pull_fields(sysFlag=0, subVersion=6))
         other = await client.ask(PULL, pull_fields("BenchmarkTest", sysFlag=0, subVersion=0))

@@ -13,10 +13,17 @@ from trocket.broker.settings.config import BrokerConfig
 from trocket.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.headers import PullMessageRequestHeader, decode
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import Client, embedded_broker, pull_fields, send_fields
+from ...kit import (
+    Client,
+    bodies_of,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+    subscribed,
+)
 
 SEND, PULL, HEARTBEAT, UNREGISTER = 310, 11, 34, 35
 
@@ -26,18 +33,9 @@ async def pull(client: Client, **fields: object) -> RemotingCommand:
     return await client.ask(PULL, pull_fields(**fields), serialize_type=1)
 
 
-def bodies_of(answer: RemotingCommand) -> list[bytes]:
-    return [message.body for message in decode_messages(answer.body)]
-
-
-def heartbeat(tags: str, version: int, model: str = "CLUSTERING") -> bytes:
-    return (
-        '{"clientID":"c1","producerDataSet":[],"consumerDataSet":[{"groupName":"CG",'
-        f'"consumeType":"CONSUME_PASSIVELY","messageModel":"{model}",'
-        '"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","unitMode":false,"subscriptionDataSet":'
-        f'[{{"topic":"T","subString":"{tags}","subVersion":{version},"expressionType":"TAG",'
-        '"classFilterMode":false,"tagsSet":[],"codeSet":[1]}]}]}'
-    ).encode()
+def tagged(expression: str, version: int, model: str = "CLUSTERING") -> bytes:
+    subscription = subscribed("T", expression, subVersion=version, codeSet=[1])
+    return heartbeat("CG", subscription, client_id="c1", messageModel=model)
 
 
 def change_topic(**settings: int) -> Callable[[BrokerController], object]:
@@ -102,7 +100,7 @@ async def test_each_pull_is_compared_with_the_groups_subscription() -> None:
         client = await broker.connect()
         await client.ask(SEND, send_fields(), b"one")
         codes = []
-        for body in (heartbeat("*", 5), heartbeat("*", 6), heartbeat("A", 7)):
+        for body in (tagged("*", 5), tagged("*", 6), tagged("A", 7)):
             await client.ask(HEARTBEAT, {}, body)
             for version in (5, 7):
                 answer = await pull(client, sysFlag=0, subVersion=version)
@@ -120,7 +118,7 @@ async def test_a_group_that_may_no_longer_broadcast_is_refused() -> None:
     async with embedded_broker() as broker:
         client = await broker.connect()
         await client.ask(SEND, send_fields(), b"one")
-        await client.ask(HEARTBEAT, {}, heartbeat("*", 5, "BROADCASTING"))
+        await client.ask(HEARTBEAT, {}, tagged("*", 5, "BROADCASTING"))
         first = await pull(client, sysFlag=0)
         change_group(consume_broadcast_enable=False)(broker.controller)
         second = await pull(client, sysFlag=0)

@@ -10,11 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from trocket.remoting.message import MessageExt
-from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
 
-from ..embedded import Client, pull_fields, send_fields
+from ...kit import Client, bodies, pull_fields, send_fields
 from ..group import Group, Node, group
 from ..harness import heartbeat
 from ..transactions.test_end_transaction import COMMIT, END, asked, end_fields, prepare
@@ -23,21 +21,6 @@ SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET, HEART_BEAT = 310, 11, 14, 15, 34
 ROUND_S = 10
 MASTER = {"broker_role": BrokerRole.ASYNC_MASTER, "broker_id": 0}
 SYNC_MASTER = {"broker_role": BrokerRole.SYNC_MASTER}
-
-
-async def stored(client: Client, topic: str = "T", queue_id: int = 0) -> list[MessageExt]:
-    """Every message of a queue."""
-    found: list[MessageExt] = []
-    while True:
-        fields = pull_fields(topic, queue_id, sysFlag=4, queueOffset=len(found))
-        answer = await client.ask(PULL, fields)
-        if answer.code != 0:
-            return found
-        found += decode_messages(answer.body)
-
-
-async def bodies(client: Client, topic: str = "T") -> list[bytes]:
-    return [message.body for message in await stored(client, topic)]
 
 
 def properties(key: str, **more: object) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from trocket.store.config import BrokerRole
 
-from ..embedded import send_fields
+from ...kit import bodies, send_fields
 from ..group import group
-from .test_promotion import MASTER, SEND, bodies, pair
+from .test_promotion import MASTER, SEND, pair
 
 
 async def test_what_was_answered_ok_is_there_although_the_slave_did_not_know_its_topic(

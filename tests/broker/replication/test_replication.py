@@ -9,7 +9,7 @@ import trio.testing
 
 from trocket.remoting.bodies import HARuntimeInfo
 
-from ..embedded import START_MS, Client, send_fields
+from ...kit import START_MS, Client, send_fields
 from ..group import HOST, Node, group
 
 SEND, HA_STATUS = 310, 907

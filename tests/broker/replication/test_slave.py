@@ -10,7 +10,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.errors import RequestRefused
 from trocket.store.config import BrokerRole
 
-from ..embedded import embedded_broker, send_fields
+from ...kit import embedded_broker, send_fields
 from ..harness import FakeChannel
 
 BUSY = (2, "[REJECTREQUEST]system busy, start flow control for a while")

@@ -15,7 +15,7 @@ from trocket.remoting.channel import Deferred
 from trocket.remoting.request_codes import RequestCode as Code
 
 from ...auth.signed import ALICE, INIT_USER, ROOT, allow, signed
-from ..embedded import Client
+from ...kit import Client
 from ..group import Group, Node, group
 
 ROUND_S = 10

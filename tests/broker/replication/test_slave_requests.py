@@ -12,7 +12,7 @@ from trocket.remoting import fastjson
 from trocket.remoting.bodies import HARuntimeInfo
 from trocket.remoting.codec import decode_frame
 
-from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, embedded_broker, pull_fields, send_fields
 
 SEND, PULL, UPDATE_OFFSET = 310, 11, 15
 OFFSETS, DELAY_OFFSETS, TIMER_CHECKPOINT, TIMER_METRICS, REQUEST_MODES, HA_STATUS = (

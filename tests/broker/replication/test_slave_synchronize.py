@@ -13,8 +13,8 @@ import trio.testing
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 
+from ...kit import Client, pull_fields, send_fields, topic_fields
 from ...store.support import put
-from ..embedded import Client, pull_fields, send_fields
 from ..group import Group, Node, group
 
 SEND, PULL, CREATE_TOPIC, DELETE_TOPIC, UPDATE_GROUP = 310, 11, 17, 215, 200
@@ -22,15 +22,6 @@ QUERY_OFFSET, UPDATE_OFFSET, ALL_TOPICS = 14, 15, 21
 SET_MODE, ALL_MODES = 401, 402
 PORT, VIP_PORT = 10911, 10909
 ROUND_S = 10
-
-
-def topic_fields(topic: str, queues: int = 3, **more: object) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues,
-        "writeQueueNums": queues, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0,
-        "order": "false",
-    }  # fmt: skip
-    return fields | more
 
 
 def offset_fields(topic: str = "T", group_name: str = "CG", **more: object) -> dict[str, object]:

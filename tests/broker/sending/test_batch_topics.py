@@ -11,13 +11,9 @@ from trocket.remoting.message_codec import decode_messages, encode_batch, iter_b
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.sys_flag import INNER_BATCH, NEED_UNWRAP
 
-from ..embedded import Client, embedded_broker, pull_fields, send_fields
+from ...kit import Client, embedded_broker, pull_fields, send_fields, topic_fields
 
-TOPIC = {
-    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
-    "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-    "attributes": "+queue.type=BatchCQ",
-}  # fmt: skip
+TOPIC = topic_fields(attributes="+queue.type=BatchCQ")
 
 
 async def create(client: Client) -> None:

@@ -11,8 +11,8 @@ import trio
 from trocket.remoting.codec import RemotingCommand
 
 from ...attacks.name_servers import NameServers
-from ...peers import Client
-from ..embedded import Broker, embedded_broker, pull_fields, send_fields
+from ...kit import Broker, embedded_broker, pull_fields, send_fields
+from ...kit.client import Client
 
 SEND, PULL = 310, 11
 SEND_TIMEOUT_S = 3

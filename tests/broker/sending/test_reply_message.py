@@ -10,20 +10,11 @@ from trocket.remoting.bodies import HeartbeatData, ProducerData
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, embedded_broker, long_names, pull_fields, send_fields
 
 PULL, HEARTBEAT, REPLY, REPLY_V2, PUSHED = 11, 34, 324, 325, 326
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = "CORRELATION_ID\1c1\2REPLY_TO_CLIENT\1asker@1\2UNIQ_KEY\1A\2"
-
-
-def words(fields):
-    names = {
-        "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
-        "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
-        "j": "reconsumeTimes", "k": "unitMode", "m": "batch",
-    }  # fmt: skip
-    return {names[letter]: value for letter, value in fields.items()}
 
 
 async def asker(broker):
@@ -50,7 +41,7 @@ async def test_a_reply_comes_to_who_asked_and_is_stored(code, autojump_clock):
         nursery.start_soon(serve, await asker(broker), 0, seen)
         client = await broker.connect()
         fields = send_fields(REPLY_TOPIC, i=PROPERTIES)
-        answer = await client.ask(code, words(fields) if code == REPLY else fields, b"pong")
+        answer = await client.ask(code, long_names(fields) if code == REPLY else fields, b"pong")
         assert (answer.code, answer.remark) == (0, None)
         assert answer.ext_fields["queueOffset"] == "0"
         assert len(answer.ext_fields["msgId"]) == 32

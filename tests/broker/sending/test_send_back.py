@@ -8,11 +8,10 @@ import trio
 from trocket.broker.sending.send_back import RetryDecision, decide_retry
 from trocket.remoting.bodies import MessageQueue
 from trocket.remoting.codec import RemotingCommand
-from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.message_id import encode_offset_id
 from trocket.store.config import FlushDiskType
 
-from ..embedded import embedded_broker, pull_fields, send_fields
+from ...kit import embedded_broker, long_names, send_fields, stored
 
 SEND_V1, SEND, SEND_BACK, PULL, GROUP_UPDATE = 10, 310, 36, 11, 200
 RETRY_DELAYS_S = [10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
@@ -44,12 +43,6 @@ def back_fields(message, group="G", **more):
         "maxReconsumeTimes": 16,
     }  # fmt: skip
     return {name: value for name, value in (fields | more).items() if value is not None}
-
-
-async def stored(client, topic="T", queue_id=0, offset=0):
-    fields = pull_fields(topic, queue_id, sysFlag=4, queueOffset=offset)
-    answer = await client.ask(PULL, fields)
-    return decode_messages(answer.body) if answer.code == 0 else []
 
 
 async def send(client, **more):
@@ -173,18 +166,13 @@ async def test_sends_and_send_backs_of_one_turn_are_answered_each(autojump_clock
 
 @pytest.mark.parametrize("code", [SEND_V1, SEND])
 async def test_a_consumer_may_send_to_its_retry_topic_itself(code, autojump_clock):
-    names = {
-        "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
-        "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
-        "j": "reconsumeTimes", "k": "unitMode", "l": "maxReconsumeTimes", "m": "batch",
-    }  # fmt: skip
     async with embedded_broker() as broker:
         client = await broker.connect()
 
         async def retry(tries, level="3"):
             fields = send_fields("%RETRY%G", i=f"UNIQ_KEY\1A\2DELAY\1{level}\2", j=tries, l=2)
             if code == SEND_V1:
-                fields = {names[name]: value for name, value in fields.items()}
+                fields = long_names(fields)
             return (await client.ask(code, fields, b"again")).code
 
         assert [await retry(1), await retry(2), await retry(3)] == [0, 0, 0]

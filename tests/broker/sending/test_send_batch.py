@@ -9,16 +9,11 @@ from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import START_MS, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, embedded_broker, long_names, pull_fields, send_fields
 
 SEND, SEND_V2, SEND_BATCH, PULL = 10, 310, 320, 11
 BODIES = [b"a", b"b", b"c"]
 JSON, BINARY = 0, 1
-WORDS = {
-    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
-    "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
-    "j": "reconsumeTimes", "k": "unitMode", "m": "batch",
-}  # fmt: skip
 
 
 def batch_of(bodies: list[bytes]) -> bytes:
@@ -40,7 +35,7 @@ async def test_a_send_that_says_it_is_a_batch_is_stored_as_its_messages(
     """The C++ client sends batches with code 10."""
     fields = send_fields(m=text, g=START_MS)
     if code == SEND:
-        fields = {WORDS[letter]: value for letter, value in fields.items()}
+        fields = long_names(fields)
     async with embedded_broker(native=native) as broker:
         client = await broker.connect()
         assert (await client.ask(SEND_V2, send_fields(), b"first")).code == 0

@@ -21,24 +21,14 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
 
-from ..embedded import START_MS, TEN_SECONDS, Client, embedded_broker, pull_fields, send_fields
+from ...kit import START_MS, embedded_broker, long_names, pull_fields, send_fields, stored
 
 SEND_V1, SEND_V2, SEND_BATCH, PULL = 10, 310, 320, 11
-V1_NAMES = {
-    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",
-    "e": "queueId", "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties",
-    "j": "reconsumeTimes", "k": "unitMode", "m": "batch",
-}  # fmt: skip
 
 
 @pytest.fixture
 def memory_disk() -> MemoryDisk:
     return MemoryDisk()
-
-
-async def stored(client: Client, topic: str = "T", queue_id: int = 0) -> list:
-    answer = await client.ask(PULL, pull_fields(topic, queue_id, sysFlag=4))
-    return decode_messages(answer.body) if answer.code == 0 else []
 
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
@@ -48,7 +38,7 @@ async def test_a_send_is_answered_with_its_place_and_stored_with_its_fields(
 ) -> None:
     fields = send_fields(h=-7, i="TAGS\1TagA\2UNIQ_KEY\1AB\2KEYS\1k1 k2", j=3, e=2)
     if code == SEND_V1:
-        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+        fields = long_names(fields)
     async with embedded_broker() as broker:
         client = await broker.connect()
         first = await client.ask(code, fields, b"one", serialize_type)
@@ -116,7 +106,7 @@ async def test_the_field_batch_says_whether_a_body_is_a_batch(
     body = encode_batch([Message("T", text) for text in (b"1", b"2", b"3")])
     fields = send_fields(m=flag)
     if code == SEND_V1:
-        fields = {V1_NAMES[name]: value for name, value in fields.items()}
+        fields = long_names(fields)
     async with embedded_broker(native=native) as broker:
         client = await broker.connect()
         answer = await client.ask(code, fields, body, serialize_type)
@@ -408,7 +398,7 @@ async def test_without_room_for_another_file_sends_are_refused_until_there_is(
         pulled = await client.ask(PULL, pull_fields(sysFlag=4))
         assert pulled.code == 0
         memory_disk.fault = None
-        with trio.fail_after(TEN_SECONDS):
+        with trio.fail_after(10):
             while (await client.ask(SEND_V2, send_fields(), b"after")).code != 0:
                 await trio.testing.wait_all_tasks_blocked(0.01)
 
@@ -463,7 +453,7 @@ async def test_under_sync_flush_an_answer_waits_for_the_disk_and_unwaited_ones_d
 
     async with embedded_broker(memory_disk, flush_disk_type=FlushDiskType.SYNC_FLUSH) as broker:
         client = await broker.connect()
-        with trio.fail_after(TEN_SECONDS):
+        with trio.fail_after(10):
             waited = await client.ask(SEND_V2, send_fields(), b"waits")
             quick = await client.ask(SEND_V2, send_fields(i="UNIQ_KEY\1A\2WAIT\1false"), b"not")
             assert (waited.code, quick.code) == (0, 0)
@@ -486,7 +476,7 @@ async def test_a_failed_fsync_is_told_as_flush_disk_timeout_and_later_sends_are_
             return None
 
         memory_disk.fault = broken
-        with trio.fail_after(TEN_SECONDS):
+        with trio.fail_after(10):
             answer = await client.ask(SEND_V2, send_fields(), b"x")
             later = await client.ask(SEND_V2, send_fields(), b"y")
         assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT

@@ -10,10 +10,10 @@ import trio.testing
 
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import Message
-from trocket.remoting.message_codec import decode_messages, encode_batch
+from trocket.remoting.message_codec import encode_batch
 from trocket.store.config import BrokerRole, FlushDiskType
 
-from ..embedded import Client, pull_fields, send_fields
+from ...kit import send_fields, stored
 from ..group import HOST, Group, Node, group
 from ..transactions.test_end_transaction import COMMIT, END, ROLLBACK, end_fields
 from .test_send_back import SEND_BACK, back_fields
@@ -22,11 +22,6 @@ SEND, SEND_BATCH, PULL = 310, 320, 11
 OK, NO_SLAVE, SLAVE_TIMEOUT = 0, 11, 12
 SYNC = {"broker_role": BrokerRole.SYNC_MASTER}
 KEY = "UNIQ_KEY\1AB\2"
-
-
-async def stored(client: Client, topic: str = "T"):
-    answer = await client.ask(PULL, pull_fields(topic, sysFlag=4))
-    return decode_messages(answer.body) if answer.code == 0 else []
 
 
 def command(code: int, fields: dict[str, object]) -> RemotingCommand:

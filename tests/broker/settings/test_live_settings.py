@@ -27,8 +27,8 @@ from trocket.remoting.server import RemotingServer
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
-from ...peers import Client
-from ..embedded import embedded_broker, pull_fields, send_fields
+from ...kit import embedded_broker, pull_fields, send_fields, topic_fields
+from ...kit.client import Client
 
 UPDATE, SHOW, SEND, SEND_BATCH, PULL, LITE_PULL = 25, 26, 310, 320, 11, 361
 REGISTER = 103
@@ -352,9 +352,7 @@ async def test_broker_permission_limits_pulls_and_sends_at_once(autojump_clock) 
         )
         await update(client, "brokerPermission=4")
         assert (await client.ask(PULL, pull_fields())).code == 0
-        order = {"topic": "O", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1}
-        order |= {"perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "true"}
-        assert (await client.ask(17, order)).code == 0
+        assert (await client.ask(17, topic_fields("O", order="true"))).code == 0
         refused = await client.ask(SEND, send_fields("O"), b"2")
         assert (refused.code, refused.remark) == (
             ResponseCode.NO_PERMISSION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trocket.remoting.bodies import LogicQueueMappingItem, TopicQueueMappingDetail
 from trocket.remoting.codec import RemotingCommand, encode
 
-from ..embedded import embedded_broker, send_fields
+from ...kit import embedded_broker, send_fields, topic_fields
 from ..harness import consumer, heartbeat, subscription
 
 STATIC, SEND, QUERY, UPDATE, HEART_BEAT = 513, 310, 14, 15, 34
@@ -19,11 +19,7 @@ async def test_of_several_commits_at_once_the_last_one_stays() -> None:
         mapping = TopicQueueMappingDetail(
             topic=TOPIC, total_queues=1, bname="b", epoch=1, hosted_queues={0: items}
         )
-        fields = {
-            "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-        }  # fmt: skip
-        answer = await client.ask(STATIC, fields, mapping.to_body())
+        answer = await client.ask(STATIC, topic_fields(TOPIC), mapping.to_body())
         assert answer.code == 0, answer.remark
         body = heartbeat("c1", consumer("CG", subscription(TOPIC))).to_body()
         assert (await client.ask(HEART_BEAT, {}, body)).code == 0

@@ -21,7 +21,7 @@ from trocket.remoting.message_codec import decode_messages, encode_batch
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import FlushDiskType
 
-from ..embedded import Client, pull_fields, send_fields
+from ...kit import Client, pull_fields, send_fields, topic_fields
 from ..group import Group, Node, group
 from ..harness import consumer, heartbeat, subscription
 
@@ -53,12 +53,7 @@ async def put(
     client: Client, mapping: TopicQueueMappingDetail, queues: int = 1, **more: object
 ) -> RemotingCommand:
     """Send 513."""
-    fields = {
-        "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": queues,
-        "writeQueueNums": queues, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0,
-        "order": "false",
-    }  # fmt: skip
-    return await client.ask(STATIC, fields | more, mapping.to_body())
+    return await client.ask(STATIC, topic_fields(TOPIC, queues, **more), mapping.to_body())
 
 
 class Two:
@@ -440,12 +435,8 @@ async def test_a_mapping_that_cannot_be_is_refused_and_changes_nothing(mapping, 
 async def test_a_body_that_is_no_mapping_is_refused(body):
     async with group() as network:
         made = await two(network)
-        fields = {
-            "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-        }  # fmt: skip
         with unchanged(made.nodes["a"]):
-            answer = await made.a.ask(STATIC, fields, body)
+            answer = await made.a.ask(STATIC, topic_fields(TOPIC), body)
         assert answer.code == ResponseCode.SYSTEM_ERROR
 
 

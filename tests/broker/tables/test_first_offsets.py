@@ -7,7 +7,7 @@ import trio
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..embedded import embedded_broker, heartbeat, send_fields
+from ...kit import embedded_broker, heartbeat, send_fields
 
 SEND, HEART_BEAT = 310, 34
 

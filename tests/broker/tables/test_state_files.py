@@ -11,7 +11,7 @@ from trocket.common.clock import SystemClock
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.bodies import SubscriptionGroupConfig
 
-from ..embedded import Client, embedded_broker, pull_fields, send_fields
+from ...kit import Client, embedded_broker, pull_fields, send_fields
 
 SEND, PULL = 310, 11
 OFFSETS = "/store/config/consumerOffset.json"

@@ -12,7 +12,7 @@ from trocket.remoting.message_codec import decode_messages, decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.store_state import StoreEvent
 
-from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import TrioClock, embedded_broker, pull_fields, send_fields, stored
 from ..harness import heartbeat
 
 SEND, PULL, HEART_BEAT, END, CHECK, RESUME = 310, 11, 34, 37, 39, 323
@@ -20,12 +20,6 @@ COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 HALF, OP, PARKED = (
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
-
-
-async def stored(client, topic="T", queue_id=0, offset=0):
-    fields = pull_fields(topic, queue_id, sysFlag=4, queueOffset=offset)
-    answer = await client.ask(PULL, fields)
-    return decode_messages(answer.body) if answer.code == 0 else []
 
 
 async def prepare(client, key="K1", body=b"order", **more):
@@ -37,7 +31,7 @@ async def prepare(client, key="K1", body=b"order", **more):
     return answer.ext_fields
 
 
-def end_fields(half, kind, **more):
+def end_fields(half, kind=COMMIT, **more):
     fields = {
         "producerGroup": "PG", "tranStateTableOffset": half["queueOffset"],
         "commitLogOffset": int(half["msgId"][-16:], 16), "commitOrRollback": kind,

@@ -20,7 +20,8 @@ from trocket.remoting.memory_budget import BUDGET_MIN
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import FlushDiskType
 
-from ..embedded import Broker, TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import Broker, TrioClock, embedded_broker, pull_fields, send_fields
+from .test_end_transaction import end_fields
 
 SEND, PULL, END = 310, 11, 37
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
@@ -115,15 +116,6 @@ async def stored(broker: Broker, topic: str, offset: int):
     answer = await client.ask(PULL, fields)
     (message,) = decode_messages(answer.body)
     return message
-
-
-def end_fields(half, kind: int = COMMIT, **more):
-    return {
-        "producerGroup": "PG", "tranStateTableOffset": half["queueOffset"],
-        "commitLogOffset": int(half["msgId"][-16:], 16), "commitOrRollback": kind,
-        "msgId": half["transactionId"], "transactionId": half["transactionId"],
-        "fromTransactionCheck": "false",
-    } | more  # fmt: skip
 
 
 def log_of(disk: MemoryDisk) -> dict[str, bytes]:

@@ -15,8 +15,8 @@ from trocket.store.ha.slave import HaSlave
 from trocket.store.ha.wire import encode_header, encode_report
 from trocket.store.services import run_services
 
+from ...kit import TrioClock
 from ..support import open_store
-from ..test_services import TrioClock
 
 
 class Peer:

@@ -15,8 +15,8 @@ from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
 
+from ...kit import TrioClock
 from ..support import open_store, put
-from ..test_services import TrioClock
 
 ADDRESS = "192.0.2.1:10912"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -20,63 +19,8 @@ from trocket.native import Extension, extension
 from trocket.remoting.client import RemotingClient
 from trocket.store.config import MessageStoreConfig
 
-from ..peers import Client
-
-START_MS = 1_700_000_000_000
-TEN_SECONDS = 10
-
-
-class TrioClock:
-    """Wall and monotonic time that follow trio's virtual clock."""
-
-    def wall_ms(self) -> int:
-        return START_MS + int(trio.current_time() * 1000)
-
-    def monotonic_s(self) -> float:
-        return trio.current_time()
-
-    def elapsed_s(self) -> float:
-        return trio.current_time()
-
-    def local_time_name(self, wall_ms: int) -> str:
-        return str(wall_ms).rjust(17, "0")
-
-
-def send_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:
-    """The header of SEND_MESSAGE_V2."""
-    fields: dict[str, object] = {
-        "a": "PG", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0, "g": START_MS,
-        "h": 0, "i": "UNIQ_KEY\x010123456789ABCDEF\x02", "j": 0, "k": "false", "m": "false",
-    }  # fmt: skip
-    return fields | more
-
-
-def topic_fields(topic: str = "T", queue_count: int = 1) -> dict[str, object]:
-    """The header of UPDATE_AND_CREATE_TOPIC."""
-    return {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queue_count,
-        "writeQueueNums": queue_count, "perm": 6, "topicFilterType": "SINGLE_TAG",
-        "order": "false",
-    }  # fmt: skip
-
-
-def heartbeat(group: str, client_id: str = "c") -> bytes:
-    """The body of HEART_BEAT of a push consumer without subscriptions."""
-    consumer = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [],
-    }  # fmt: skip
-    return json.dumps({"clientID": client_id, "consumerDataSet": [consumer]}).encode()
-
-
-def pull_fields(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:
-    """The header of PULL_MESSAGE: subscription given, everything, held for 15 s."""
-    fields: dict[str, object] = {
-        "consumerGroup": "CG", "topic": topic, "queueId": queue_id, "queueOffset": 0,
-        "maxMsgNums": 32, "sysFlag": 2 | 4, "commitOffset": 0, "suspendTimeoutMillis": 15_000,
-        "subscription": "*", "subVersion": 0, "expressionType": "TAG",
-    }  # fmt: skip
-    return fields | more
+from .client import Client
+from .clock import START_MS, TrioClock
 
 
 class Broker:
