@@ -49,7 +49,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 # Folders whose tests run code that has a counterpart in C; those of commands, documents, packaging
 # and Spark, and the tests with Java, run it with the extension only.
-PURE := native common remoting store namesrv broker client filtersrv testing attacks world
+PURE := native common remoting disk store namesrv broker client filtersrv testing attacks world
 
 # What tests share is typed as strictly as the package. Left out: a user's program without types, and
 # the module that PySpark's workers import before they have any other.

@@ -6,6 +6,8 @@ import gc
 import logging
 import os
 import signal
+import tracemalloc
+from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,8 @@ from trocket import native
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
+
+    from trocket.testing import Broker
 
 # Machines that run several things at once make single examples slow, not wrong.
 settings.register_profile(
@@ -34,6 +38,23 @@ SHARED = Path(os.environ.get("TROCKET_SHARED", ROOT.parent / "shared"))
 # tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker with a name server, in a thread of this process: the module's own."""
+    from trocket.testing import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """The memory that the test allocates is traced."""
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A broker on a small disk that is filled to the brim under load, and killed while it is full.
 
-`test_d01_full_disk.py` plays it. What was answered is kept by topic, queue and offset: all of it
+`test_full_disk.py` plays it. What was answered is kept by topic, queue and offset: all of it
 must be readable after each kill, and nothing of what was refused.
 """
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import msgspec
 import trio
 
 from trocket.broker.controller import BrokerController
@@ -26,8 +25,15 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting import loop_monitor
 from trocket.remoting.message_codec import decode_messages
 
-from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
-from ..peers import Client
+from ..kit import (
+    Client,
+    TrioClock,
+    embedded_broker,
+    heartbeat,
+    pull_fields,
+    send_fields,
+    subscribed,
+)
 
 ROOT = "/store"
 SEND, PULL, UPDATE_OFFSET, HEART_BEAT, END_TRANSACTION = 310, 11, 15, 34, 37
@@ -50,21 +56,7 @@ NUMBERS = (
 )  # fmt: skip
 """What a number in JSON is replaced by."""
 
-HEARTBEAT = {
-    "clientID": "c",
-    "producerDataSet": [],
-    "consumerDataSet": [
-        {
-            "groupName": "CG",
-            "consumeType": "CONSUME_PASSIVELY",
-            "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-            "subscriptionDataSet": [
-                {"topic": "T", "subString": "a = 1", "expressionType": "SQL92", "subVersion": 1}
-            ],
-        }
-    ],
-}
+HEARTBEAT = heartbeat("CG", subscribed("T", "a = 1", expressionType="SQL92"))
 """A group that filters: the broker saves its expression."""
 
 KINDS = ("random", "page", "zeros", "ones", "truncated", "empty", "number")
@@ -97,7 +89,7 @@ async def left_behind(random: Random, *, clean: bool) -> Left:
     left = Left(MemoryDisk())
     async with embedded_broker(disk=left.disk, **OPTIONS) as broker:
         client = await broker.connect()
-        await client.ask(HEART_BEAT, {}, msgspec.json.encode(HEARTBEAT))
+        await client.ask(HEART_BEAT, {}, HEARTBEAT)
         first = await client.ask(SEND, send_fields(i=properties(DELAY=1)), b"delivered")
         assert first.code == 0, first.remark
         left.to_come.add(b"delivered")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.broker.embedded import START_MS
+from tests.kit import START_MS
 from trocket.broker.controller import BrokerController
 from trocket.common.steps import at_once
 from trocket.namesrv.controller import NamesrvController

@@ -13,7 +13,7 @@ from trocket.namesrv.controller import NamesrvController
 from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import FrameDecoder
 
-from ..broker.embedded import TrioClock
+from ..kit import TrioClock
 
 
 class NameServers:

@@ -6,7 +6,6 @@ believe a message stored when the broker has answered SUCCESS.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +13,13 @@ from typing import Any
 import trio
 import trio.testing
 
+from trocket.common.message_properties import properties_to_bytes
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.session import Session
 from trocket.testing.memory_broker import BROKER_PORT, HOST, NAMESRV_PORT, MemoryBroker
 
-from ..peers import Client
+from ..kit import Client, heartbeat, pull_fields, send_fields, subscribed
 from ..trio_order import run_by
 from .injection import Points, injecting
 
@@ -128,41 +128,16 @@ class Promises:
 def message(topic: str, *, key: str, sys_flag: int = 0, **properties: str) -> dict[str, object]:
     """The header of SEND_MESSAGE_V2."""
     table = {"UNIQ_KEY": key, **properties}
-    text = "".join(f"{name}\x01{value}\x02" for name, value in table.items())
-    return {
-        "a": "PG", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": sys_flag, "g": 1, "h": 0,
-        "i": text, "j": 0, "k": "false", "m": "false",
-    }  # fmt: skip
+    return send_fields(topic, f=sys_flag, i=properties_to_bytes(table).decode())
 
 
 def pull(topic: str, offset: int, hold_ms: int) -> dict[str, object]:
     """The header of PULL_MESSAGE."""
-    return {
-        "consumerGroup": "CG", "topic": topic, "queueId": 0, "queueOffset": offset,
-        "maxMsgNums": 32, "sysFlag": 4 | (2 if hold_ms else 0), "commitOffset": 0,
-        "suspendTimeoutMillis": hold_ms, "subscription": "*", "subVersion": 0,
-        "expressionType": "TAG",
-    }  # fmt: skip
+    sys_flag = 4 | (2 if hold_ms else 0)
+    return pull_fields(topic, queueOffset=offset, sysFlag=sys_flag, suspendTimeoutMillis=hold_ms)
 
 
-HEARTBEAT = json.dumps(
-    {
-        "clientID": "c1",
-        "producerDataSet": [{"groupName": "PG"}],
-        "consumerDataSet": [
-            {
-                "groupName": "CG", "consumeType": "CONSUME_PASSIVELY", "unitMode": False,
-                "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-                "subscriptionDataSet": [
-                    {
-                        "topic": "T", "subString": "*", "subVersion": 1, "tagsSet": [],
-                        "codeSet": [], "classFilterMode": False, "expressionType": "TAG",
-                    }
-                ],
-            }
-        ],
-    }
-).encode()  # fmt: skip
+HEARTBEAT = heartbeat("CG", subscribed(), client_id="c1", producers=("PG",))
 
 
 class Scenario:

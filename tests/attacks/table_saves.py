@@ -19,8 +19,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import decode_messages, encode_batch
 
-from ..broker.embedded import Broker, embedded_broker, pull_fields, send_fields
-from ..peers import Client
+from ..kit import Broker, Client, embedded_broker, pull_fields, send_fields, topic_fields
 
 SEND, BATCH, PULL, SEND_BACK, CREATE, DELETE = 310, 320, 11, 36, 17, 215
 CALLS = ("pwrite", "sync", "rename", "sync_folder", "unlink")
@@ -127,11 +126,7 @@ class Play:
     async def _create(self, client: Client) -> None:
         topic = self._topic()
         count = min(max(self._queues.get(topic, 4), 4) + self._random.randrange(2), QUEUES_MAX)
-        fields = {
-            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": count,
-            "writeQueueNums": count, "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false",
-        }  # fmt: skip
-        answer = await client.ask(CREATE, fields)
+        answer = await client.ask(CREATE, topic_fields(topic, count))
         if answer.code == 0:
             self._queues[topic] = count
             self._deleted.discard(topic)

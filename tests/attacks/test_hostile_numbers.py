@@ -22,7 +22,7 @@ from trocket.remoting.headers import SEND_MESSAGE_V2_LETTERS, Header
 from trocket.remoting.number_fields import QUEUE_COUNT_MAX, range_of
 from trocket.remoting.request_codes import RequestCode
 
-from ..broker.embedded import START_MS, TrioClock, embedded_broker, send_fields
+from ..kit import START_MS, TrioClock, embedded_broker, send_fields
 from ..namesrv.harness import Harness
 
 ROUNDS = 8

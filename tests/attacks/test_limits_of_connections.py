@@ -26,8 +26,8 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 from trocket.store.config import MessageStoreConfig
 
-from ..broker.embedded import TrioClock, embedded_broker
-from ..peers import Client
+from ..kit import TrioClock, embedded_broker
+from ..kit.client import Client
 
 pytestmark = pytest.mark.usefixtures("slow_turns_unlogged")
 

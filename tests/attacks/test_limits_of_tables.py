@@ -10,7 +10,7 @@ import trio.testing
 from trocket.broker.settings.creation_rate import ADDRESSES_MAX, CreationRate, Rates
 from trocket.remoting.response_codes import ResponseCode
 
-from ..broker.embedded import embedded_broker, pull_fields, send_fields
+from ..kit import embedded_broker, pull_fields, send_fields
 
 SEND, PULL, HEART_BEAT, UPDATE = 310, 11, 34, 25
 STRANGER, HONEST = "198.51.100.7:1", "192.0.2.2:1"

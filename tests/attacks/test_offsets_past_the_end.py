@@ -12,7 +12,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import BrokerRole
 
-from ..broker.embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ..kit import TrioClock, embedded_broker, pull_fields, send_fields
 
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET = 310, 11, 14, 15
 COMMIT, SUBSCRIPTION = 1, 4

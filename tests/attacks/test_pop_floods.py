@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.embedded import TrioClock, embedded_broker
 from tests.broker.pop.consumer import PEEK, Consumer, consumer, pop_fields, seconds
+from tests.kit import TrioClock, embedded_broker
 from trocket.broker.pop.pop_message import QUEUES_MAX
 from trocket.remoting.receipt import Receipt
 

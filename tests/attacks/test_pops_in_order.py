@@ -7,8 +7,8 @@ from typing import Final
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE, Receipt, TopicForm
 from trocket.remoting.response_codes import ResponseCode
 
-from ..broker.embedded import START_MS, embedded_broker
 from ..broker.pop.consumer import ACK, CHANGE, POP, Consumer, consumer, pop_fields
+from ..kit import START_MS, embedded_broker
 
 ORDER: Final = {"order": "true"}
 GREATEST: Final = (1 << 63) - 1

@@ -11,8 +11,8 @@ from trocket.remoting.codec import encode
 from trocket.remoting.response_codes import ResponseCode
 
 from ..auth.signed import INIT_USER, ROOT, signed
-from ..broker.embedded import embedded_broker, send_fields
-from ..peers import Client
+from ..kit import embedded_broker, send_fields
+from ..kit.client import Client
 
 SEND = 310
 COUNT = 2_000

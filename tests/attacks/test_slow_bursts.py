@@ -12,7 +12,7 @@ from trocket.remoting.connection import READ_SIZE_MIN, SLOW_BURST_S
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.remoting.turn import Turn
 
-from ..peers import Client
+from ..kit.client import Client
 
 COUNT = 1_000
 REQUEST_S = 0.001

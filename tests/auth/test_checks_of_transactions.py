@@ -8,7 +8,7 @@ import trio.testing
 from trocket.auth.model import User
 from trocket.remoting.request_codes import RequestCode
 
-from ..broker.embedded import embedded_broker, send_fields
+from ..kit import embedded_broker, send_fields
 from .signed import ALICE, allow, signed
 from .test_servers import ACCESS, SEND, accounts_of
 

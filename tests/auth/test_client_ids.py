@@ -12,8 +12,8 @@ from trocket.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.request_codes import RequestCode as Code
 
-from ..broker.embedded import embedded_broker, send_fields
-from ..peers import Client
+from ..kit import embedded_broker, send_fields
+from ..kit.client import Client
 from .signed import INIT_USER, signed
 
 ALICE = User("alice-of-tests", "secret-of-alice", UserType.SUPER)

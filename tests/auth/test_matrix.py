@@ -28,8 +28,8 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer
 
-from ..broker.embedded import embedded_broker, put_record
-from ..peers import Client
+from ..kit import embedded_broker, put_record
+from ..kit.client import Client
 from .expected_rights import BROKER, NAMESRV, Row
 from .signed import ALICE, INIT_USER, ROOT, allow, signed
 

@@ -17,7 +17,7 @@ from trocket.disk.errors import StoreIOError
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
 
-from ..broker.embedded import embedded_broker, pull_fields, put_record, send_fields
+from ..kit import embedded_broker, pull_fields, put_record, send_fields
 from .signed import ALICE, INIT_USER, ROOT, allow, rule, signed
 
 PLACES = Places("c", has_group=lambda group: False)

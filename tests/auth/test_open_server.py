@@ -29,8 +29,8 @@ from trocket.remoting.server import RemotingServer
 from trocket.remoting.transport import StreamTransport
 from trocket.remoting.turn import Turn
 
-from ..broker.embedded import embedded_broker
-from ..peers import Client
+from ..kit import embedded_broker
+from ..kit.client import Client
 
 SERVERS = (BROKER, NAME_SERVER, FILTER_SERVER)
 HERE = ("127.0.0.1:50000", "127.0.0.1:10911")

@@ -28,9 +28,9 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import MessageStoreConfig
 from trocket.testing.memory_broker import MemoryBroker
 
-from ..broker.embedded import embedded_broker, pull_fields, send_fields
 from ..broker.group import group
-from ..peers import Client
+from ..kit import embedded_broker, pull_fields, send_fields, topic_fields
+from ..kit.client import Client
 from .signed import ALICE, INIT_USER, ROOT, allow, signed
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
@@ -237,10 +237,7 @@ async def test_what_waits_gets_nothing_once_its_user_has_lost_the_right(code, ch
         accounts = accounts_of(broker)
         allow(accounts, ["Topic:T Sub", "Group:CG Sub"])
         created = RequestCode.UPDATE_AND_CREATE_TOPIC
-        fields = {
-            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-        }  # fmt: skip
+        fields = topic_fields("T", 4)
         assert (await client.ask(created, signed(created, fields).ext_fields)).code == 0
         waiting = pull_fields(**WAITING[code]) if code == PULL else WAITING[code]
         asked = {"topic": "T", "consumerGroup": "CG", **waiting}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -67,15 +65,6 @@ def in_background(function: Callable[[], Any]) -> Callable[[], Any]:
     future = pool.submit(function)
     pool.shutdown(wait=False)
     return lambda: future.result(DEADLINE_S)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """For what only another thread's progress brings about."""
-    due_s = time.monotonic() + DEADLINE_S
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < due_s
-        tick.wait(0.001)
 
 
 def waiting_threads(file_name: str) -> int:

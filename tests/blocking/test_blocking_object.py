@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.waiting import wait_until
 from trocket.blocking import (
     Client,
     Producer,
@@ -37,7 +38,7 @@ from trocket.client import (
 )
 from trocket.testing import Broker
 
-from .support import DEADLINE_S, BlockingNull, Null, in_background, wait_until, waiting_threads
+from .support import DEADLINE_S, BlockingNull, Null, in_background, waiting_threads
 
 NOBODY = "rocketmq://127.0.0.1:1"
 

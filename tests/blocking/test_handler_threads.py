@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.waiting import wait_until
 from trocket.blocking import Producer, PushConsumer, PushedMessage
 from trocket.client import (
     AlreadySettledError,
@@ -21,7 +22,7 @@ from trocket.client import (
 )
 from trocket.testing import Broker
 
-from .support import DEADLINE_S, wait_until
+from .support import DEADLINE_S
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 CLOSED_WITHIN_S = 5.0

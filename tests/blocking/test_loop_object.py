@@ -7,10 +7,11 @@ import logging
 import anyio
 import pytest
 
+from tests.kit.waiting import wait_until
 from trocket.blocking.loop_object import LoopObject, State
 from trocket.client import ClientError, ClosedError
 
-from .support import Null, in_background, wait_until
+from .support import Null, in_background
 
 
 class Watched(Null):

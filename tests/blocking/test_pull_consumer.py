@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
+from tests.kit.waiting import wait_until
 from trocket.blocking import Producer, PullConsumer
 from trocket.client import ClosedError, ConfigurationError, ConsumeFromWhere, Message, PullStatus
 from trocket.client.connection.members import Members
 from trocket.testing import Broker
 
-from .support import DEADLINE_S, in_background, wait_until, waiting_threads
+from .support import DEADLINE_S, in_background, waiting_threads
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.waiting import wait_until
 from trocket.blocking import Admin, Producer, PushConsumer, PushedMessage, replying
 from trocket.client import (
     AlreadySettledError,
@@ -26,7 +27,7 @@ from trocket.client import (
 )
 from trocket.testing import Broker
 
-from .support import DEADLINE_S, wait_until, waiting_threads
+from .support import DEADLINE_S, waiting_threads
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 

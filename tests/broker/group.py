@@ -22,8 +22,7 @@ from trocket.remoting.client import RemotingClient
 from trocket.remoting.turn import Turn
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
-from ..peers import Client
-from .embedded import TrioClock
+from ..kit import Client, TrioClock
 
 HOST = "192.0.2.1"
 NAMESRV_PORT = 9876

@@ -8,21 +8,12 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import extension
 
-from .embedded import TrioClock, embedded_broker, send_fields
-from .processors.test_end_transaction import asked, prepare, producer
-from .test_schedule_message_service import SEND, delay, stored
+from ..kit import WrongClock, embedded_broker, send_fields, stored
+from .delivering.test_schedule_message_service import SEND, delay
+from .transactions.test_end_transaction import asked, prepare, producer
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
-
-
-class WrongClock(TrioClock):
-    """A wall clock that can be wrong."""
-
-    wrong_ms = 0
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + self.wrong_ms
 
 
 async def test_what_was_due_in_ten_years_comes_after_its_delay(autojump_clock):

@@ -23,7 +23,7 @@ from trocket.remoting.response_codes import ResponseCode
 from trocket.remoting.server import RemotingServer, open_listener
 from trocket.store.config import BrokerRole, MessageStoreConfig
 
-from .embedded import pull_fields, send_fields
+from ..kit import pull_fields, send_fields, topic_fields
 
 DEADLINE_S = 20.0
 ROUTE, CREATE_TOPIC, SEND, REGISTER, UNREGISTER, PULL = 105, 17, 310, 103, 104, 11
@@ -152,10 +152,7 @@ async def test_a_name_server_that_is_not_there_delays_nothing_and_is_named_once(
 async def test_a_created_topic_has_a_route_when_it_is_answered() -> None:
     async with cluster(2) as made:
         broker, _ = await made.start_broker()
-        fields = {
-            "topic": "New", "defaultTopic": "TBW102", "readQueueNums": "3",
-            "writeQueueNums": "3", "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
-        }  # fmt: skip
+        fields = {name: str(value) for name, value in topic_fields("New", 3).items()}
         answer = await made.client.call(
             broker.broker_addr, RemotingCommand(CREATE_TOPIC, fields), 5
         )

@@ -10,8 +10,8 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 
+from ..kit import embedded_broker, pull_fields, send_fields
 from ..store.test_full_disk_at_start import full_after, unwritable
-from .embedded import embedded_broker, pull_fields, send_fields
 
 SEND, PULL, COMMIT, QUERY_OFFSET = 310, 11, 15, 14
 

@@ -10,7 +10,7 @@ from trocket.broker.settings.config import BrokerConfig
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import MessageStoreConfig
 
-from .embedded import TrioClock
+from ..kit import TrioClock
 
 
 @pytest.mark.parametrize("path", ["/store/abort", "/store/lock", "/store/consumequeue"])

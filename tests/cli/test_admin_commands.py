@@ -31,14 +31,13 @@ TIMEOUT_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        broker.create_topic("T", 1)
-        broker.create_group("g")
-        broker.create_topic("Live", 1)
-        anyio.run(traffic, broker, backend="trio")
-        broker.advance(minutes=2)
-        yield broker
+def broker(broker: Broker) -> Broker:
+    broker.create_topic("T", 1)
+    broker.create_group("g")
+    broker.create_topic("Live", 1)
+    anyio.run(traffic, broker, backend="trio")
+    broker.advance(minutes=2)
+    return broker
 
 
 async def traffic(broker: Broker) -> None:

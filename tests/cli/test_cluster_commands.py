@@ -23,12 +23,6 @@ from .conftest import Command, Run
 TIMEOUT_S = 30.0
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
-
-
 @pytest.fixture
 def topic(run: Run, request: pytest.FixtureRequest) -> Iterator[str]:
     """A topic of two queues, gone after the test."""

@@ -24,10 +24,9 @@ HEAVY = ("rich", "pydantic", "trocket.client", "trocket.remoting.codec", "trio",
 
 
 @pytest.fixture(scope="module")
-def broker() -> Any:
-    with Broker() as running:
-        running.create_topic("Orders")
-        yield running
+def broker(broker: Broker) -> Broker:
+    broker.create_topic("Orders")
+    return broker
 
 
 def imported(words: tuple[str, ...], environment: dict[str, str]) -> list[str]:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from trocket.testing import Broker
 
 from .conftest import Run
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
 
 
 @pytest.mark.parametrize("family", ["cluster", "broker"])

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from trocket.testing import Broker
 
 from .conftest import Run
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
 
 
 def test_consume_by_pops(run: Run, broker: Broker) -> None:

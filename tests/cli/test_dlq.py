@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.blocking.support import wait_until
 from trocket.blocking import Admin, Producer, PushConsumer
 from trocket.client import ConsumeFromWhere, Message
 from trocket.testing import Broker
 
+from ..kit.waiting import wait_until
 from .conftest import Run
 
 DEADLINE_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        broker.create_topic("Orders", queues=1)
-        yield broker
+def broker(broker: Broker) -> Broker:
+    broker.create_topic("Orders", queues=1)
+    return broker
 
 
 def test_dead_letters_are_listed_and_sent_again(run: Run, broker: Broker) -> None:

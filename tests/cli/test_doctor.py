@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import trio
@@ -25,12 +24,6 @@ from trocket.remoting.server import RemotingServer
 from trocket.testing import Broker
 
 from .conftest import Ended, Run
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
 
 
 def found(ended: Ended, check: str) -> list[tuple[str, str]]:

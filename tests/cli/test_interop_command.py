@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import select
 import signal
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,6 +15,7 @@ from trocket.interop import providers
 from trocket.interop.jobs import Job, OnCell
 from trocket.interop.report.cells import Cell, Kind, Run, Verdict
 
+from ..kit.waiting import wait_until
 from .conftest import Command
 
 DEADLINE_S = 60.0
@@ -238,10 +237,3 @@ def started_in(folder: Path) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not ready():
-        assert time.monotonic() < deadline_s
-        select.select([], [], [], 0.02)

@@ -45,12 +45,6 @@ class Recorder:
         return self.process.returncode, out.splitlines(), error
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
-
-
 @pytest.fixture
 def start() -> Iterator[Callable[..., Recorder]]:
     made: list[Recorder] = []

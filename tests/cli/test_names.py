@@ -21,13 +21,12 @@ DEADLINE_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        running.create_topic("Orders", 1)
-        running.create_topic("shop%Bills", 1)
-        running.create_group("billing")
-        running.create_group("shop%audit")
-        yield running
+def broker(broker: Broker) -> Broker:
+    broker.create_topic("Orders", 1)
+    broker.create_topic("shop%Bills", 1)
+    broker.create_group("billing")
+    broker.create_group("shop%audit")
+    return broker
 
 
 @contextmanager

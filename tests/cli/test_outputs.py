@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,14 +61,13 @@ QUICK = {"--help", "keys", "consume T --raw", "topic list --json", "lag g --watc
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        running.create_topic("T", 1)
-        running.create_group("g")
-        with Producer(running.url) as producer:
-            for _ in range(3):
-                producer.send(Message("T", "x" * 4_000))
-        yield running
+def broker(broker: Broker) -> Broker:
+    broker.create_topic("T", 1)
+    broker.create_group("g")
+    with Producer(broker.url) as producer:
+        for _ in range(3):
+            producer.send(Message("T", "x" * 4_000))
+    return broker
 
 
 def ended(broker: Broker, folder: Path, words: str, redirection: str) -> tuple[int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,10 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker, Producer(broker.url) as producer:
+def broker(broker: Broker) -> Broker:
+    with Producer(broker.url) as producer:
         producer.send(Message("Orders", "one"))
-        yield broker
+    return broker
 
 
 def test_a_profile_is_used_by_name_and_by_default(

@@ -14,13 +14,6 @@ import pytest
 
 from tests.cli.conftest import Run
 from trocket.common.config import parse_properties
-from trocket.testing import Broker
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ import select
 import signal
 import socket
 import ssl
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from trocket.cli.up.plan import PORT_STEP
 from trocket.client import ConsumeFromWhere, Message
 from trocket.client.pushing import queue_puller
 
+from ..kit.waiting import wait_until
 from .conftest import Command
 
 pytestmark = pytest.mark.slow
@@ -51,14 +50,6 @@ def up(start: Start, home: Path, conf: Path) -> Start:
 
 def pids(facts: dict[str, Any]) -> dict[str, int]:
     return {broker["name"]: broker["pid"] for broker in facts["brokers"]}
-
-
-def wait_until(condition: Callable[[], object], what: str = "") -> None:
-    due_s = time.monotonic() + DEADLINE_S
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < due_s, what
-        tick.wait(0.02)
 
 
 def all_end(processes: dict[str, int]) -> None:

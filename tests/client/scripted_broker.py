@@ -11,7 +11,7 @@ import anyio.abc
 import trio
 import trio.testing
 
-from tests.peers import RECEIVE_SIZE, Inbox
+from tests.kit.client import RECEIVE_SIZE, Inbox
 from trocket.remoting.bodies import TopicRouteData
 from trocket.remoting.bodies.route import BrokerData, QueueData
 from trocket.remoting.codec import RemotingCommand, encode

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.peers import Client as Far
+from tests.kit.client import Client as Far
 from trocket.client.connection.connection import OUTBOX_SIZE_MAX, Connection
 from trocket.client.connection.transport import StreamTransport, Take
 from trocket.client.errors import ClientError, ConnectError, RequestTimeoutError

@@ -13,8 +13,7 @@ from trocket.filtersrv.config import FiltersrvConfig
 from trocket.filtersrv.controller import FiltersrvController
 from trocket.filtersrv.filters import Filter
 
-from ..broker.embedded import Broker
-from ..peers import Client
+from ..kit import Broker, Client
 
 
 class FilterServer:

@@ -21,7 +21,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
 
 from ..auth.signed import ALICE, INIT_USER, ROOT, allow, signed
-from ..broker.embedded import Client, embedded_broker, pull_fields, send_fields
+from ..kit import Client, embedded_broker, pull_fields, send_fields
 from .embedded import filter_server
 
 INNER = json.dumps({"accessKey": "inner", "secretKey": "secret-of-inner"})

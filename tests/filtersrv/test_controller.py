@@ -13,7 +13,7 @@ from trocket.filtersrv.controller import FiltersrvController, UnknownToBrokerErr
 from trocket.filtersrv.filters import ExpressionFilter, FilterError
 from trocket.remoting.message_codec import decode_messages
 
-from ..broker.embedded import embedded_broker, pull_fields, send_fields
+from ..kit import embedded_broker, heartbeat, pull_fields, send_fields, subscribed
 from .embedded import filter_server
 
 SEND, PULL, REGISTER, LIST, REMOVE = 310, 11, 302, 30302, 30303
@@ -152,27 +152,11 @@ async def test_classes_are_listed_and_removed(autojump_clock):
 
 
 async def test_the_class_of_a_client_that_uploads_none_is_known_from_its_heartbeat(autojump_clock):
-    beat = {
-        "clientID": "c",
-        "producerDataSet": [],
-        "consumerDataSet": [
-            {
-                "groupName": "CG", "consumeType": "CONSUME_PASSIVELY",
-                "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-                "unitMode": False,
-                "subscriptionDataSet": [
-                    {
-                        "topic": "T", "subString": "a.Even", "classFilterMode": True,
-                        "tagsSet": [], "codeSet": [], "subVersion": 1, "expressionType": "TAG",
-                    }
-                ],
-            }
-        ],
-    }  # fmt: skip
+    beat = heartbeat("CG", subscribed("T", "a.Even", classFilterMode=True))
     async with embedded_broker() as broker, filter_server(broker, CONFIGURED) as server:
         client = await broker.connect()
         await send(client, 3)
-        assert (await client.ask(34, {}, json.dumps(beat).encode())).code == 0
+        assert (await client.ask(34, {}, beat)).code == 0
         answer = await (await server.connect()).ask(PULL, pull())
         assert [message.body for message in decode_messages(answer.body)] == [b"0", b"2"]
 

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ import pytest
 from trocket.interop import guard as guards
 from trocket.interop.guard import Guard, read_watched, start_time_ticks, temporary_folder
 from trocket.interop.process import LineProcess
+
+from ..kit.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="looks at processes in /proc: Linux only"
@@ -85,14 +85,6 @@ def is_there(pid: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
-
-
-def wait_until(true: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    pause = threading.Event()
-    while not true():
-        assert time.monotonic() < deadline_s, what
-        pause.wait(0.02)
 
 
 def guards_of(pid: int) -> list[int]:

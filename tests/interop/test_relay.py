@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,6 @@ from trocket.testing import Broker
 
 WAIT_S = 30.0
 BODIES = [f"message {number}".encode() for number in range(20)]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
 
 
 class Seen:

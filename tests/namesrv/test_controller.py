@@ -19,7 +19,7 @@ from trocket.remoting.client import RemotingClient
 from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.server import RemotingServer, open_listener
 
-from ..peers import Client
+from ..kit.client import Client
 from .test_processors import TOPICS, register_body, register_fields
 
 

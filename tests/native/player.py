@@ -32,7 +32,7 @@ from trocket.remoting.transport import SocketTransport
 from trocket.store.config import FlushDiskType
 from trocket.store.recovery.checkpoint import Checkpoint
 
-from ..broker.embedded import Broker, embedded_broker
+from ..kit import Broker, embedded_broker
 from ..trio_order import run_by
 from .frames import frame
 from .traffic import KINDS, PULL, Delivery, Traffic, topic_frames

@@ -13,9 +13,9 @@ from trocket.native.path_counts import TROUBLE_KEY
 from trocket.remoting.bodies import KVTable
 from trocket.remoting.request_codes import RequestCode
 
-from ..broker.embedded import Broker, embedded_broker, pull_fields, send_fields
 from ..broker.metrics.test_service import Page, read, service
-from ..peers import Client
+from ..kit.client import Client
+from ..kit.embedded import Broker, embedded_broker, pull_fields, send_fields
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 

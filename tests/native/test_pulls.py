@@ -14,7 +14,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.broker.embedded import embedded_broker, pull_fields, send_fields
+from tests.kit import embedded_broker, pull_fields, send_fields
 from trocket import native
 from trocket.broker.pulling.pull_runs import PullRunProcessor
 from trocket.broker.waiting.pull import Pull

@@ -7,7 +7,7 @@ import trio.testing
 
 from trocket import native
 
-from ..broker.embedded import embedded_broker
+from ..kit import embedded_broker
 from .frames import frame, properties
 from .traffic import topic_frames
 

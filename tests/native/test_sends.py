@@ -14,7 +14,7 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.broker.embedded import START_MS, embedded_broker
+from tests.kit import START_MS, embedded_broker
 from trocket import native
 from trocket.disk.memory_disk import Fault, MemoryDisk
 from trocket.native import Extension

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from trocket.blocking import Admin, Message, Producer
 from trocket.interop.trocket_peer import TrocketPair
 from trocket.interop.wire import WireClient
 
+from ..kit.waiting import wait_until
 from . import both_ways, jvm
 from .conftest import WORKER_SITE
 
@@ -64,14 +64,6 @@ def send(cluster, count: int = SENT_PER_KILL) -> None:
             producer.send_batch([Message(both_ways.SOURCE, str(number)) for number in numbers])
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    never = threading.Event()
-    while not is_so():
-        assert time.monotonic() < until_s, what
-        never.wait(0.005)
-
-
 class Streams:
     """Both streams in the tests' session, started again when they end.
 
@@ -96,7 +88,11 @@ class Streams:
     def pass_batches(self, count: int) -> None:
         """Wait until one of them has done `count` more batches, or has ended."""
         before = self._batches()
-        wait_until(lambda: self._is_over() or self._batches() >= before + count, "no batch is done")
+        wait_until(
+            lambda: self._is_over() or self._batches() >= before + count,
+            "no batch is done",
+            timeout_s=DEADLINE_S,
+        )
 
     def finish(self) -> None:
         """Read all there is, and end."""
@@ -183,7 +179,7 @@ def rows_are_coming(cluster, streams: Streams) -> None:
 
         before = count()
         send(cluster)
-        wait_until(lambda: count() > before, "no row comes")
+        wait_until(lambda: count() > before, "no row comes", timeout_s=DEADLINE_S)
 
 
 def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_path) -> None:
@@ -192,7 +188,7 @@ def test_workers_that_are_killed_cost_and_double_nothing(spark, cluster, tmp_pat
     def kill(rng: random.Random, streams: Streams) -> str:
         # In turn the workers of tasks, which Spark tries again, and a planner, whose query ends.
         what = (TASKS, PLANNER)[next(turn) % 2]
-        wait_until(lambda: bool(children(spark)[what]), f"there is no {what}")
+        wait_until(lambda: bool(children(spark)[what]), f"there is no {what}", timeout_s=DEADLINE_S)
         pids = children(spark)[what]
         if what == TASKS:
             rows_are_coming(cluster, streams)

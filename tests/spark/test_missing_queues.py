@@ -18,17 +18,10 @@ from trocket.spark.queue_offsets import QueueRange, StreamOffset
 from trocket.spark.source import message_request
 from trocket.spark.source_options import source_options
 from trocket.spark.stream_plan import StreamPlan
-from trocket.testing import Broker
 
 pytestmark = pytest.mark.slow
 
 NAMES = map("Kept{0} Gone{0}".format, itertools.count())
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as broker:
-        yield broker
 
 
 @pytest.fixture

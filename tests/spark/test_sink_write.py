@@ -25,7 +25,6 @@ from trocket.spark.cluster import client_of
 from trocket.spark.errors import OptionError, RowRefusedError, SparkConnectorError
 from trocket.spark.sink_options import BAD_ROW, BAD_ROW_TOPIC, ROW_ID, row_layout, sink_options
 from trocket.spark.sink_write import SinkWriter
-from trocket.testing import Broker
 
 MAP = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
@@ -44,11 +43,10 @@ KINDS = {"topic": "string", "body": "binary", "tags": "string", "keys": "array<s
 
 
 @pytest.fixture(scope="module")
-def broker():
-    with Broker() as broker:
-        broker.create_topic("T", queues=4)
-        broker.create_topic("U", queues=2)
-        yield broker
+def broker(broker):
+    broker.create_topic("T", queues=4)
+    broker.create_topic("U", queues=2)
+    return broker
 
 
 def batch(*rows):

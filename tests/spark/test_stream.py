@@ -11,15 +11,8 @@ pytest.importorskip("pyspark", reason="pyspark is of the extra `spark`")
 import trocket.spark
 from trocket.blocking import Message, Producer
 from trocket.spark.sink_options import ROW_ID
-from trocket.testing import Broker
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ from trocket.store.services import (
     run_services,
 )
 
-from .support import ROOT, TrioClock, bodies, open_store, put, send
+from ..kit import TrioClock
+from .support import ROOT, bodies, open_store, put, send
 
 
 @asynccontextmanager

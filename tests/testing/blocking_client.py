@@ -13,7 +13,7 @@ from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.request_codes import RequestCode as Code
 from trocket.remoting.response_codes import ResponseCode
 
-from ..peers import Inbox
+from ..kit.client import Inbox
 
 TIMEOUT_S = 10.0
 

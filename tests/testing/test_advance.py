@@ -19,12 +19,6 @@ LEVEL_2_H = "18"
 HALF_MESSAGE = 4
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running:
-        yield running
-
-
 @pytest.fixture
 def client(broker):
     with Client(broker.broker_address) as connected:

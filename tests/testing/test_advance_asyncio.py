@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,12 +11,6 @@ from trocket.testing import Broker
 
 DEADLINE_S = 30.0
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
 
 
 def make_consumer(broker: Broker, group: str, topic: str) -> PushConsumer:

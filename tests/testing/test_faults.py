@@ -7,23 +7,18 @@ import pytest
 from trocket.remoting.bodies import HeartbeatData, ProducerData
 from trocket.testing import Broker
 
+from ..kit import topic_fields
 from .blocking_client import Client, Code, ResponseCode, pull_fields, send_fields
 
 SOON_S = 0.05
 """A client waits so long for an answer that never comes."""
 
 
-@pytest.fixture(scope="module")
-def running():
-    with Broker() as broker:
-        yield broker
-
-
 @pytest.fixture
-def broker(running: Broker):
-    yield running
-    running.faults.clear()
-    running.delete_topic("T")
+def broker(broker: Broker):
+    yield broker
+    broker.faults.clear()
+    broker.delete_topic("T")
 
 
 @pytest.fixture
@@ -86,10 +81,7 @@ def test_drop_of_a_heartbeat_registers_the_client(broker: Broker, client: Client
 
 def test_drop_of_a_topic_creation_creates_it(broker: Broker, client: Client) -> None:
     broker.faults.drop(Code.UPDATE_AND_CREATE_TOPIC)
-    fields = {
-        "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2,
-        "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-    }  # fmt: skip
+    fields = topic_fields("T", 2)
     lost = client.begin(Code.UPDATE_AND_CREATE_TOPIC, fields)
     assert client.ask(Code.GET_TOPIC_CONFIG, {"topic": "T"}).code == 0
     with pytest.raises(TimeoutError):

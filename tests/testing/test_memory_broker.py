@@ -13,7 +13,7 @@ from trocket.common.config import ConfigError
 from trocket.remoting.codec import RemotingCommand, encode
 from trocket.testing import EmbeddedBrokerError, MemoryBroker
 
-from ..peers import Client
+from ..kit.client import Client
 from .blocking_client import Code, ResponseCode, pull_fields, send_fields
 
 

@@ -12,8 +12,9 @@ from trocket.store.log.commit_log import file_name
 from trocket.store.offline.fsck import check_store
 from trocket.store.offline.read_only import ReadOnlyDisk
 
+from ...kit.waiting import wait_until
 from .load import OK, QUEUES, TOPICS, Answered, Load
-from .machines import FILE_SIZE, wait_until
+from .machines import FILE_SIZE
 
 GROUP = "kills"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from trocket.interop.apache import broker_conf_text
@@ -15,6 +13,7 @@ from trocket.interop.wire import WireClient
 from trocket.remoting.bodies import HARuntimeInfo
 from trocket.remoting.request_codes import RequestCode
 
+from ...kit.waiting import wait_until
 from .load import QUEUES, TOPICS
 
 FILE_SIZE = 64 * 1024
@@ -29,8 +28,6 @@ KEYS: Mapping[str, object] = {
 """Files of one log hold some 40 messages, of a queue 100, of the index 400."""
 
 START_TIMEOUT_S = 30.0
-DEADLINE_S = 30.0
-PAUSE_S = 0.01
 
 
 class NameServer:
@@ -150,15 +147,3 @@ class Pair:
         )
         self._brokers.append(made)
         return made
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    """Look until something is so.
-
-    Raises: AssertionError: it is not within 30 s.
-    """
-    until_s = time.monotonic() + DEADLINE_S
-    never = threading.Event()
-    while not is_so():
-        assert time.monotonic() < until_s, what
-        never.wait(PAUSE_S)

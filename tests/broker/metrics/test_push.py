@@ -34,7 +34,7 @@ from trocket.remoting.metrics.families import (
 )
 from trocket.remoting.request_codes import RequestCode
 
-from ..embedded import embedded_broker, send_fields
+from ...kit import embedded_broker, send_fields
 
 SENT = Metric("rocketmq_messages_in_total", Kind.COUNTER, "Messages.", ("topic",))
 LATENCY = Metric("rocketmq_rpc_latency_milliseconds", Kind.HISTOGRAM, "Time.", ("code",))

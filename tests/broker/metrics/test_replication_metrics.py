@@ -7,7 +7,7 @@ import trio
 from trocket.broker.metrics.service import MetricsService
 from trocket.store.config import BrokerRole
 
-from ..embedded import send_fields
+from ...kit import send_fields
 from ..group import Node, group
 from .test_service import Page, read
 

@@ -24,21 +24,9 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.metrics.families import Samples
 from trocket.remoting.request_codes import RequestCode
 
-from ..embedded import Broker, embedded_broker, pull_fields, send_fields
+from ...kit import Broker, embedded_broker, heartbeat, pull_fields, send_fields, subscribed
 
-HEARTBEAT = {
-    "clientID": "c@1",
-    "producerDataSet": [{"groupName": "PG"}],
-    "consumerDataSet": [
-        {
-            "groupName": "CG",
-            "consumeType": "CONSUME_PASSIVELY",
-            "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-            "subscriptionDataSet": [{"topic": "T", "subString": "*", "subVersion": 1}],
-        }
-    ],
-}
+HEARTBEAT = heartbeat("CG", subscribed(), client_id="c@1", producers=("PG",))
 
 
 class Page:
@@ -98,8 +86,7 @@ async def test_what_is_sent_and_consumed_is_counted() -> None:
     async with embedded_broker() as broker:
         metrics = service(broker)
         client = await broker.connect()
-        body = json.dumps(HEARTBEAT).encode()
-        await client.ask(RequestCode.HEART_BEAT, {}, body)
+        await client.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT)
         for _ in range(5):
             answer = await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(), b"x" * 2000)
             assert answer.code == 0, answer.remark
@@ -138,7 +125,7 @@ async def test_the_age_of_the_oldest_waiting_message_is_the_latency(
     async with embedded_broker(metrics_per_queue=True) as broker:
         metrics = service(broker)
         client = await broker.connect()
-        await client.ask(RequestCode.HEART_BEAT, {}, json.dumps(HEARTBEAT).encode())
+        await client.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT)
         offset = {"consumerGroup": "CG", "topic": "T", "commitOffset": 0}
         for queue_id in (0, 1):
             await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(queue_id=queue_id))
@@ -164,7 +151,7 @@ async def test_a_group_that_has_no_offset_lags_as_mqadmin_says_or_not_at_all() -
     async with embedded_broker() as broker:
         metrics = service(broker)
         client = await broker.connect()
-        await client.ask(RequestCode.HEART_BEAT, {}, json.dumps(HEARTBEAT).encode())
+        await client.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT)
         await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields())
         page = await read(metrics)
     assert page.value("rocketmq_consumer_lag_messages", topic="T") == 0
@@ -232,18 +219,13 @@ async def test_many_topics_are_bounded_and_the_others_counted() -> None:
 
 async def test_the_topics_of_one_group_are_looked_at_in_several_steps() -> None:
     topics = [f"T{number}" for number in range(200)]
-    consumer = HEARTBEAT["consumerDataSet"][0] | {
-        "subscriptionDataSet": [
-            {"topic": topic, "subString": "*", "subVersion": 1} for topic in topics
-        ]
-    }
     async with embedded_broker() as broker:
         controller = broker.controller
         controller.topics.update(
             TopicConfig(topic_name=topic, read_queue_nums=8, write_queue_nums=8) for topic in topics
         )
         client = await broker.connect()
-        body = json.dumps(HEARTBEAT | {"consumerDataSet": [consumer]}).encode()
+        body = heartbeat("CG", *map(subscribed, topics))
         answer = await client.ask(RequestCode.HEART_BEAT, {}, body)
         assert answer.code == 0, answer.remark
         metrics, samples = service(broker), Samples(1_000)
@@ -302,7 +284,7 @@ async def test_consumers_are_asked_for_their_figures_once_a_minute(
     async with embedded_broker() as broker:
         metrics = service(broker)
         client = await broker.connect()
-        await client.ask(RequestCode.HEART_BEAT, {}, json.dumps(HEARTBEAT).encode())
+        await client.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT)
         figures = metrics.clients
         async with trio.open_nursery() as nursery:
             nursery.start_soon(figures.run)

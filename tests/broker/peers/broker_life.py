@@ -13,7 +13,7 @@ from trocket.client import ConsumeFromWhere, FilterClass, PushConsumerOptions
 from trocket.interop.ports import free_port
 from trocket.interop.process import LineProcess, PeerError
 
-from ..embedded import topic_fields
+from ...kit import topic_fields
 from .peer_processes import (
     GET_ROUTE,
     SLAVE,

@@ -10,7 +10,7 @@ import trio.testing
 
 from trocket.namesrv.controller import NamesrvController
 
-from ...peers import Client
+from ...kit import Client
 from ..group import FIRST_PORT, HOST, NAMESRV_PORT, Group
 from .promises import Behaviour, Peer
 

@@ -17,7 +17,7 @@ from trocket.broker.metrics.service import MetricsService
 from trocket.remoting.message_codec import decode_messages
 from trocket.store.config import BrokerRole
 
-from ..embedded import Client, heartbeat, pull_fields, send_fields, topic_fields
+from ...kit import Client, heartbeat, pull_fields, send_fields, topic_fields
 from ..group import Node, group_of
 from .misbehaving import Peers
 from .promises import CLIENT_TIMEOUT_S, Cell, Peer, Phase, Promise, cells
@@ -53,7 +53,7 @@ class Trial:
         await first.start()
         client = await first.connect()
         assert (await client.ask(SEND, send_fields(), SEED)).code == 0
-        assert (await client.ask(HEART_BEAT, {}, heartbeat("CG", "cCG"))).code == 0
+        assert (await client.ask(HEART_BEAT, {}, heartbeat("CG", client_id="cCG"))).code == 0
         if self.phase is Phase.LOAD:
             await trio.sleep(11)  # a kill may take what was not saved yet
             await first.kill()
@@ -131,7 +131,8 @@ class Trial:
         with trio.fail_after(promise.makes_s):
             assert (await client.ask(CREATE_TOPIC, topic_fields(name))).code == 0
         with trio.fail_after(promise.makes_s):
-            assert (await client.ask(HEART_BEAT, {}, heartbeat(name, f"c{name}"))).code == 0
+            beat = heartbeat(name, client_id=f"c{name}")
+            assert (await client.ask(HEART_BEAT, {}, beat)).code == 0
         answer = await at_once(client.ask(PULL, pull_fields(queue_id=1, sysFlag=4)))
         assert name.encode() in {each.body for each in decode_messages(answer.body)}
         delayed = send_fields(name, i="DELAY\x011\x02UNIQ_KEY\x01A\x02")

@@ -19,8 +19,8 @@ from trocket.remoting.receipt import (
     decode_start_offsets,
 )
 
-from ...peers import Client
-from ..embedded import Broker, send_fields
+from ...kit import Broker, send_fields
+from ...kit.client import Client
 
 SEND, POP, ACK, BATCH_ACK, PEEK, CHANGE = 310, 200050, 200051, 200151, 200052, 200053
 COMMIT_OFFSET, QUERY_OFFSET = 15, 14

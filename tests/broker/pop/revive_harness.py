@@ -11,7 +11,7 @@ from trocket.broker.pop.check_point import CheckPoint, CheckPointKey
 from trocket.broker.pop.records import Ack
 from trocket.remoting.message import MessageExt
 
-from ..embedded import START_MS, Broker, put_record
+from ...kit import START_MS, Broker, put_record
 from .consumer import stored_in
 
 RETRY = "%RETRY%G_T"

@@ -10,7 +10,7 @@ import trio
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..embedded import TrioClock, embedded_broker
+from ...kit import WrongClock, embedded_broker
 from .consumer import Consumer, consumer
 
 HOUR_MS = 3_600_000
@@ -19,15 +19,6 @@ INVISIBLE_MS = 60_000
 LATE_MS = 5_000
 """A revived message is there within two seconds after it is due; the new time is seen within one,
 and here a pop looks for it each second."""
-
-
-class WrongClock(TrioClock):
-    """A wall clock that can be wrong."""
-
-    wrong_ms = 0
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + self.wrong_ms
 
 
 async def comes_again(group: Consumer, clock: WrongClock, until_s: float, **more: object) -> int:

@@ -9,7 +9,7 @@ from trocket.remoting.message import Message
 from trocket.remoting.message_batch import encode_batch
 from trocket.remoting.message_codec import decode_messages
 
-from ..embedded import embedded_broker, pull_fields, send_fields
+from ...kit import embedded_broker, pull_fields, send_fields
 
 SEND, SEND_V1_BATCH, PULL = 310, 320, 11
 RECEIPT = "0 1700000000000 60000 1 0 other-broker 0 0"

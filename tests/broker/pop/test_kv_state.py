@@ -6,7 +6,7 @@ import pytest
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 
 
 def disk_with(**files: bytes) -> MemoryDisk:

@@ -25,7 +25,7 @@ from trocket.remoting.errors import RequestRefused
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE, encode_order_counts
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import TrioClock
+from ...kit import TrioClock
 
 MINUTE = 60_000
 FOLDER = "/store/config"

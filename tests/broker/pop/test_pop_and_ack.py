@@ -10,7 +10,7 @@ from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
 from trocket.remoting.receipt import Receipt
 
-from ..embedded import START_MS, TrioClock, embedded_broker, send_fields
+from ...kit import START_MS, TrioClock, embedded_broker, send_fields
 from .consumer import REVIVE, TIMER, consumer, seconds, stored_in
 
 

@@ -14,7 +14,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
 
-from ..embedded import START_MS, embedded_broker
+from ...kit import START_MS, embedded_broker
 from .consumer import ACK, BATCH_ACK, CHANGE, PEEK, POP, consumer, pop_fields
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -12,7 +12,7 @@ import pytest
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..embedded import Broker, embedded_broker
+from ...kit import Broker, embedded_broker
 from .consumer import Consumer, consumer, seconds
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from trocket.remoting import fastjson
 from trocket.remoting.receipt import Receipt
 
-from ..embedded import START_MS, Broker, embedded_broker
+from ...kit import START_MS, Broker, embedded_broker
 from ..metrics.test_service import Page, read, service
 from .consumer import REVIVE, Consumer, consumer, seconds
 

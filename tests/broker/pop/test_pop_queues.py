@@ -7,7 +7,7 @@ import pytest
 from trocket.remoting.message_codec import decode_messages
 from trocket.remoting.receipt import Receipt
 
-from ..embedded import START_MS, embedded_broker, put_record
+from ...kit import START_MS, embedded_broker, put_record
 from .consumer import PEEK, Consumer, consumer, pop_fields, seconds
 
 V1, V2 = "%RETRY%G_T", "%RETRY%G+T"

@@ -11,7 +11,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.receipt import ORDER_REVIVE_QUEUE, Receipt
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import START_MS, TrioClock, embedded_broker, put_record
+from ...kit import START_MS, TrioClock, embedded_broker, put_record, topic_fields
 from ..lessons.test_l19_transactions import powerless
 from .consumer import POP, REVIVE, TIMER, Consumer, Got, consumer, messages_of, pop_fields
 
@@ -398,11 +398,7 @@ async def test_a_crash_delivers_again_and_loses_nothing(autojump_clock):
 async def test_priorities_are_read_from_the_highest_on(autojump_clock):
     async with embedded_broker() as broker:
         group = await consumer(broker)
-        topic = {
-            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4,
-            "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-            "attributes": "+message.type=PRIORITY",
-        }  # fmt: skip
+        topic = topic_fields("T", 4, attributes="+message.type=PRIORITY")
         assert (await group.client.ask(CREATE_TOPIC, topic)).code == 0
         for priority in (0, 2, 1, 9):
             await group.send(1, i=f"UNIQ_KEY\1{priority}\2{PROPERTY_PRIORITY}\1{priority}\2")

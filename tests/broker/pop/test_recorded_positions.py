@@ -10,7 +10,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.codec import RemotingCommand
 from trocket.store.config import FlushDiskType
 
-from ..embedded import START_MS, Broker, TrioClock, embedded_broker, send_fields
+from ...kit import START_MS, Broker, TrioClock, embedded_broker, send_fields
 from .consumer import REVIVE, SEND, TIMER, Consumer, consumer, messages_of, seconds
 
 DURABLE: dict[str, Any] = {

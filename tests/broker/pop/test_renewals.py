@@ -9,7 +9,7 @@ from trocket.remoting.receipt import Receipt, TopicForm
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
-from ..embedded import embedded_broker
+from ...kit import embedded_broker
 from .consumer import consumer, seconds
 
 QUEUE = OrderKey("T", "G", 0)

@@ -7,7 +7,7 @@ import trio
 
 from trocket.disk.memory_disk import MemoryDisk
 
-from ..embedded import TrioClock, embedded_broker
+from ...kit import TrioClock, embedded_broker
 from .revive_harness import bodies, create, point, put, store_ack, store_point
 
 COUNT = 12

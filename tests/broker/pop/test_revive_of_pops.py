@@ -8,7 +8,7 @@ import trio
 from trocket.remoting.message import Message
 from trocket.remoting.message_codec import encode_batch
 
-from ..embedded import embedded_broker, send_fields
+from ...kit import embedded_broker, send_fields, topic_fields
 from .consumer import Got, Receipt, consumer, messages_of, seconds
 
 INVISIBLE_MS = 10_000
@@ -16,10 +16,6 @@ LATEST_S = INVISIBLE_MS / 1000 + 2
 RETRY = "%RETRY%G_T"
 
 UPDATE_AND_CREATE_TOPIC, SEND_BATCH = 17, 320
-TOPIC = {
-    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
-    "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-}  # fmt: skip
 
 
 def bodies(got: list[Got]) -> list[bytes]:
@@ -110,7 +106,7 @@ async def test_the_messages_of_a_batch_come_again_one_by_one(autojump_clock) -> 
     async with embedded_broker() as broker:
         group = await consumer(broker)
         attributes = {"attributes": "+queue.type=BatchCQ"}
-        created = await group.client.ask(UPDATE_AND_CREATE_TOPIC, TOPIC | attributes)
+        created = await group.client.ask(UPDATE_AND_CREATE_TOPIC, topic_fields() | attributes)
         assert created.code == 0, created.remark
         batch = encode_batch([Message("T", b"a", 1, {"TAGS": "x"}), Message("T", b"b", 2)])
         fields = send_fields("T", m="true", i="UNIQ_KEY\1AB\2")

@@ -14,7 +14,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.store.config import FlushDiskType
 from trocket.store.status import PutMessageStatus, PutRefusal
 
-from ..embedded import START_MS, TrioClock, embedded_broker, put_record
+from ...kit import START_MS, TrioClock, embedded_broker, put_record
 from .revive_harness import (
     RETRY,
     REVIVE_GROUP,
@@ -353,7 +353,7 @@ async def test_what_the_store_cannot_write_comes_later(autojump_clock, monkeypat
 
 
 async def test_properties_without_room_stay_as_they_are(autojump_clock):
-    from ..embedded import put_record
+    from ...kit import put_record
 
     long = "UNIQ_KEY\1k\2X\1" + "x" * 32_700 + "\2"
     async with embedded_broker() as broker:
@@ -366,7 +366,7 @@ async def test_properties_without_room_stay_as_they_are(autojump_clock):
 
 
 async def test_broken_records_are_skipped(autojump_clock, caplog):
-    from ..embedded import put_record
+    from ...kit import put_record
 
     async with embedded_broker() as broker:
         create(broker)

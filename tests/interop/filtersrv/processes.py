@@ -11,29 +11,20 @@ import ctypes
 import os
 import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from trocket.interop.guard import guard
 
+from ...kit.waiting import wait_until
+
 END_TIMEOUT_S = 15.0
 """Workers and filter servers whose master was killed end by themselves, in about a second."""
 PAUSE_S = 0.05
 PR_SET_CHILD_SUBREAPER = 36
 """Source: prctl(2)."""
-
-
-def wait_until(ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Ask again and again; fails when the time has passed."""
-    deadline_s = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not ready():
-        assert time.monotonic() < deadline_s, f"not in {timeout_s} s: {what}"
-        pause.wait(PAUSE_S)
 
 
 def _parents() -> dict[int, tuple[int, str]]:

@@ -25,7 +25,7 @@ from trocket.interop.process import LineProcess
 from trocket.interop.trocket_peer import TrocketFilterServer, TrocketPair
 from trocket.interop.wire import WireClient
 
-from .processes import wait_until
+from ...kit.waiting import wait_until
 
 REGISTER_MESSAGE_FILTER_CLASS = 302
 LAST_WITH_FILTER_SERVER = "4.2.0"

@@ -9,6 +9,7 @@ import pytest
 
 from trocket.interop.wire import WireClient
 
+from ...kit.waiting import wait_until
 from . import sites
 from .java_consumers import JavaConsumers
 from .material import (
@@ -23,7 +24,6 @@ from .material import (
     numbered,
     send_numbers,
 )
-from .processes import wait_until
 from .sites import Site
 
 pytestmark = [

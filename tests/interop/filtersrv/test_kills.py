@@ -21,6 +21,7 @@ import pytest
 from trocket.interop.process import PeerError
 from trocket.interop.wire import WireClient, wait_for_route
 
+from ...kit.waiting import wait_until
 from . import sites
 from .consumption import Consumption
 from .java_consumers import JavaConsumers
@@ -33,7 +34,7 @@ from .material import (
     fifths,
     numbered,
 )
-from .processes import Orphans, command_line, descendants, kill_alone, wait_until, watched_processes
+from .processes import Orphans, command_line, descendants, kill_alone, watched_processes
 from .sites import Site
 from .wire_consumer import WireConsumer
 

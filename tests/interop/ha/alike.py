@@ -9,9 +9,10 @@ from pathlib import Path
 from trocket.interop.log_on_disk import Stored
 from trocket.interop.wire import Acknowledged, WireClient
 
+from ...kit.waiting import wait_until
 from .. import golden_stores
 from .load import TOPICS
-from .pair import Pair, wait_until
+from .pair import Pair
 
 Queue = tuple[str, int]
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from trocket.interop.wire import WireClient
 
+from ...kit.waiting import wait_until
 from .frames import Place
 from .load import Load
-from .pair import OURS, QUICK, Pair, wait_until
+from .pair import OURS, QUICK, Pair
 
 GET_BROKER_HA_STATUS = 907
 NOTICE_TIMEOUT_S = 60.0

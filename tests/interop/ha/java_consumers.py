@@ -8,9 +8,10 @@ from pathlib import Path
 
 from trocket.interop.java_peer import JavaPeer
 
+from ...kit.waiting import wait_until
 from .alike import QUEUES, assert_tables_are_copied, commit_offsets, make_tables, wait_copied
 from .load import TOPICS, Load
-from .pair import Pair, Roles, wait_until
+from .pair import Pair, Roles
 
 FIRST, COUNT, MORE = 200, 4_000, 400
 CACHED_MAX = 64

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -71,24 +69,6 @@ ROLES = [
     Roles("4.9.7", OURS),
     OURS_WITH_OURS,
 ]
-
-
-def wait_until(
-    ready: Callable[[], bool], *, timeout_s: float, what: str | Callable[[], str]
-) -> None:
-    """Ask again and again; fails when the time has passed.
-
-    Args:
-      what: is waited for; called only to tell of it.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    never = threading.Event()
-    while not ready():
-        if time.monotonic() > deadline_s:
-            raise AssertionError(
-                f"not in {timeout_s:g} s: {what if isinstance(what, str) else what()}"
-            )
-        never.wait(PAUSE_S)
 
 
 class Pair:

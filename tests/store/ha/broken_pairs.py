@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
 from trocket.store.offsets import PhysicalOffset
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.durability import Durability, SlaveAcks
 
-Patch = pytest.MonkeyPatch
+from ...world.breaks import reported_before_fsync, sent_before_fsync
+from ...world.mutant import Patch
+
 OK = PutMessageStatus.PUT_OK
-
-
-def the_slave_reports_what_it_has_read(patch: Patch) -> None:
-    """L11: as Apache's."""
-    patch.setattr(
-        LogFollower, "_reportable", property(lambda self: self._store.max_physical_offset)
-    )
 
 
 def the_slaves_first_report_is_not_of_the_device(patch: Patch) -> None:
@@ -48,13 +41,6 @@ def the_master_answers_when_its_own_device_has_it(patch: Patch) -> None:
     patch.setattr(Durability, "when_replicated", broken)
 
 
-def the_master_sends_what_it_has_not_synced(patch: Patch) -> None:
-    """As Apache's: after a power cut its slave is ahead of it."""
-    patch.setattr(
-        Durability, "sendable_offset", property(lambda self: self._writer.committed_offset)
-    )
-
-
 def what_was_sent_counts_as_reported(patch: Patch) -> None:
     """L13: the slave is not asked."""
     send = LogSender._next_pieces
@@ -79,11 +65,11 @@ def a_report_releases_what_begins_where_it_ends(patch: Patch) -> None:
 
 
 BROKEN_PAIRS = [
-    the_slave_reports_what_it_has_read,
+    reported_before_fsync,
     the_slaves_first_report_is_not_of_the_device,
     the_master_answers_when_it_has_appended,
     the_master_answers_when_its_own_device_has_it,
-    the_master_sends_what_it_has_not_synced,
+    sent_before_fsync,
     what_was_sent_counts_as_reported,
     a_report_releases_what_begins_where_it_ends,
 ]

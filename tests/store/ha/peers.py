@@ -18,7 +18,8 @@ from trocket.store.ha.wire import encode_header, encode_report
 from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
 
-from ..support import TrioClock, open_store
+from ...kit import TrioClock
+from ..support import open_store
 
 
 class Peer:

@@ -27,7 +27,8 @@ from trocket.store.message_store import MessageStore
 from trocket.store.services import checkpoint_now
 from trocket.store.status import PutMessageStatus
 
-from ..support import ROOT, TrioClock, open_store, put, small_config
+from ...kit import TrioClock
+from ..support import ROOT, open_store, put, small_config
 from .support import Network, Node
 
 MASTER, SLAVE = 0, 1

@@ -16,7 +16,8 @@ from trocket.store.ha.slave import HaSlave
 from trocket.store.message_store import MessageStore
 from trocket.store.services import run_services
 
-from ..support import TrioClock, open_store, put
+from ...kit import TrioClock
+from ..support import open_store, put
 
 ADDRESS = "192.0.2.1:10912"
 

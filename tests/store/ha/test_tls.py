@@ -25,8 +25,8 @@ from trocket.store.ha.tls import HANDSHAKE_TIMEOUT_S, TlsError, ha_tls
 from trocket.store.ha.wire import encode_report
 from trocket.store.services import run_services
 
+from ...kit import TrioClock
 from ..support import open_store
-from ..test_services import TrioClock
 from .peers import master_under_test
 from .support import Network, Node, caught_up, fill
 from .test_master import read_all, served

@@ -16,7 +16,7 @@ from trocket.disk.errors import CorruptRecordError
 from trocket.disk.json_config import unsealed
 from trocket.disk.memory_disk import MemoryDisk
 
-from ...broker.embedded import embedded_broker, pull_fields, send_fields
+from ...kit import embedded_broker, pull_fields, send_fields
 
 OFFSETS = "/store/config/consumerOffset.json"
 SEND, PULL, QUERY = 310, 11, 14

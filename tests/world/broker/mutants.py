@@ -30,9 +30,9 @@ from trocket.broker.transactions.transaction_service import TransactionService
 from trocket.common.clock import WallTimeMs
 from trocket.common.steps import Steps
 from trocket.store.message_store import MessageStore
-from trocket.store.writing.flush import FlushService
 from trocket.store.writing.log_writer import LogWriter
 
+from ..breaks import answered_before_fsync
 from ..broken import Broken
 from ..mutant import Mutant, Patch, nothing
 from .game import play
@@ -95,10 +95,16 @@ class Programs(NamedTuple):
         return ""
 
 
-def _mutant(
-    apply: Callable[[Patch], None], steps: list[Any], promise: str, sync: bool = False
+def mutant(
+    apply: Callable[[Patch], None],
+    steps: list[Any],
+    promise: str,
+    *,
+    sync: bool = False,
+    merges: bool = True,
 ) -> Mutant:
-    return Mutant(apply, Programs(steps, sync), (promise,))
+    """A mutant that a program finds."""
+    return Mutant(apply, Programs(steps, sync, merges), (promise,))
 
 
 def answered_before_the_commit(patch: Patch) -> None:
@@ -116,11 +122,6 @@ def answered_before_the_commit(patch: Patch) -> None:
 
     patch.setattr(SendTurn, "end_turn", broken)
     patch.setattr(LogWriter, "commit", committed)
-
-
-def answered_before_fsync(patch: Patch) -> None:
-    """Under SYNC_FLUSH sends do not wait."""
-    patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
 
 
 def delayed_dropped(patch: Patch) -> None:
@@ -381,78 +382,80 @@ SENDING = Send(0, 0, ["a"], "together")
 CONSUMING = [Send(0, 0, ["a", "b", "Aa"], "together"), Poll(0, 0, 32)]
 
 MUTANTS = [
-    _mutant(
+    mutant(
         answered_before_the_commit, [Send(0, 0, ["a"], "together"), Die(0, None)], "N1",
     ),
-    _mutant(answered_before_fsync, [SENDING, Die(1, 0), SENDING], "N1", True),
-    _mutant(delayed_dropped, [SendLater(0, 0, "a", 1)] * 3, "N1/N9"),
-    _mutant(delayed_too_early, [SendLater(0, 0, "a", 1)], "N9"),
-    _mutant(
+    mutant(answered_before_fsync, [SENDING, Die(1, 0), SENDING], "N1", sync=True),
+    mutant(delayed_dropped, [SendLater(0, 0, "a", 1)] * 3, "N1/N9"),
+    mutant(delayed_too_early, [SendLater(0, 0, "a", 1)], "N9"),
+    mutant(
         delay_from_store_time,
         [SENDING, SetClock(-HOUR_MS), SendTimer(0, 0, "a", "TIMER_DELIVER_MS", 61_000)],
         "N9",
     ),
-    _mutant(
+    mutant(
         wall_clock_in_the_heap,
         [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), SetClock(HOUR_MS), Wait(1_000)],
         "N8",
     ),
-    _mutant(
+    mutant(
         due_at_once_when_the_clock_was_set_back,
         [SetClock(HOUR_MS), SendLater(0, 0, "a", 3), SetClock(-HOUR_MS), Wait(1_000)],
         "N9",
     ),
-    _mutant(delay_offsets_not_saved, [SendLater(0, 0, "a", 1), Wait(2_000), Restart()], "N4"),
-    _mutant(
+    mutant(delay_offsets_not_saved, [SendLater(0, 0, "a", 1), Wait(2_000), Restart()], "N4"),
+    mutant(
         delay_offsets_saved_too_far,
         [SendLater(0, 0, "a", 1), Wait(2_000), SendLater(0, 0, "a", 1), SendLater(0, 0, "a", 1)],
         "N1/N9",
     ),
-    _mutant(
+    mutant(
         timer_dropped, [SendTimer(0, 0, "a", "TIMER_DELAY_SEC", 11_000), Restart()], "N1/N9"
     ),
-    _mutant(
+    mutant(
         timer_taken_back_in_vain,
         [SendTimer(0, 0, "a", "TIMER_DELAY_MS", 11_000), Recall(0, 0)],
         "N9",
     ),
-    _mutant(
+    mutant(
         offset_skipped_on_send_back,
         [*CONSUMING, Consume(0, 1, 0), Leave(0, False), Poll(1, 0, 3)],
         "N6",
     ),
-    _mutant(
+    mutant(
         send_back_forgotten,
         [*CONSUMING, Consume(0, 1, 1), Wait(1_000), Poll(0, 0, 32), Consume(0, 1, 1)],
         "N1/N9",
     ),
-    _mutant(
+    mutant(
         dead_too_soon,
         [*CONSUMING, Consume(0, 1, 1), Wait(1_000), Poll(0, 0, 32), Consume(0, 1, 1)],
         "N4",
     ),
-    _mutant(send_back_answered_before_fsync, [*CONSUMING, Die(1, 0), Consume(0, 1, 1)], "N1", True),
-    _mutant(group_without_retries, [*CONSUMING, Consume(0, 1, 1)], "N1/N9"),
-    _mutant(rolled_back_delivered, [Prepare(0, 0, "a", ROLLBACK, 0, "decision")], "N4"),
-    _mutant(
+    mutant(
+        send_back_answered_before_fsync, [*CONSUMING, Die(1, 0), Consume(0, 1, 1)], "N1", sync=True
+    ),
+    mutant(group_without_retries, [*CONSUMING, Consume(0, 1, 1)], "N1/N9"),
+    mutant(rolled_back_delivered, [Prepare(0, 0, "a", ROLLBACK, 0, "decision")], "N4"),
+    mutant(
         committed_twice, [Prepare(0, 0, "a", COMMIT, 0, "nothing"), End(0, 0, True)], "N8"
     ),
-    _mutant(
+    mutant(
         ends_not_noted,
         [Prepare(0, 0, "a", COMMIT, 0, "decision"), Die(0, None), HangUp(1), Wait(30_000)],
         "N8",
     ),
-    _mutant(never_parked, [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), Wait(600_000)], "N8"),
-    _mutant(
+    mutant(never_parked, [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), Wait(600_000)], "N8"),
+    mutant(
         open_transaction_dropped, [Prepare(0, 0, "a", UNKNOWN, 0, "unknown"), Wait(61_000)], "N8"
     ),
-    _mutant(
+    mutant(
         asked_before_fsync,
         [Prepare(0, 0, "a", UNKNOWN, 0, "nothing"), Wait(5_999), Die(1, 0), Wait(1),
          AnswerChecks(0, True)],
-        "N8", True,
+        "N8", sync=True,
     ),
-    _mutant(
+    mutant(
         offsets_beyond_the_end,
         # The offsets are saved, and the log is not synced yet, at one of these writes.
         [step for writes in range(2, 7) for step in (
@@ -460,19 +463,19 @@ MUTANTS = [
             Poll(0, 0, 32), Consume(0, 0, 0))],
         "N6",
     ),
-    _mutant(
+    mutant(
         offsets_saved_before_what_was_sent_back,
         [step for writes in (5, *range(2, 6)) for step in (
             SENDING, Wait(4_999), Poll(0, 0, 32), Consume(0, 1, 0), Die(writes, 0), Wait(1))],
         "N6",
     ),
-    _mutant(offsets_not_saved, [*CONSUMING, Consume(0, 0, 0), Restart(), Poll(0, 0, 1)], "N6"),
-    _mutant(unlocked_twice, [Poll(4, 0, 1), Unlock(1, 5), Poll(5, 0, 1)], "order"),
-    _mutant(
+    mutant(offsets_not_saved, [*CONSUMING, Consume(0, 0, 0), Restart(), Poll(0, 0, 1)], "N6"),
+    mutant(unlocked_twice, [Poll(4, 0, 1), Unlock(1, 5), Poll(5, 0, 1)], "order"),
+    mutant(
         locked_for_ever, [Poll(4, 0, 1), Leave(4, False), Wait(61_000), Poll(5, 0, 1)], "order"
     ),
-    _mutant(filter_loses, [Send(0, 0, ["Aa", "a"], "together"), Poll(2, 0, 32)], "N6"),
-    _mutant(
+    mutant(filter_loses, [Send(0, 0, ["Aa", "a"], "together"), Poll(2, 0, 32)], "N6"),
+    mutant(
         held_pulls_forgotten,
         [SENDING, Poll(0, 15, 3), Consume(0, 0, 0), Poll(0, 15, 3), SENDING],
         "N6",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from trocket.common.java_hash import java_hash_code
 from trocket.remoting.bodies import (
@@ -20,6 +19,7 @@ from trocket.remoting.codec import RemotingCommand
 from trocket.remoting.message import Message, MessageExt
 from trocket.remoting.message_codec import decode_messages, decode_record, encode_batch
 
+from ...kit import pull_fields, send_fields
 from ..broken import Broken
 from .groups import Group
 from .machine import Link, Machine, OnAnswer
@@ -147,10 +147,8 @@ class Producer(Peer):
     # ---- plain sends ---------------------------------------------------------------------
 
     def _fields(self, queue_id: int, properties: str, sys_flag: int = 0) -> dict[str, object]:
-        return {
-            "a": "PG", "b": TOPIC, "c": "TBW102", "d": QUEUES, "e": queue_id, "f": sys_flag,
-            "g": self.machine.now_ms, "h": 0, "i": properties, "j": 0, "k": "false", "m": "false",
-        }  # fmt: skip
+        now_ms = self.machine.now_ms
+        return send_fields(TOPIC, queue_id, d=QUEUES, f=sys_flag, g=now_ms, i=properties)
 
     def _new(self, tag: str, queue_id: int, *, once: bool = True, delay_ms: int = 0) -> Key:
         key = Key(TOPIC, self.oracle.new_number(tag))
@@ -556,12 +554,8 @@ class Observer(Peer):
         """What a queue has from an offset on."""
         found: list[MessageExt] = []
         while True:
-            fields: dict[str, Any] = {
-                "consumerGroup": "AUDIT", "topic": place[0], "queueId": place[1],
-                "queueOffset": start + len(found), "maxMsgNums": 32, "sysFlag": 4,
-                "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*",
-                "subVersion": 0, "expressionType": "TAG",
-            }  # fmt: skip
+            offset = start + len(found)
+            fields = pull_fields(*place, consumerGroup="AUDIT", sysFlag=4, queueOffset=offset)
             answer = await self.ask(PULL, fields)
             if answer is None or answer.code != 0:
                 return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +21,10 @@ from trocket.broker.pop.revive_queue import ReviveQueue, WaitingPoint
 from trocket.broker.pop.revive_service import ReviveService
 from trocket.broker.tables.consumer_offset_manager import ConsumerOffsetManager
 from trocket.common.steps import Steps
-from trocket.store.writing.flush import FlushService
 
-from ..mutant import Mutant, Patch, nothing
-from .mutants import Programs, offsets_saved_before_what_was_sent_back
+from ..breaks import answered_before_fsync
+from ..mutant import Patch, nothing
+from .mutants import mutant, offsets_saved_before_what_was_sent_back
 from .pop_programs import Ack, AckInOrder, Change, ChangeInOrder, Pop, PopInOrder
 from .programs import Die, Restart, Send, Wait
 
@@ -49,17 +48,6 @@ def _pop_in_order(
     lost: bool = False,
 ) -> PopInOrder:
     return PopInOrder(member, 0, count_max, invisible_ms, poll_s, again, lost)
-
-
-def _mutant(
-    apply: Callable[[Patch], None],
-    steps: list[Any],
-    promise: str,
-    *,
-    sync: bool = False,
-    merges: bool = True,
-) -> Mutant:
-    return Mutant(apply, Programs(steps, sync, merges), (promise,))
 
 
 # ---- the buffer ---------------------------------------------------------------------------
@@ -147,7 +135,7 @@ def a_batch_acks_its_first(patch: Patch) -> None:
 
 def acks_answered_before_fsync(patch: Patch) -> None:
     """Under SYNC_FLUSH acknowledgements do not wait."""
-    patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
+    answered_before_fsync(patch)
 
 
 def changed_and_not_acked(patch: Patch) -> None:
@@ -300,84 +288,84 @@ def offsets_lost_at_a_start(patch: Patch) -> None:
 
 
 MUTANTS = [
-    _mutant(
+    mutant(
         committed_before_the_check_point_is_stored,
         [SENT, _pop(), Wait(5_500), KILLED, Wait(30_000)],
         "P1",
     ),
-    _mutant(
+    mutant(
         committed_out_of_order,
         [SENT, _pop(1, 60_000), _pop(1, 60_000), Ack(0, 1, 1, False), Wait(5_500), KILLED],
         "P1",
     ),
-    _mutant(never_committed, [SENT, _pop(), Ack(0, 0, 0, False), Wait(25_000), KILLED, _pop()],
+    mutant(never_committed, [SENT, _pop(), Ack(0, 0, 0, False), Wait(25_000), KILLED, _pop()],
             "P2"),
-    _mutant(
+    mutant(
         committed_before_fsync,
         # The offsets are saved, and the log is not synced yet, at one of these writes.
         [step for writes in (5, *range(1, 8)) for step in (
             SENT, Wait(4_999), _pop(lost=True), Die(writes, 0), Wait(1))],
         "P1", merges=False,
     ),
-    _mutant(an_ack_of_a_pop_dropped, [SENT, _pop(), Ack(0, 0, 0, False), Wait(25_000)], "P2"),
-    _mutant(stored_without_acks, [SENT, _pop(), Ack(0, 0, 2, False), Wait(25_000)], "P2"),
-    _mutant(a_stop_forgets_pops, [SENT, _pop(), Restart(), _pop()], "P2"),
-    _mutant(
+    mutant(an_ack_of_a_pop_dropped, [SENT, _pop(), Ack(0, 0, 0, False), Wait(25_000)], "P2"),
+    mutant(stored_without_acks, [SENT, _pop(), Ack(0, 0, 2, False), Wait(25_000)], "P2"),
+    mutant(a_stop_forgets_pops, [SENT, _pop(), Restart(), _pop()], "P2"),
+    mutant(
         acks_of_stored_pops_not_stored,
         [SENT, _pop(), Ack(0, 0, 0, False), Wait(25_000)],
         "P2", merges=False,
     ),
-    _mutant(a_batch_acks_its_first, [SENT, _pop(), Ack(0, 0, 0, True), Wait(25_000)], "P2"),
-    _mutant(
+    mutant(a_batch_acks_its_first, [SENT, _pop(), Ack(0, 0, 0, True), Wait(25_000)], "P2"),
+    mutant(
         acks_answered_before_fsync,
         [SENT, _pop(), Wait(11_000), Die(1, 0), Ack(0, 0, 0, False), Wait(25_000)],
         "P2", sync=True, merges=False,
     ),
-    _mutant(
+    mutant(
         changed_and_not_acked, [SENT, _pop(), Change(0, 0, 60_000, False), Wait(25_000)], "P2"
     ),
-    _mutant(
+    mutant(
         changed_and_forgotten, [SENT, _pop(), Change(0, 0, 30_000, False), Wait(61_000)], "P1",
         merges=False,
     ),
-    _mutant(revived_too_early, [SENT, _pop(), Wait(25_000)], "P2"),
-    _mutant(acks_not_read, [SENT, _pop(), Ack(0, 0, 2, False), Wait(25_000)], "P2"),
-    _mutant(revived_a_neighbour, [SENT, _pop(1), Wait(25_000)], "P2"),
-    _mutant(tries_not_counted, [SENT, _pop(), Wait(25_000)], "P2"),
-    _mutant(revival_noted_too_far, [SENT, _pop(), Wait(15_500), KILLED, Wait(25_000)], "P1",
+    mutant(revived_too_early, [SENT, _pop(), Wait(25_000)], "P2"),
+    mutant(acks_not_read, [SENT, _pop(), Ack(0, 0, 2, False), Wait(25_000)], "P2"),
+    mutant(revived_a_neighbour, [SENT, _pop(1), Wait(25_000)], "P2"),
+    mutant(tries_not_counted, [SENT, _pop(), Wait(25_000)], "P2"),
+    mutant(revival_noted_too_far, [SENT, _pop(), Wait(15_500), KILLED, Wait(25_000)], "P1",
             merges=False),
-    _mutant(
+    mutant(
         revival_noted_before_fsync,
         [step for writes in (1, 10, 10, 11) for step in (
             SENT, Wait(1_000), _pop(32, 3_000), Wait(3_999), Die(writes, 0), Wait(1))],
         "P1", merges=False,
     ),
-    _mutant(returned_and_never_read, [SENT, _pop(), Wait(25_000), _pop()], "P1"),
-    _mutant(held_pops_forgotten, [SENT, _pop(), _pop(poll_s=15), SENT], "P4"),
-    _mutant(
+    mutant(returned_and_never_read, [SENT, _pop(), Wait(25_000), _pop()], "P1"),
+    mutant(held_pops_forgotten, [SENT, _pop(), _pop(poll_s=15), SENT], "P4"),
+    mutant(
         in_order_committed_behind_the_pop,
         [SENT, _pop_in_order(count_max=1), Wait(25_000), _pop_in_order()],
         "P3",
     ),
-    _mutant(in_order_never_blocked, [SENT, _pop_in_order(), _pop_in_order(1)], "P3"),
-    _mutant(attempts_not_known, [SENT, _pop_in_order(lost=True), _pop_in_order(again=True)], "P3"),
-    _mutant(in_order_not_saved, [SENT, _pop_in_order(), Restart(), _pop_in_order(1)], "P3"),
-    _mutant(
+    mutant(in_order_never_blocked, [SENT, _pop_in_order(), _pop_in_order(1)], "P3"),
+    mutant(attempts_not_known, [SENT, _pop_in_order(lost=True), _pop_in_order(again=True)], "P3"),
+    mutant(in_order_not_saved, [SENT, _pop_in_order(), Restart(), _pop_in_order(1)], "P3"),
+    mutant(
         one_ack_in_order_counts_for_all,
         [SENT, _pop_in_order(), AckInOrder(0, 0, 1), Wait(25_000), SENT, _pop_in_order()],
         "P3",
     ),
-    _mutant(
+    mutant(
         in_order_not_changed,
         [SENT, _pop_in_order(invisible_ms=4_000), ChangeInOrder(0, 0, 0, 60_000), Wait(5_000),
          _pop_in_order(1)],
         "P3",
     ),
-    _mutant(times_not_counted, [SENT, _pop_in_order(), Wait(25_000), _pop_in_order()], "P3"),
-    _mutant(
+    mutant(times_not_counted, [SENT, _pop_in_order(), Wait(25_000), _pop_in_order()], "P3"),
+    mutant(
         free_queues_wake_nobody,
         [SENT, _pop_in_order(invisible_ms=4_000), _pop_in_order(1, poll_s=15), Wait(8_000)],
         "P4",
     ),
-    _mutant(offsets_lost_at_a_start, [SENT, _pop(), Restart(), _pop()], "P2"),
+    mutant(offsets_lost_at_a_start, [SENT, _pop(), Restart(), _pop()], "P2"),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import trio
 from trocket.remoting.message import MessageExt
 from trocket.remoting.message_codec import decode_messages
 
+from ...kit import topic_fields
 from ..broken import Broken
 from .clients import OK, Consumer
 from .cluster_operator import LOOK_S, differs_from, has_all, read_log
@@ -77,10 +78,7 @@ async def make_topic_again(cluster: Cluster) -> None:
     is_unknown = TOPIC not in master.controller.topics.topic_config_table
     if master is cluster.brokers[0] or not is_unknown or not any(cluster.queues_of(master.store)):
         return
-    fields = {
-        "topic": TOPIC, "defaultTopic": TOPIC, "readQueueNums": QUEUES, "writeQueueNums": QUEUES,
-        "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-    }  # fmt: skip
+    fields = topic_fields(TOPIC, QUEUES)
     await cluster.consumers[0].ask(master.address, CREATE_TOPIC, fields)
     cluster.note(f"{TOPIC} is made again at {master.name}")
 

@@ -14,6 +14,7 @@ from trocket.remoting.errors import RemotingError
 from trocket.remoting.message import Message, MessageExt
 from trocket.remoting.message_codec import decode_messages, encode_batch
 
+from ...kit import pull_fields, send_fields
 from ..broken import Broken
 from ..clock import WorldClock
 from .network import NetworkClient
@@ -124,10 +125,8 @@ class Producer(Peer):
         )
 
     def _fields(self, queue_id: int, properties: str, **more: object) -> dict[str, object]:
-        return {
-            "a": "PG", "b": TOPIC, "c": "TBW102", "d": QUEUES, "e": queue_id, "f": 0,
-            "g": self.clock.wall_ms(), "h": 0, "i": properties, "j": 0, "k": "false", "m": "false",
-        } | more  # fmt: skip
+        own = {"d": QUEUES, "g": self.clock.wall_ms(), "i": properties}
+        return send_fields(TOPIC, queue_id, **own, **more)
 
     async def _send(self, address: str, sent: Sent) -> None:
         properties = "".join(f"{key}\1{value}\2" for key, value in properties_of(sent).items())
@@ -256,11 +255,9 @@ class Consumer(Peer):
     ) -> tuple[list[MessageExt], int] | None:
         """Messages from an offset on and where they end; None: there was no good answer."""
         epoch = self.oracle.epoch
-        fields = place_fields(queue_id) | {
-            "queueOffset": start, "maxMsgNums": 32, "sysFlag": 2 | 4, "commitOffset": 0,
-            "suspendTimeoutMillis": hold_ms, "subscription": "*", "subVersion": 0,
-            "expressionType": "TAG",
-        }  # fmt: skip
+        fields = pull_fields(
+            TOPIC, queue_id, consumerGroup=GROUP, queueOffset=start, suspendTimeoutMillis=hold_ms
+        )
         answer = await self.ask(address, PULL, fields)
         if answer is None or "nextBeginOffset" not in answer.ext_fields:
             return None
@@ -294,11 +291,7 @@ class Consumer(Peer):
     async def peek(self, address: str, queue_id: int, start: int) -> None:
         """As `pull`, from a broker that may be behind; its end is no end of the group's."""
         epoch = self.oracle.epoch
-        fields = place_fields(queue_id) | {
-            "queueOffset": start, "maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0,
-            "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0,
-            "expressionType": "TAG",
-        }  # fmt: skip
+        fields = pull_fields(TOPIC, queue_id, consumerGroup=GROUP, queueOffset=start, sysFlag=4)
         answer = await self.ask(address, PULL, fields)
         if answer is not None and answer.code == OK and not self.cluster.are_slaves_astray:
             for message in decode_messages(answer.body, check_crc=True):

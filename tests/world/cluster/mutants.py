@@ -17,9 +17,9 @@ from trocket.store.ha.sender import LogSender
 from trocket.store.ha.slave import LogFollower
 from trocket.store.status import PutMessageStatus
 from trocket.store.writing.copy_appender import CopyAppender
-from trocket.store.writing.durability import Durability, SlaveAcks
-from trocket.store.writing.flush import FlushService
+from trocket.store.writing.durability import SlaveAcks
 
+from ..breaks import answered_before_fsync, reported_before_fsync, sent_before_fsync
 from ..mutant import Mutant, Patch
 from .cluster import Plan, play
 
@@ -104,25 +104,6 @@ def _received(self: LogCopier) -> int:
 
 def _set_received(self: LogCopier, offset: int) -> None:
     self.__dict__["received"] = offset
-
-
-def reported_before_fsync(patch: Patch) -> None:
-    """A slave under SYNC_FLUSH reports what it has read (L11)."""
-    patch.setattr(
-        LogFollower, "_reportable", property(lambda self: self._store.max_physical_offset)
-    )
-
-
-def answered_before_fsync(patch: Patch) -> None:
-    """A master under SYNC_FLUSH does not wait for its device."""
-    patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
-
-
-def sent_before_fsync(patch: Patch) -> None:
-    """A master under SYNC_FLUSH sends its slaves what a power cut may take from it."""
-    patch.setattr(
-        Durability, "sendable_offset", property(lambda self: self._writer.committed_offset)
-    )
 
 
 def lies_are_believed(patch: Patch) -> None:

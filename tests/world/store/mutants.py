@@ -19,6 +19,7 @@ from trocket.store.writing import flush
 from trocket.store.writing.dispatcher import Dispatcher
 from trocket.store.writing.flush import FlushService
 
+from ..breaks import answered_before_fsync
 from ..mutant import Mutant, Patch, nothing
 from .engine import check_run
 from .runs import Report, record_run
@@ -63,11 +64,6 @@ def log_fsync_does_nothing(patch: Patch) -> None:
     """The log is never synced, but counts as if."""
     patch.setattr(flush, "sync_all", nothing)
     patch.setattr(FlushService, "_sync", nothing)
-
-
-def acknowledged_before_fsync(patch: Patch) -> None:
-    """A send waits for nothing."""
-    patch.setattr(FlushService, "when_flushed", lambda self, offset, callback: callback(True))
 
 
 def shown_before_fsync(patch: Patch) -> None:
@@ -228,7 +224,7 @@ BOTH = ("M0", "M1")
 
 MUTANTS = [
     Mutant(log_fsync_does_nothing, CrashImages("put", ("M1",)), ("N1",)),
-    Mutant(acknowledged_before_fsync, CrashImages("put", ("M1",)), ("N1",)),
+    Mutant(answered_before_fsync, CrashImages("put", ("M1",)), ("N1",)),
     Mutant(shown_before_fsync, CrashImages("put", ("M1",)), ("N1",)),
     Mutant(acknowledged_before_written, CrashImages("put", BOTH), ("N1",)),
     Mutant(tail_not_zeroed, CrashImages("put", BOTH, seed=6), ("N4",)),
