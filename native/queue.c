@@ -152,6 +152,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
+/* Without GC: what it refers to refers to nothing. Its subclasses in Python have it. */
 static PyType_Spec spec = {
     .name = "trocket.native._native.QueueState",
     .basicsize = sizeof(Queue),

@@ -202,7 +202,9 @@ class MessageStore:
         appender = MessageAppender(config, self.queue_store, writer, self._native)
         self.runs: RunAppender | None = None
         if self._native is not None and not config.enabled_append_prop_crc:
-            self.runs = RunAppender(self._native, config, self.queue_store, writer)
+            self.runs = RunAppender(
+                self._native, config, self.queue_store, writer, appender.batches
+            )
         # Bound once: these run for each message, or for each turn.
         self.begin_burst = writer.begin_burst
         self.put_message = appender.put_message

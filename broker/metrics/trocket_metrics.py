@@ -33,8 +33,8 @@ PARKED: Final = trocket_metric(
 )  # fmt: skip
 FAST_PATH: Final = trocket_metric(
     "fast_path_total", Kind.COUNTER,
-    "Usual sends, deliveries of delayed messages, pulls that wait and pulls that are woken, by who "
-    "served them: the C extension (native) or Python.", "path", "by",
+    "Usual sends, batches, deliveries of delayed messages, pulls that wait and pulls that are "
+    "woken, by who served them: the C extension (native) or Python.", "path", "by",
 )  # fmt: skip
 FAST_PATH_FAILURES: Final = trocket_metric(
     "fast_path_failures_total", Kind.COUNTER,

@@ -12,12 +12,13 @@ from .pull_message import PullMessageProcessor
 def fast_paths(store: MessageStore, pulls: PullMessageProcessor) -> Mapping[str, PathCounts]:
     """The counts by the name of the path; empty: the broker runs in pure Python.
 
-    sends: plain sends. deliveries: delayed messages that are due. holds: pulls that wait for a
-    message. wakes: pulls that a message ends, alone in their queues.
+    sends: plain sends. batches: each counts once. deliveries: delayed messages that are due.
+    holds: pulls that wait for a message. wakes: pulls that a message ends, alone in their queues.
     """
     found: dict[str, PathCounts] = {}
     if store.runs is not None:
-        found |= {"sends": store.runs.sends, "deliveries": store.runs.deliveries}
+        runs = store.runs
+        found |= {"sends": runs.sends, "batches": runs.batches, "deliveries": runs.deliveries}
     if pulls.runs is not None and pulls.wakes is not None:
         found |= {"holds": pulls.hold_service.counts, "wakes": pulls.wakes.counts}
     return found

@@ -347,6 +347,7 @@ def health(facts: Facts) -> Iterator[Finding]:
 
 _PATHS: Final[Mapping[str, str]] = {
     "sends": "sends",
+    "batches": "batches",
     "deliveries": "deliveries of delayed messages",
     "holds": "pulls that wait for a message",
     "wakes": "answers to waiting pulls",

@@ -18,6 +18,7 @@ from zlib import crc32
 from ...common.java_hash import tags_code as code_of_tags
 from ...common.message_properties import TAGS_HEAD, TAGS_NAME, UNIQUE_KEY_NAME, find_property
 from ...native import Extension, extension
+from ...native.path_counts import PathCounts
 from ...remoting.errors import LocalProtocolError, RemoteProtocolError
 from ...remoting.message_codec import (
     MAGIC_V1,
@@ -74,6 +75,9 @@ class MessageAppender:
     Args:
       writer: commits what is put.
       native: the C extension, which packs the usual batches; None: pure Python.
+
+    Attributes:
+      batches: counts of batches that the extension was asked to pack.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class MessageAppender:
         # No queue has this magic, so every put takes the slow path when records get a checksum.
         self._usual_magic = _NO_MAGIC if self._append_crc else MAGIC_V1
         self._native = native
+        self.batches = PathCounts()
         self._put_fast = self._put_usual_batch if native is None else self._put_packed_batch
 
     def put_message(
@@ -337,14 +342,20 @@ class MessageAppender:
         """`_put_usual_batch` by the C extension, which leaves some batches to pure Python."""
         assert self._native is not None
         burst = self._burst
-        packed = self._native.pack_batch(
-            batch.body, batch.properties, queue.key[1], queue.next_offset, burst.append_offset,
-            burst.file_end, queue.topic_field, queue.topic_hash, batch.sys_flag & _NOT_V6,
-            batch.born_timestamp_ms, batch.born_host, burst.store_time_ms, batch.store_host,
-            batch.reconsume_times,
-        )  # fmt: skip
+        try:
+            packed = self._native.pack_batch(
+                batch.body, batch.properties, queue.key[1], queue.next_offset, burst.append_offset,
+                burst.file_end, queue.topic_field, queue.topic_hash, batch.sys_flag & _NOT_V6,
+                batch.born_timestamp_ms, batch.born_host, burst.store_time_ms, batch.store_host,
+                batch.reconsume_times,
+            )  # fmt: skip
+        except Exception:
+            self.batches.failed += 1
+            raise
         if packed is None:
+            self.batches.left += 1
             return self._put_usual_batch(queue, batch)
+        self.batches.taken += 1
         records, units, offsets, entries = packed
         burst.pending.append(records)
         burst.index_items.append(IndexRun(len(offsets), entries, burst.append_offset))

@@ -81,9 +81,11 @@ class RunAppender:
     Args:
       native: the C extension.
       writer: commits what is appended.
+      batches: counts of the extension's other put.
 
     Attributes:
       sends, deliveries: counts of messages; their owners count those that are left.
+      batches: as given.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class RunAppender:
         config: MessageStoreConfig,
         queue_store: ConsumeQueueStore,
         writer: LogWriter,
+        batches: PathCounts,
     ) -> None:
         self._pack_sends = native.pack_sends
         self._pack_deliveries = native.pack_deliveries
@@ -100,6 +103,7 @@ class RunAppender:
         self._burst = writer.burst
         self._config = config
         # Slaves and brokers with accounts never append runs of sends.
+        self.batches = batches
         self.sends, self.deliveries = PathCounts(is_judged=False), PathCounts()
         self._delays_ms = tuple(delay_levels_ms(config.message_delay_level))
 

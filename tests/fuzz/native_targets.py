@@ -17,6 +17,7 @@ from trocket.client.core.send_header import SendPayload, SendTemplate
 from trocket.common.message_properties import pure_find_property
 from trocket.disk.memory_disk import MemoryDisk
 from trocket.native import Extension
+from trocket.native.path_counts import PathCounts
 from trocket.remoting import codec, message_codec
 from trocket.remoting.answer_template import AnswerTemplate
 from trocket.remoting.codec import NO_EXT_FIELDS, FrameDecoder, RemotingCommand
@@ -302,7 +303,7 @@ def deliveries(random: Random, material: Material, extension: Extension) -> None
                 put(store, queue_id=queue_id)
         store.on_visible(store.commit())
         store.begin_burst()
-    runs = RunAppender(extension, ours.config, ours.queue_store, ours.writer)
+    runs = RunAppender(extension, ours.config, ours.queue_store, ours.writer, batches=PathCounts())
     run = runs.deliver(data, 0, {"T", "U"})
     position, puts = 0, InnerPuts(pure, DelayLevels("1s"))
     for _ in range(run.message_count if run else 0):

@@ -16,10 +16,12 @@ from trocket.remoting.request_codes import RequestCode
 from ..broker.metrics.test_service import Page, read, service
 from ..kit.client import Client
 from ..kit.embedded import Broker, embedded_broker, pull_fields, send_fields
+from .frames import batch_entry
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)
 
 SEND, PULL = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.PULL_MESSAGE)
+PROPERTIES = b"UNIQ_KEY\x010123456789ABCDEF\x02"
 LATER = {"i": "UNIQ_KEY\x010123456789ABCDEF\x02DELAY\x011\x02"}
 NOT_ASCII = {"i": "UNIQ_KEY\x010123456789ABCDEF\x02TAGS\x01\u00e9\x02"}
 
@@ -83,7 +85,11 @@ async def test_what_is_taken_and_left_is_counted(autojump_clock: object) -> None
         await send(client, **NOT_ASCII)
         taken, left, failed = counts(broker)["sends"]
         assert (taken - before[0], left - before[1], failed) == (2, 1, 0)
-        await pull_at_end(broker, nursery, 4)
+        batch = batch_entry(b"1", PROPERTIES) + batch_entry(b"2", PROPERTIES)
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields(m="true"), batch)
+        assert answer.code == 0, answer.remark
+        assert counts(broker)["batches"] == (1, 0, 0)
+        await pull_at_end(broker, nursery, 6)
         await send(client, **LATER)
         await trio.sleep(2)  # it is delivered, and wakes the pull
         await trio.testing.wait_all_tasks_blocked()
