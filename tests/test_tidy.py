@@ -73,7 +73,7 @@ MANY_PARAMETERS: dict[str, str] = {
 """Functions that may have more, and the reason. Commands may, too: typer reads their options from
 the signature."""
 
-COMMAND_PARAMETERS = {"as_json", "url"}
+COMMAND_PARAMETERS = {"as_json", "shared", "url"}
 """Every command with many options has one of these."""
 
 HOT = "made for each frame, message or run, and names of arguments double the time of that"

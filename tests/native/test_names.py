@@ -19,7 +19,7 @@ from trocket.remoting.request_codes import RequestCode
 from trocket.store import format as store_format
 from trocket.store.index import index_file
 
-from ..kit.embedded import embedded_broker, send_fields
+from ..kit import embedded_broker, send_fields
 from .test_path_counts import pull_at_end
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.choice.description)

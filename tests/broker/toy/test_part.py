@@ -7,7 +7,7 @@ from trocket.disk.memory_disk import MemoryDisk
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
-from ...kit.embedded import Broker, embedded_broker, topic_fields
+from ...kit import Broker, embedded_broker, topic_fields
 from .part import FILE, GREET, GREETINGS, Greetings
 
 MORE = (Greetings,)
