@@ -49,6 +49,7 @@ from trocket.remoting.message_batch import BATCH_COUNT_MAX
 from trocket.remoting.request_codes import RequestCode
 from trocket.remoting.response_codes import ResponseCode
 
+from ..kit import broker_and_client
 from . import hostile_requests as hostile
 
 T = TypeVar("T")
@@ -241,8 +242,7 @@ def test_a_long_registration_is_read_in_steps() -> None:
 
 
 async def test_a_batch_has_a_greatest_number_of_messages() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         fields = send_fields(m="true")
         body = hostile.EMPTY_MESSAGE * (BATCH_COUNT_MAX + 1)
         answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, fields, body)
@@ -280,8 +280,7 @@ def test_too_long_lists_and_settings_are_refused() -> None:
 
 
 async def test_long_tags_are_refused() -> None:
-    async with embedded_broker() as broker:
-        client = await broker.connect()
+    async with broker_and_client() as (broker, client):
         broker.controller.topics.update([TopicConfig("topic-1")])
         broker.controller.groups.update([SubscriptionGroupConfig("group-1")])
         fields = {**hostile.PULL, "subscription": hostile.many_tags()}

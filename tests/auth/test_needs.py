@@ -17,7 +17,7 @@ from trocket.disk.errors import StoreIOError
 from trocket.remoting.errors import RequestRefused
 from trocket.remoting.request_codes import RequestCode as Code
 
-from ..kit import embedded_broker, pull_fields, put_record, send_fields
+from ..kit import broker_and_client, embedded_broker, pull_fields, put_record, send_fields
 from .signed import ALICE, INIT_USER, ROOT, allow, rule, signed
 
 PLACES = Places("c", has_group=lambda group: False)
@@ -285,8 +285,7 @@ async def test_a_message_of_others_is_answered_as_no_message(code, field, more) 
 
 async def test_the_topic_of_a_delayed_and_of_a_half_message_is_the_one_it_is_for() -> None:
     keys = {"authentication_enabled": True, "authorization_enabled": True}
-    async with embedded_broker(**keys, init_authentication_user=INIT_USER) as broker:
-        client = await broker.connect()
+    async with broker_and_client(**keys, init_authentication_user=INIT_USER) as (broker, client):
         properties = send_fields()["i"]
         for fields in (
             send_fields("later", i=f"{properties}DELAY\x013\x02"),
