@@ -153,7 +153,7 @@ def test_bodies_of_pop_requests() -> None:
 # The check as a whole.
 
 
-class Peer:
+class FakeChannel:
     """All that the check uses of a channel."""
 
     def __init__(self, address: str = "192.0.2.1:50000") -> None:
@@ -175,7 +175,7 @@ def control_of(accounts):
 
 def refusal(control, request, peer=None):
     try:
-        control.check(request, peer or Peer())
+        control.check(request, peer or FakeChannel())
     except RequestRefused as refused:
         return refused.remark
     return None
@@ -204,7 +204,7 @@ def test_an_address_is_part_of_a_decision(accounts) -> None:
     control, request = control_of(accounts), signed(Code.SEND_MESSAGE_V2, {"b": "T"}, user=ALICE)
     for _ in range(2):
         assert refusal(control, request) is None
-        assert refusal(control, request, Peer("198.51.100.1:50000")) == (
+        assert refusal(control, request, FakeChannel("198.51.100.1:50000")) == (
             "User:alice has no permission to access Topic:T from 198.51.100.1, no matched policies."
         )
 
